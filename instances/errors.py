@@ -18,6 +18,7 @@ __all__ = [
     "UnknownLayersError",
     "WordError",
     "extra",
+    "is_refused",
     "printable",
     "said",
     "spelling",
@@ -51,6 +52,15 @@ class InputError(ValueError):
     def __init__(self, message: str) -> None:
         line = printable(" ".join(message.split()))  # a name from a file may hold anything
         super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+
+
+def is_refused(check: Callable[..., object], *given: Any) -> bool:
+    """Whether a call raises an `InputError`."""
+    try:
+        check(*given)
+    except InputError:
+        return True
+    return False
 
 
 def _as_parameter(name: str, value: object) -> str:

@@ -1,1 +1,1 @@
-"""Searches for layers of devices that let many requests pass."""
+"""Searches for the layers that each device holds, so that many requests pass."""

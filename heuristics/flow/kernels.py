@@ -8,15 +8,17 @@ among them; it is 0 where a flow of the goal may pass. The true flow counts wher
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heuristics.cooling import Cooling, factor_of
 from instances.compiled import compiled
 from instances.flow.answer import network_of, push_most
 from instances.graph.tensors import FloatArray, IntArray
 
-__all__ = ["anneal_stages"]
+__all__ = ["DeviceArrays", "anneal_stages"]
 
 Truths = NDArray[np.bool_]
 
@@ -24,19 +26,23 @@ Truths = NDArray[np.bool_]
 _DEVICE, _SWAP, _LAYER = 0.4, 0.35, 0.15
 
 
+class DeviceArrays(NamedTuple):
+    """Capacities of the devices, and the most flow between each two of them."""
+
+    kind: IntArray  # (n,) row of `capacity`
+    capacity: FloatArray  # (kinds, L + 1) requests per second with so many layers
+    rates: FloatArray  # (n + 2, n + 2) requests per second; source and sink are the last two
+
+
 @compiled
 def anneal_stages(
-    kind: IntArray,
-    capacity: FloatArray,
-    rates: FloatArray,
+    devices: DeviceArrays,
     stage: IntArray,
     length: IntArray,
     count: int,
     goal: float,
     best: float,
-    moves: int,
-    hot: float,
-    cold: float,
+    cooling: Cooling,
     seed: int,
 ) -> tuple[float, IntArray, IntArray]:
     """Try random moves while the temperature falls; the best flow and its intervals, if it is above `best`.
@@ -54,22 +60,22 @@ def anneal_stages(
         The flow, (n, 2) intervals, and how often it was found in one number.
     """
     np.random.seed(seed)
-    n, layers = len(kind), len(length)
+    n, layers = len(stage), len(length)
     found, interval = best, np.zeros((n, 2), dtype=np.int64)
     terms = np.empty(2 * layers + 1)
     new_stage, new_length, new_terms = stage.copy(), length.copy(), terms.copy()
     members, start = np.empty(n, dtype=np.int64), np.empty(layers + 2, dtype=np.int64)
     touched = np.ones(layers + 1, dtype=np.bool_)  # that of idle devices is the first
-    _fill(kind, capacity, rates, stage, length, count, touched, members, start, terms)
+    _fill(devices, stage, length, count, touched, members, start, terms)
     energy, least = _energy(terms, count, goal)
-    temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
+    temperature, factor = cooling.hot, factor_of(cooling)
     hits = np.zeros(1, dtype=np.int64)
-    for _ in range(moves):
-        temperature *= cooling
+    for _ in range(cooling.moves):
+        temperature *= factor
         new_stage[:], new_length[:], new_terms[:] = stage, length, terms
         touched[:] = False
         new_count = _change(new_stage, new_length, count, layers, touched)
-        _fill(kind, capacity, rates, new_stage, new_length, new_count, touched, members, start, new_terms)
+        _fill(devices, new_stage, new_length, new_count, touched, members, start, new_terms)
         new_energy, least = _energy(new_terms, new_count, goal)
         if new_energy > energy and np.random.random() >= math.exp((energy - new_energy) / temperature):
             continue
@@ -78,8 +84,8 @@ def anneal_stages(
             table = _intervals(stage, length, count)
             held = np.empty(n)
             for i in range(n):
-                held[i] = capacity[kind[i], table[i, 1] - table[i, 0]]
-            flow = push_most(network_of(layers, table, held, rates))
+                held[i] = devices.capacity[devices.kind[i], table[i, 1] - table[i, 0]]
+            flow = push_most(network_of(layers, table, held, devices.rates))
             if flow > found:
                 found, interval = flow, table
                 hits[0] += 1
@@ -172,9 +178,7 @@ def _place(stage: IntArray, length: IntArray, a: int, b: int) -> None:
 
 @compiled
 def _fill(
-    kind: IntArray,
-    capacity: FloatArray,
-    rates: FloatArray,
+    devices: DeviceArrays,
     stage: IntArray,
     length: IntArray,
     count: int,
@@ -187,6 +191,7 @@ def _fill(
 
     `members` and `start` are room for the devices stage by stage, idle ones first.
     """
+    kind, capacity, rates = devices
     n = len(kind)
     start[:] = 0
     for i in range(n):
@@ -219,9 +224,7 @@ def _fill(
                 total_flow += min(capacity[kind[i], length[count - 1]], rates[i, n + 1])
         else:
             total_flow = _between(
-                kind,
-                capacity,
-                rates,
+                devices,
                 members[start[s] : start[s + 1]],
                 members[start[s + 1] : start[s + 2]],
                 length[s - 1],
@@ -243,17 +246,9 @@ def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
 
 
 @compiled
-def _between(
-    kind: IntArray,
-    capacity: FloatArray,
-    rates: FloatArray,
-    left: IntArray,
-    right: IntArray,
-    before: int,
-    after: int,
-    most: float,
-) -> float:
+def _between(devices: DeviceArrays, left: IntArray, right: IntArray, before: int, after: int, most: float) -> float:
     """Most flow from devices that hold `before` layers to some that hold `after`; `most` where links are no limit."""
+    kind, capacity, rates = devices
     free = True
     for i in left:
         for j in right:

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from heuristics.flow.kernels import anneal_stages
+from heuristics.cooling import Cooling
+from heuristics.flow.kernels import DeviceArrays, anneal_stages
 from heuristics.limits import Limits
 from instances import Result
 from instances.deadline import Stopwatch
@@ -93,15 +94,12 @@ def _walk(
 ) -> FlowAnswer | None:
     """An answer above the best flow from one walk towards a goal, if it finds one."""
     stage, length, count = _start(instance, goal, rng)
-    kind, capacity, rates = instance.kind.copy(), instance.capacity.copy(), instance.rates.copy()
+    devices = DeviceArrays(instance.kind.copy(), instance.capacity.copy(), instance.rates.copy())
     done, found = 0, None
     while done < moves and not limits.deadline.passed:
         chunk = min(_CHUNK, moves - done)
-        hot, cold = (_HOT * (_COLD / _HOT) ** (at / moves) for at in (done, done + chunk))
-        seed = int(rng.integers(2**31))
-        flow, interval, hits = anneal_stages(
-            kind, capacity, rates, stage, length, count, goal, best, chunk, hot, cold, seed
-        )
+        cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
+        flow, interval, hits = anneal_stages(devices, stage, length, count, goal, best, cooling, seed)
         count = int((length > 0).sum())
         if hits[0]:
             found, best = FlowAnswer(instance, interval), flow

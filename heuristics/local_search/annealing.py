@@ -21,6 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from heuristics.cooling import Cooling, factor_of
 from heuristics.local_search.block_peaks import peak_of
 from heuristics.local_search.state import PartitionState, cost_of, is_missed, move, places_for, settle, times_after
 from instances.compiled import compiled
@@ -28,6 +29,8 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["anneal_partition"]
+
+Rows = tuple[IntArray, IntArray]
 
 #: Parts of the moves that exchange the places of two blocks, that go to the block of a neighbour rather than to any,
 #: and that try a swap.
@@ -41,19 +44,11 @@ _PERIOD, _GAIN, _MOST_RATIO, _MOST_WEIGHT = 1000, 0.05, 2.0, 1.25
 
 @compiled
 def anneal_partition(
-    state: PartitionState,
-    arrays: KernelArrays,
-    before_start: IntArray,
-    before: IntArray,
-    moves: int,
-    hot: float,
-    cold: float,
-    weight: FloatArray,
-    seed: int,
+    state: PartitionState, arrays: KernelArrays, rows: Rows, cooling: Cooling, weight: FloatArray, seed: int
 ) -> None:
-    """Try `moves` random moves while the temperature falls from `hot` to `cold`; `state` and `weight` go along.
+    """Try random moves while the temperature falls; `state` and `weight` go along.
 
-    `weight` are the (k,) weights of the blocks, 1 at first.
+    `rows` are the predecessors of the nodes, `weight` the (k,) weights of the blocks, 1 at first.
     """
     np.random.seed(seed)
     n, k = len(state.block), len(state.time)
@@ -61,18 +56,15 @@ def anneal_partition(
         return
     cost = np.array([cost_of(b, state, arrays) for b in range(k)])
     changed = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
-    _walk(state, arrays, before_start, before, moves, hot, cold, cost, np.empty(k), weight, *changed)
+    _walk(state, arrays, rows, cooling, cost, np.empty(k), weight, *changed)
 
 
 @compiled(allocates=False)
 def _walk(
     state: PartitionState,
     arrays: KernelArrays,
-    before_start: IntArray,
-    before: IntArray,
-    moves: int,
-    hot: float,
-    cold: float,
+    rows: Rows,
+    cooling: Cooling,
     cost: FloatArray,
     energy: FloatArray,
     weight: FloatArray,
@@ -80,6 +72,7 @@ def _walk(
     changed: IntArray,
 ) -> None:
     """Walk on; `cost` are those of the blocks, `energy` and the last two arrays are scratch."""
+    before_start, before = rows
     block, rank, at, best = state.block, state.rank, state.at, state.best[0]
     k, n = len(cost), len(block)
     _raise_powers(cost, best, weight, energy)
@@ -88,9 +81,9 @@ def _walk(
         if block[v] != state.best_block[v]:
             is_changed[v], changed[num_changed] = True, v
             num_changed += 1
-    temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
-    for i in range(moves):
-        temperature *= cooling
+    temperature, factor = cooling.hot, factor_of(cooling)
+    for i in range(cooling.moves):
+        temperature *= factor
         if i % _PERIOD == _PERIOD - 1:
             _balance(cost, weight)
             _raise_powers(cost, best, weight, energy)

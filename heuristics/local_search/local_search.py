@@ -16,12 +16,7 @@ _FIRST_ROUND = 125_000
 
 
 def local_search(
-    instance: Instance,
-    rng: np.random.Generator,
-    limits: Limits | None = None,
-    *,
-    start: Partition | None = None,
-    moves: int | None = None,
+    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, start: Partition | None = None
 ) -> Partition:
     """Move nodes between blocks, and swap them, under simulated annealing.
 
@@ -32,13 +27,10 @@ def local_search(
     Parameters
     ----------
     limits : Limits, optional
-        Checked every few milliseconds; an evaluation is a move that is tried. With a time limit, the last rounds fit
-        into what is left of it.
+        Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
+        200 000 a node where that is less. With a time limit, the last rounds fit into what is left of it.
     start : Partition, optional
         By default the slicing of the Kahn order of equal priorities.
-    moves : int, optional
-        Number of moves tried in all rounds together; by default 10 million, or 200 000 a node where that is less, or
-        with a time limit as many as it allows.
 
     Returns
     -------
@@ -50,7 +42,7 @@ def local_search(
     best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)), limits.deadline)
     if not Walker.can_walk(instance):
         return best
-    budget = Budget(limits, instance.graph.n, moves)
+    budget = Budget(limits, instance.graph.n)
     walker, planned = Walker(instance, rng, budget), max(_FIRST_ROUND, 10 * n)
     while not budget.spent(best.bottleneck):
         best = best_of((best, walker.slice(walker.walk(best, planned, stretch=3))))

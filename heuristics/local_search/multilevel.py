@@ -59,24 +59,17 @@ _VARIED, _MOST_VARIED = 0.4, 2.0
 
 
 def multilevel(
-    instance: Instance,
-    rng: np.random.Generator,
-    limits: Limits | None = None,
-    *,
-    start: Partition | None = None,
-    moves: int | None = None,
+    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, start: Partition | None = None
 ) -> Partition:
     """Cycles of coarsening and refining, each from a new coarse cut.
 
     Parameters
     ----------
     limits : Limits, optional
-        Checked every few milliseconds; an evaluation is a move that is tried.
+        Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
+        200 000 a node where that is less.
     start : Partition, optional
         By default the best of one block, equal pieces and the slicing of the Kahn order of equal priorities.
-    moves : int, optional
-        By default 10 million, or 200 000 a node where that is less, or where time or evaluations are limited as many as
-        that allows.
 
     Returns
     -------
@@ -84,7 +77,7 @@ def multilevel(
         No worse than `start`.
     """
     limits = limits or Limits()
-    budget, best = Budget(limits, instance.graph.n, moves), start or at_once(instance, limits)
+    budget, best = Budget(limits, instance.graph.n), start or at_once(instance, limits)
     if not Walker.can_walk(instance):
         return best
     while not budget.spent(best.bottleneck):

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from heuristics.cooling import Cooling
 from heuristics.limits import Limits
 from heuristics.local_search.annealing import anneal_partition
 from heuristics.local_search.state import start_state
@@ -43,18 +44,16 @@ class Budget:
     Parameters
     ----------
     limits : Limits
-        An evaluation is a move.
+        An evaluation is a move. Without limits of time or evaluations 10 million are allowed, or 200 000 a node where
+        that is less.
     n : int
         Nodes of the graph.
-    moves : int, optional
-        By default 10 million, 200 000 a node where that is less, or where time or evaluations are limited as many as
-        that allows.
     """
 
-    def __init__(self, limits: Limits, n: int, moves: int | None = None) -> None:
+    def __init__(self, limits: Limits, n: int) -> None:
         unlimited = limits.evaluations is None and limits.deadline.left == math.inf
         most = min(_MOVES, _NODE_MOVES * n) if unlimited else sys.maxsize
-        self.limits, self.left = limits, limits.allow(most if moves is None else moves)
+        self.limits, self.left = limits, limits.allow(most)
         self._taken, self._ended, self._begin = 0, False, CLOCK.now()
 
     def spent(self, bottleneck: float) -> bool:
@@ -124,10 +123,8 @@ class Walker:
         size = budget.size(planned, 0, self._speed, stretch)
         while done < size and not budget.spent(float(state.best[0])):
             chunk = min(self._next, size - done)
-            first, last = (hot * (cold / hot) ** (at / size) for at in (done, done + chunk))
-            anneal_partition(
-                state, self._arrays, *self._before, chunk, first, last, weight, int(self._rng.integers(2**31))
-            )
+            cooling, seed = Cooling(size, hot, cold).part(done, chunk), int(self._rng.integers(2**31))
+            anneal_partition(state, self._arrays, self._before, cooling, weight, seed)
             done, self._next = done + chunk, self._chunk
             budget.take(chunk)
             self._speed = done / max(1e-9, CLOCK.now() - begin)

@@ -74,7 +74,7 @@ def brkga(
     instance: Instance,
     rng: np.random.Generator,
     limits: Limits | None = None,
-    parameters: BRKGAParameters | None = None,
+    parameters: BRKGAParameters = BRKGAParameters(),
 ) -> Partition:
     """Evolve node priorities; the fitness is the bottleneck of the best slicing of their Kahn order.
 
@@ -83,7 +83,7 @@ def brkga(
     limits : Limits, optional
         Checked after every generation.
     parameters : BRKGAParameters, optional
-        By default 100 generations of 100 (brkga-10000 of the paper).
+        The default has 100 generations of 100 (brkga-10000 of the paper).
     """
     arrays = KernelArrays.of(instance)
     best = evolve(
@@ -91,7 +91,7 @@ def brkga(
         instance.graph.n,
         rng,
         limits or Limits(),
-        parameters or BRKGAParameters(),
+        parameters,
     )
     return slice_order(instance, kahn(instance.graph, best))
 

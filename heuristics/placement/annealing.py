@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from heuristics.cooling import Cooling, factor_of
 from heuristics.limits import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
@@ -64,8 +65,8 @@ def anneal_placement(
     begin = CLOCK.now()
     while done < moves and not limits.reached(float(value[1]) * instance.total_work):
         chunk = min(_CHUNK, moves - done)
-        hotter, colder = (hot and hot * (cold / hot) ** (i / moves) for i in (done, done + chunk))
-        _walk(arrays, rows, device, best, value, chunk, hotter, colder, int(rng.integers(2**31)))
+        cooling = Cooling(moves, hot, cold).part(done, chunk)
+        _walk(arrays, rows, device, best, value, cooling, int(rng.integers(2**31)))
         done += chunk
         if limits.deadline.left < math.inf:
             moves = min(moves, done + int(done / max(1e-9, CLOCK.now() - begin) * limits.deadline.left))
@@ -83,19 +84,17 @@ def _walk(
     device: IntArray,
     best: IntArray,
     value: FloatArray,
-    moves: int,
-    hot: float,
-    cold: float,
+    cooling: Cooling,
     seed: int,
 ) -> None:
-    """Try `moves` moves; update `device`, the best placement so far in `best`, and the times of both in `value`."""
+    """Try random moves; update `device`, the best placement so far in `best`, and the times of both in `value`."""
     np.random.seed(seed)
     successor_start, successor, neighbour_start, neighbour = rows
     space = workspace(arrays)
     n, k = len(device), arrays.devices
-    temperature, cooling = hot, (cold / hot) ** (1.0 / max(1, moves)) if hot > 0.0 else 1.0
-    for _ in range(moves):
-        temperature *= cooling
+    temperature, factor = cooling.hot, factor_of(cooling)
+    for _ in range(cooling.moves):
+        temperature *= factor
         v = np.random.randint(n)
         there = _destination(v, k, device, neighbour_start, neighbour)
         w = v

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from heuristics.cooling import Cooling, factor_of
 from heuristics.placement.arrays import SimulatorArrays, Workspace
 from heuristics.placement.ordered_simulator import Index, Sequences, accept, evaluate, forget, put
 from heuristics.placement.peak_memory import peak_memory
@@ -60,12 +61,10 @@ def walk(
     space: Workspace,
     best: Lane,
     value: FloatArray,
-    moves: int,
-    hot: float,
-    cold: float,
+    cooling: Cooling,
     seed: int,
 ) -> None:
-    """Try so many moves from the placement in `own`, whose overflow and time are `value`.
+    """Try random moves from the placement in `own`, whose overflow and time are `value`.
 
     Temperatures are times. A threshold is drawn before a move is tried: the current time and what the temperature
     allows. While devices overflow, time counts for nothing against fewer bytes of overflow.
@@ -79,10 +78,10 @@ def walk(
         chain=np.zeros(n, dtype=np.int64),
         length=np.zeros(1, dtype=np.int64),
     )
-    temperature, cooling = hot, (cold / hot) ** (1.0 / max(1, moves)) if hot > 0.0 else 1.0
+    temperature, factor = cooling.hot, factor_of(cooling)
     stale = _TRACE
-    for _ in range(moves):
-        temperature *= cooling
+    for _ in range(cooling.moves):
+        temperature *= factor
         if stale >= _TRACE:
             _trace(arrays, own, made)
             stale = 0

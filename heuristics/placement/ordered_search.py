@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from heuristics.cooling import Cooling
 from heuristics.limits import Limits
 from heuristics.method import Search
 from heuristics.placement.baechi import m_etf, m_sct
@@ -182,8 +183,8 @@ class _Search:
             hotter, colder = (
                 hot and self.instance.total_work * hot * (_COLD / hot) ** min(1.0, x) for x in (gone, gone + ahead)
             )
-            seed = int(self.rng.integers(2**31))
-            walk(self.arrays, self.own, self.space, best, value, chunk, hotter, colder, seed)
+            cooling, seed = Cooling(chunk, hotter, colder), int(self.rng.integers(2**31))
+            walk(self.arrays, self.own, self.space, best, value, cooling, seed)
             done += chunk
             before, gone = gone, max(done / moves, (CLOCK.now() - since) / seconds)
             ahead = gone - before

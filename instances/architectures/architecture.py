@@ -55,7 +55,7 @@ class Architecture:
             if dim == "phase":
                 if value not in PHASES:
                     raise InputError(f"{self.name}: phase is {value}; give one of {', '.join(PHASES)}.")
-            elif not isinstance(value, Integral) or not 1 <= value <= _LARGEST_DIM:
+            elif isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= _LARGEST_DIM:
                 raise InputError(
                     f"{self.name}: dimension {dim} is {value}; give a whole number from 1 to {_LARGEST_DIM} for each "
                     f"of {', '.join(name for name in names if name != 'phase')}."

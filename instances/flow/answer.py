@@ -21,7 +21,7 @@ __all__ = ["FlowAnswer", "network_of", "push_most"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FlowAnswer(Displayed):
-    """An interval of layers for each device.
+    """Answer of flow: an interval of layers for each device.
 
     Parameters
     ----------

@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError, printable
-from instances.graph.display import Displayed
-from instances.graph.question_lines import hash_of_question, said_number, said_text
+from instances.graph.question_lines import QuestionRecord, said_number, said_text
 from instances.graph.tensors import FloatArray, IntArray, freeze
 
 __all__ = ["SINK", "SOURCE", "FlowInstance"]
@@ -29,8 +29,11 @@ SOURCE, SINK = 0, 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FlowInstance(Displayed):
-    """One question.
+class FlowInstance(QuestionRecord):
+    """Question of flow: which layers each device of a network holds, so that most requests pass.
+
+    Devices of one kind have the same capacities; each link between two devices, and from the source and to the sink,
+    carries a number of requests.
 
     Parameters
     ----------
@@ -53,6 +56,8 @@ class FlowInstance(Displayed):
     InputError
         If sizes or numbers are out of their ranges.
     """
+
+    problem: ClassVar[str] = "flow"
 
     name: str
     layers: int
@@ -93,22 +98,12 @@ class FlowInstance(Displayed):
         """(T,) number of devices of each kind."""
         return np.bincount(self.kind, minlength=len(self.capacity))
 
-    @property
-    def time_unit(self) -> str:
-        """Seconds: requests are per second."""
-        return "s"
-
     @cached_property
     def key(self) -> str:
         """Hash of everything that flows depend on."""
         digest = hashlib.sha256(f"{self.layers} {self.kind.tolist()}".encode())
         digest.update(self.capacity.tobytes() + self.rates.tobytes())
         return digest.hexdigest()
-
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of devices included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("flow", self._lines())
 
     @property
     def question_words(self) -> str:
@@ -117,7 +112,7 @@ class FlowInstance(Displayed):
         kinds = "+".join(map(str, self.counts.tolist()))
         return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links"
 
-    def _lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """All lines of the question but the first two, the same in whatever order devices and kinds are listed."""
         yield f"layers {self.layers}"
         rows = self.capacity[self.kind].tolist()

@@ -25,7 +25,7 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
         If the graph has no direction, a node has no work, or an attribute is unknown or contradicts another one.
     """
     if not isinstance(graph, nx.Graph):
-        raise InputError(f"This is a {type(graph).__name__}; give a networkx.DiGraph.")
+        raise InputError(f"A networkx.DiGraph is needed here, no {type(graph).__name__}.")
     if not graph.is_directed():
         raise InputError(
             "The networkx graph has no direction; give a DiGraph whose edges go from producer to consumer."

@@ -11,12 +11,60 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import ClassVar
 
+from instances.graph.display import Displayed
 from instances.graph.graph import ComputationGraph
 
-__all__ = ["graph_lines", "hash_of_question", "said_number", "said_text", "shared_lines"]
+__all__ = [
+    "GraphQuestion",
+    "QuestionRecord",
+    "graph_lines",
+    "hash_of_question",
+    "said_number",
+    "said_text",
+    "shared_lines",
+]
 
 _FORMAT = "mtpp-question/1"
+
+
+class QuestionRecord(Displayed):
+    """Base of the questions of all problems: records with lines of text, whose hash names the question."""
+
+    #: The problem, as hashes name it.
+    problem: ClassVar[str]
+
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two: everything that costs and rules read."""
+        raise NotImplementedError
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, all names included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question(self.problem, self.lines())
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        raise NotImplementedError
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+        return "s"
+
+
+class GraphQuestion(QuestionRecord):
+    """Base of the questions of one graph, whose time unit is that of the graph."""
+
+    graph: ComputationGraph
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+        return self.graph.time_unit
 
 
 def hash_of_question(problem: str, lines: Iterable[str]) -> str:

@@ -46,7 +46,9 @@ class BlockCosts(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition(Displayed):
-    """A block for every node such that no edge points backwards.
+    """Answer to a question of partitioning: a block for every node such that no edge points backwards.
+
+    Its costs are computed here and nowhere else, by equations (1) to (4).
 
     Parameters
     ----------

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from instances.devices.platform import Platform
 from instances.errors import InputError
-from instances.graph.display import Displayed, figures
+from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
-from instances.graph.question_lines import hash_of_question
+from instances.graph.question_lines import GraphQuestion
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
 from instances.partitioning.node_names import NodeName, Windows
@@ -34,8 +34,10 @@ _EXACT = 2.0**53
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Instance(Displayed):
-    """One question: how to cut `graph` for `platform`.
+class Instance(GraphQuestion):
+    """Question of partitioning: how to cut a graph into k blocks, so that the slowest block is as fast as possible.
+
+    An answer is a `Partition`; questions with equal `key` have the same answers at the same costs.
 
     Parameters
     ----------
@@ -67,6 +69,8 @@ class Instance(Displayed):
     >>> Instance(graph, Platform(2, 1.0), together=[["a", "c"]], windows={"b": 1}).rules.first.tolist()
     [1, 1, 1]
     """
+
+    problem: ClassVar[str] = "partitioning"
 
     graph: ComputationGraph
     platform: Platform
@@ -116,11 +120,6 @@ class Instance(Displayed):
     def label(self) -> str:
         """Name of the graph and number of blocks, as messages and tables show them."""
         return f"{self.name}, k = {self.k}"
-
-    @property
-    def time_unit(self) -> str:
-        """Time unit of its costs."""
-        return self.graph.time_unit
 
     @cached_property
     def rules(self) -> BlockRules:
@@ -178,11 +177,9 @@ class Instance(Displayed):
             digest.update(b"by need")
         return digest.hexdigest()
 
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        lines = instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
-        return hash_of_question("partitioning", lines)
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two."""
+        return instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
 
     @property
     def question_words(self) -> str:

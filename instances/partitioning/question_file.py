@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_document
 from instances.json_files import finite_or_none
 from instances.partitioning.constraints_file import constraints_document
 from instances.partitioning.problem import Instance
 
-__all__ = ["platform_document", "question_document", "rules_document"]
+__all__ = ["graph_members", "platform_document", "question_document", "rules_document"]
 
 
 def question_document(instance: Instance) -> dict[str, Any]:
@@ -17,9 +18,13 @@ def question_document(instance: Instance) -> dict[str, Any]:
     return {
         "name": instance.name,
         **platform_document(instance),
-        "graph_hash": instance.graph.content_hash,
-        "graph": graph_document(instance.graph),
+        **graph_members(instance.graph),
     }
+
+
+def graph_members(graph: ComputationGraph) -> dict[str, Any]:
+    """Members ``graph_hash`` and ``graph``."""
+    return {"graph_hash": graph.content_hash, "graph": graph_document(graph)}
 
 
 def platform_document(instance: Instance) -> dict[str, Any]:

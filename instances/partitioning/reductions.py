@@ -36,7 +36,7 @@ from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
-__all__ = ["Contraction", "contract", "contract_groups", "merge", "reduce_instance"]
+__all__ = ["Contraction", "contract", "contract_groups", "expanded_order", "merge", "reduce_instance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +62,7 @@ class Contraction:
         """The same partition of the original graph; the cost is the same."""
         if self.instance is self.original:
             return partition
-        topological = self.original.graph.topological_order
-        position = np.argsort(partition.order)[self.group[topological]]
-        order = topological[np.argsort(position, kind="stable")]
+        order = expanded_order(self.original.graph, partition.order, self.group)
         return Partition(self.original.with_k(partition.instance.k), partition.block[self.group], order)
 
     def restrict(self, partition: Partition) -> Partition:
@@ -72,6 +70,13 @@ class Contraction:
         if self.instance is self.original:
             return partition
         return Partition(self.instance.with_k(partition.instance.k), partition.block[self.anchor])
+
+
+def expanded_order(graph: ComputationGraph, order: IntArray, group: IntArray) -> IntArray:
+    """The nodes of a graph as an order of its groups lists them, topological within each."""
+    topological = graph.topological_order
+    position = np.argsort(order)[group[topological]]
+    return topological[np.argsort(position, kind="stable")]
 
 
 def reduce_instance(instance: Instance) -> Contraction:

@@ -15,13 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError, word
-from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
-from instances.partitioning.serving_lines import ServedDecoder, serving_in_words, serving_lines
+from instances.partitioning.serving_lines import ServingQuestion
 
 __all__ = ["MOST_TOKENS", "ServedPartition", "ServingInstance", "largest_context"]
 
@@ -30,7 +29,7 @@ MOST_TOKENS = 2**53
 
 
 @dataclass(frozen=True, eq=False)
-class ServingInstance:
+class ServingInstance(ServingQuestion):
     """Question of serving: a chain of layers whose caches grow with the context.
 
     Parameters
@@ -56,27 +55,10 @@ class ServingInstance:
         If the nodes are no chain, a memory is infinite, or a number is out of its range.
     """
 
-    instance: Instance
-    token_bytes: FloatArray
-    window: FloatArray
-    context: int
-    batch: int
-    source: ServedDecoder | None = None
-
     @cached_property
     def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("serving", serving_lines(self))
-
-    @property
-    def question_words(self) -> str:
-        """The question without names, in one line."""
-        return serving_in_words(self)
-
-    @property
-    def label(self) -> str:
-        """Name of the decoder and number of stages."""
-        return self.instance.label
+        """Hash of the whole question, computed once."""
+        return self.true_hash
 
     @property
     def time_unit(self) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_document
-from instances.graph.question_lines import graph_lines, said_number, said_text, shared_lines
+from instances.graph.question_lines import graph_lines, hash_of_question, said_number, said_text, shared_lines
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import finite_or_none
 from instances.partitioning.kinds.file import kinds_document
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import platform_document
-from instances.partitioning.question_lines import instance_lines
 
-__all__ = ["ServedDecoder", "ServingQuestion", "serving_document", "serving_in_words", "serving_lines"]
+__all__ = ["ServedDecoder", "ServingQuestion", "serving_document"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,60 +30,49 @@ class ServedDecoder:
     works: FloatArray | None = None  # (T, operators) their work on each kind of device; None where all are alike
 
 
-class ServingQuestion(Protocol):
+@dataclass(frozen=True, eq=False)
+class ServingQuestion:
     """Question of serving, checked or as a file states it."""
 
-    @property
-    def instance(self) -> Instance:
-        """The chain, the devices and the constraints."""
+    instance: Instance  # the chain, the devices and the constraints
+    token_bytes: FloatArray  # (n,) bytes of the cache of each node for one more token of each sequence
+    window: FloatArray  # (n,) tokens after which the cache of a node does not grow any more
+    context: int  # tokens of each sequence
+    batch: int  # sequences
+    source: ServedDecoder | None = None  # what the chain was made of
+
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two."""
+        yield from self.instance.lines()
+        yield f"context {self.context}"
+        yield f"batch {self.batch}"
+        for token, window in zip(self.token_bytes.tolist(), self.window.tolist(), strict=True):
+            yield f"cache {said_number(token)} {said_number(window)}"
+        source = self.source
+        if source is not None:
+            yield f"runtime {said_text(source.runtime)}"
+            yield " ".join(["layers", *map(str, source.layer.tolist())])
+            yield " ".join(["constant", *map(said_number, source.constant.tolist())])
+            for works in () if source.works is None else source.works.tolist():
+                yield " ".join(["works", *map(said_number, works)])
+            yield from graph_lines(source.operators)
+            yield from shared_lines(source.operators)
 
     @property
-    def token_bytes(self) -> FloatArray:
-        """(n,) bytes of a token."""
+    def true_hash(self) -> str:
+        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("serving", self.lines())
 
     @property
-    def window(self) -> FloatArray:
-        """(n,) tokens."""
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        runtime = "" if self.source is None else f" for {self.source.runtime}"
+        return f"context {self.context}, batch {self.batch}{runtime}, {self.instance.question_words}"
 
     @property
-    def context(self) -> int:
-        """Tokens of each sequence."""
-
-    @property
-    def batch(self) -> int:
-        """Sequences."""
-
-    @property
-    def source(self) -> ServedDecoder | None:
-        """The operators that the chain was made of."""
-
-
-def serving_lines(question: ServingQuestion) -> Iterator[str]:
-    """All lines of a question of serving but the first two."""
-    chain = question.instance
-    if isinstance(chain, UnlikeInstance):
-        yield from chain.lines()
-    else:
-        yield from instance_lines(chain.graph, chain.platform, chain.constraints, chain.need, chain.by_need)
-    yield f"context {question.context}"
-    yield f"batch {question.batch}"
-    for token, window in zip(question.token_bytes.tolist(), question.window.tolist(), strict=True):
-        yield f"cache {said_number(token)} {said_number(window)}"
-    source = question.source
-    if source is not None:
-        yield f"runtime {said_text(source.runtime)}"
-        yield " ".join(["layers", *map(str, source.layer.tolist())])
-        yield " ".join(["constant", *map(said_number, source.constant.tolist())])
-        for works in () if source.works is None else source.works.tolist():
-            yield " ".join(["works", *map(said_number, works)])
-        yield from graph_lines(source.operators)
-        yield from shared_lines(source.operators)
-
-
-def serving_in_words(question: ServingQuestion) -> str:
-    """The question without names, in one line."""
-    runtime = "" if question.source is None else f" for {question.source.runtime}"
-    return f"context {question.context}, batch {question.batch}{runtime}, {question.instance.question_words}"
+    def label(self) -> str:
+        """Name of the decoder and number of stages."""
+        return self.instance.label
 
 
 def serving_document(question: ServingQuestion) -> dict[str, Any]:

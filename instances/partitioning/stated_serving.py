@@ -13,7 +13,6 @@ from instances.certificates.provenance import check_written, opened
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
-from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
@@ -21,7 +20,7 @@ from instances.partitioning.constraints_file import refused_at, stated_constrain
 from instances.partitioning.kinds.file import devices_of_members, kinds_of_blocks
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
-from instances.partitioning.serving_lines import ServedDecoder, serving_document, serving_in_words, serving_lines
+from instances.partitioning.serving_lines import ServedDecoder, ServingQuestion, serving_document
 
 __all__ = ["SERVING_FORMAT", "StatedPoint", "StatedServing", "serving_from_document"]
 
@@ -49,33 +48,17 @@ class StatedPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedServing(Envelope):
-    """A serving question and its front as a file states them."""
+class StatedServing(ServingQuestion, Envelope):
+    """A serving question and its front as a file states them; older files lack what the chain was made of."""
 
     need: FloatArray  # (n,) activations of each node [bytes]
-    token_bytes: FloatArray  # (n,)
-    window: FloatArray  # (n,) tokens
-    context: int
-    batch: int
     front: tuple[StatedPoint, ...]
     answer: int  # of the front
     runtime: str
     settings: str  # of the answer for the runtime; empty if there are none
 
-    source: ServedDecoder | None  # None in older files, whose chain nobody can make again
-
     answer_name: ClassVar[str] = "front"
     cost_name: ClassVar[str] = "bottleneck"
-
-    @property
-    def true_hash(self) -> str:
-        """Hash of the question."""
-        return hash_of_question("serving", serving_lines(self))
-
-    @property
-    def question_words(self) -> str:
-        """The question without names, in one line."""
-        return serving_in_words(self)
 
 
 def serving_from_document(document: Value) -> StatedServing:

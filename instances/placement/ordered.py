@@ -35,7 +35,9 @@ Move = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OrderedPlacement(Placement):
-    """One answer: a device for every node, and the sequences in which devices and buses do their work.
+    """Answer of placement with the sequences in which devices run their nodes and buses move their transfers.
+
+    A plain `Placement` serves what is ready first; here what comes next in a sequence is waited for.
 
     Parameters
     ----------

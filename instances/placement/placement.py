@@ -22,7 +22,7 @@ __all__ = ["Placement"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Placement(Displayed):
-    """One answer: a device for every node; all costs are computed from `timeline`.
+    """Answer of placement: a device for every node; all costs are computed from `timeline`.
 
     Raises
     ------

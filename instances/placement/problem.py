@@ -15,15 +15,16 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from instances.devices.platform import Platform
 from instances.devices.unequal import DeviceTable
 from instances.errors import InputError
-from instances.graph.display import Displayed, figures
+from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
-from instances.graph.question_lines import graph_lines, hash_of_question, said_number, shared_lines
+from instances.graph.question_lines import GraphQuestion, graph_lines, said_number, shared_lines
 from instances.graph.tensors import FloatArray
 from instances.partitioning.question_lines import graph_in_words, memory_in_words, platform_lines
 
@@ -39,8 +40,10 @@ OVERFLOW_WEIGHT = 2.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlacementInstance(Displayed):
-    """One question: on which of some devices each node of `graph` should run.
+class PlacementInstance(GraphQuestion):
+    """Question of placement: on which device each node of a graph runs, so that a step ends as early as possible.
+
+    An answer is a `Placement`; data may go back and forth between devices.
 
     Parameters
     ----------
@@ -68,6 +71,8 @@ class PlacementInstance(Displayed):
     InputError
         If a value is out of its range, or `unequal` describes another number of devices.
     """
+
+    problem: ClassVar[str] = "placement"
 
     graph: ComputationGraph
     devices: int
@@ -117,11 +122,6 @@ class PlacementInstance(Displayed):
         """Name of the graph and number of devices, as messages and tables show them."""
         return f"{self.graph.name} on {self.devices} devices"
 
-    @property
-    def time_unit(self) -> str:
-        """Time unit of its costs."""
-        return self.graph.time_unit
-
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
@@ -129,12 +129,8 @@ class PlacementInstance(Displayed):
         unequal = "" if self.unequal is None else repr(self.unequal)
         return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}{unequal}".encode()).hexdigest()
 
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("placement", self._lines())
-
-    def _lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two."""
         yield from platform_lines(self.graph, Platform(self.devices, self.bandwidth, self.memory))
         yield f"gaps {said_number(self.node_gap)} {said_number(self.transfer_gap)}"
         yield f"broadcast {int(self.broadcast)}"

@@ -26,7 +26,9 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Displayed):
-    """One answer: consecutive layers as stages, each on its own devices.
+    """Answer of planning without an order of passes: consecutive layers as stages, each on its own devices.
+
+    Times of passes and transfers follow from it; a `Schedule` or `Timeline` adds when each begins.
 
     Parameters
     ----------

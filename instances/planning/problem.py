@@ -5,21 +5,29 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from instances.devices.cluster import Cluster
 from instances.devices.network import Network, Ports
 from instances.errors import InputError
-from instances.graph.display import Displayed, figures
-from instances.graph.question_lines import hash_of_question
+from instances.graph.display import figures
+from instances.graph.question_lines import QuestionRecord, said_number
 from instances.graph.tensors import FloatArray, freeze
+from instances.partitioning.question_lines import memory_in_words
 from instances.planning.chain import LARGEST, LayerChain
 from instances.planning.kernel_arrays import TrainingArrays
-from instances.planning.question_lines import training_in_words, training_lines
+from instances.planning.question_lines import (
+    chain_lines,
+    cluster_in_words,
+    cluster_lines,
+    network_line,
+    said_whole,
+)
 
 __all__ = ["ELEMENT_BYTES", "TrainingInstance"]
 
@@ -30,8 +38,10 @@ _MOST_MICROBATCHES = 100_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingInstance(Displayed):
-    """One question: how to train `chain` on `cluster` in synchronous iterations of `microbatches` microbatches.
+class TrainingInstance(QuestionRecord):
+    """Question of planning: how to train a chain of layers on a cluster in synchronous iterations.
+
+    An answer is an `Iteration`: stages, the devices of each, and the order of their passes.
 
     Parameters
     ----------
@@ -68,6 +78,8 @@ class TrainingInstance(Displayed):
     InputError
         If a value is out of its range.
     """
+
+    problem: ClassVar[str] = "planning"
 
     chain: LayerChain
     cluster: Cluster
@@ -202,11 +214,6 @@ class TrainingInstance(Displayed):
         """Names of chain and cluster and number of microbatches, as messages and tables show them."""
         return f"{self.chain.name} on {self.cluster.name}, {self.microbatches} microbatches"
 
-    @property
-    def time_unit(self) -> str:
-        """Time unit of its costs."""
-        return "s"
-
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
@@ -217,15 +224,37 @@ class TrainingInstance(Displayed):
             text += f"{self.network!r}{self.samples}{self.recomputation}"
         return hashlib.sha256(text.encode() + share).hexdigest()
 
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of layers included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("planning", training_lines(self))
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two; parameters that it lacks are ``none``."""
+        yield "unit s"
+        yield f"microbatches {self.microbatches}"
+        yield f"duplex {int(self.full_duplex)}"
+        yield f"memory {said_number(self.memory)}"
+        yield f"copies {said_number(self.parameter_copies)}"
+        yield network_line(self.network)
+        yield f"samples {said_whole(self.samples)}"
+        yield f"recompute {int(self.recomputation)}"
+        yield f"dtype {self.dtype or 'none'}"
+        yield f"sequence {said_whole(self.sequence)}"
+        if self.replica_share is not None:
+            for row in np.atleast_2d(self.replica_share).tolist():
+                yield " ".join(["share", *map(said_number, row)])
+        yield from chain_lines(self.chain)
+        yield from cluster_lines(self.cluster)
 
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        return training_in_words(self)
+        words = [f"{self.microbatches} microbatches", *cluster_in_words(self.cluster)]
+        words += ["shared cards" if self.network else "paper's network", memory_in_words(self.memory)]
+        words += [f"{figures(self.parameter_copies)} copies of parameters"]
+        words += [self.dtype] if self.dtype else []
+        words += [f"sequence {self.sequence}"] if self.sequence else []
+        words += [f"{self.samples} samples"] if self.samples else []
+        words += ["recomputation"] if self.recomputation else []
+        words += ["full duplex"] if self.full_duplex else []
+        words += ["uneven shares of replicas"] if self.replica_share is not None else []
+        return f"{', '.join(words)}; {self.chain.n} layers, {figures(self.chain.time, 's')} a microbatch"
 
     def _title(self) -> str:
         return self.chain.name

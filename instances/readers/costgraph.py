@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.readers.parsing import amount, text_lines
+from instances.readers.parsing import amount, graph_of_file, text_lines
 
 __all__ = ["read_costgraph", "read_regal", "recognises_costgraph"]
 
@@ -134,19 +134,16 @@ def _graph(path: str | Path, communication: str, *, regal: bool = False) -> Comp
     doubted = sum(node.inaccurate for node in nodes)
     warning = f"TensorFlow marks the costs of {doubted} of {len(nodes)} nodes as inaccurate."
     unit = 1.0 if communication == "cost" else 1e-6
-    try:
-        return ComputationGraph.from_edges(
-            edges,
-            [node.work * unit for node in nodes],
-            outputs,
-            names=tuple(node.name or str(node.id) for node in nodes),
-            name=Path(path).stem,
-            source=f"cost graph {Path(path).name}, communication by {communication}",
-            time_unit="us" if communication == "cost" else "s",
-            attributes={"warnings": [warning]} if doubted else {},
-        )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return graph_of_file(
+        path,
+        edges,
+        [node.work * unit for node in nodes],
+        outputs,
+        names=tuple(node.name or str(node.id) for node in nodes),
+        source=f"cost graph {Path(path).name}, communication by {communication}",
+        time_unit="us" if communication == "cost" else "s",
+        attributes={"warnings": [warning]} if doubted else {},
+    )
 
 
 def _known(source: int, index: dict[int, int], node: _Node) -> int:

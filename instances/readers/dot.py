@@ -19,7 +19,7 @@ from typing import NoReturn
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import read_text
-from instances.readers.parsing import amount, outputs_by_size, seconds
+from instances.readers.parsing import amount, graph_of_file, outputs_by_size, seconds
 
 __all__ = ["read_dot", "recognises_dot"]
 
@@ -65,18 +65,15 @@ def read_dot(path: str | Path, time_unit: str = "s") -> ComputationGraph:
                 raise InputError(f"{place}: node '{name}' is not declared; add a line '{name} [weight=…];'.")
         links.append((index[source], index[target], weight))
     edges, outputs = outputs_by_size(links, len(index))
-    try:
-        return ComputationGraph.from_edges(
-            edges,
-            [weight * unit for weight in parser.nodes.values()],
-            outputs,
-            names=tuple(parser.nodes),
-            name=Path(path).stem,
-            source=f"DOT file {Path(path).name}, weights as {time_unit} and bytes",
-            attributes={"warnings": parser.warnings} if parser.warnings else {},
-        )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    return graph_of_file(
+        path,
+        edges,
+        [weight * unit for weight in parser.nodes.values()],
+        outputs,
+        names=tuple(parser.nodes),
+        source=f"DOT file {Path(path).name}, weights as {time_unit} and bytes",
+        attributes={"warnings": parser.warnings} if parser.warnings else {},
+    )
 
 
 @dataclass

@@ -19,7 +19,7 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray
 from instances.json_files import Value, read_json
-from instances.readers.parsing import add_node, json_amount, links_of, outputs_by_size
+from instances.readers.parsing import add_node, graph_of_file, json_amount, links_of, outputs_by_size
 
 __all__ = ["read_msr", "recognises_msr"]
 
@@ -89,19 +89,19 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
         else:
             edges, outputs = outputs_by_size(links, len(nodes))
             classes = _colour_classes(nodes)
-        return ComputationGraph.from_edges(
-            edges,
-            work,
-            outputs,
-            param_bytes,
-            names=tuple(names),
-            name=Path(path).stem,
-            source=f"profile {Path(path).name}, communication by {communication}",
-            time_unit="ms" if communication == "cost" else "s",
-            attributes=({"warnings": warnings} if warnings else {}) | ({"colour_classes": classes} if classes else {}),
-        )
     except InputError as error:
         document.fail(str(error))
+    return graph_of_file(
+        path,
+        edges,
+        work,
+        outputs,
+        param_bytes,
+        names=tuple(names),
+        source=f"profile {Path(path).name}, communication by {communication}",
+        time_unit="ms" if communication == "cost" else "s",
+        attributes=({"warnings": warnings} if warnings else {}) | ({"colour_classes": classes} if classes else {}),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
 
 from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, check_readable
 
-__all__ = ["add_node", "amount", "json_amount", "links_of", "outputs_by_size", "seconds", "text_lines"]
+__all__ = ["add_node", "amount", "graph_of_file", "json_amount", "links_of", "outputs_by_size", "seconds", "text_lines"]
 
 _LINE_LIMIT = 1 << 20
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -30,6 +34,27 @@ def amount(text: str, label: str, place: str) -> float:
     if not (math.isfinite(number) and number >= 0):
         raise InputError(f"{place}: {label} is '{text.strip()[:40]}'; it must be a finite number, 0 or more.")
     return number
+
+
+def graph_of_file(
+    path: str | Path,
+    edges: Iterable[Sequence[int]],
+    work: ArrayLike,
+    outputs: Sequence[float | Sequence[float]],
+    param_bytes: ArrayLike | None = None,
+    **attributes: Any,
+) -> ComputationGraph:
+    """The graph as `ComputationGraph.from_edges` builds it, named after its file if it has no name.
+
+    Raises
+    ------
+    InputError
+        If it is none; the message begins with the file.
+    """
+    try:
+        return ComputationGraph.from_edges(edges, work, outputs, param_bytes, **{"name": Path(path).stem} | attributes)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def json_amount(value: Value) -> float:

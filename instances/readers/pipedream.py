@@ -18,7 +18,7 @@ from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray
 from instances.json_files import read_text
-from instances.readers.parsing import amount
+from instances.readers.parsing import amount, graph_of_file
 
 __all__ = ["input_nodes", "read_pipedream", "recognises_pipedream"]
 
@@ -86,18 +86,16 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
                 raise InputError(f"{place}: there is no node '{name}'.")
         u, v = index[source], index[target]
         edges += [(u, v, output) for output in _outputs_read(descriptions[v], len(outputs[u]))]
-    try:
-        graph = ComputationGraph.from_edges(
-            edges,
-            work,
-            outputs,
-            param_bytes,
-            names=tuple(f"{name} {text.split('(')[0]}" for name, text in zip(index, descriptions, strict=True)),
-            name=Path(path).name.removesuffix(".txt").removesuffix(".graph"),
-            source=f"profile {Path(path).name}, forward{' and backward' if training else ''}",
-        )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    graph = graph_of_file(
+        path,
+        edges,
+        work,
+        outputs,
+        param_bytes,
+        names=tuple(f"{name} {text.split('(')[0]}" for name, text in zip(index, descriptions, strict=True)),
+        name=Path(path).name.removesuffix(".txt").removesuffix(".graph"),
+        source=f"profile {Path(path).name}, forward{' and backward' if training else ''}",
+    )
     inputs = input_nodes(graph)
     if input_work == "drop":
         kept = graph.work.copy()

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, read_json
-from instances.readers.parsing import add_node, json_amount, links_of, outputs_by_size, seconds
+from instances.readers.parsing import add_node, graph_of_file, json_amount, links_of, outputs_by_size, seconds
 
 __all__ = ["read_piper", "recognises_piper"]
 
@@ -64,19 +63,9 @@ def read_piper(
 
     links = links_of(fields["edges"], index, "communicationCost")
     edges, outputs = outputs_by_size([(u, v, 2 * size) for u, v, size in links], len(names))
-    try:
-        return ComputationGraph.from_edges(
-            edges,
-            work,
-            outputs,
-            param_bytes,
-            names=tuple(names),
-            name=Path(path).stem,
-            source=f"workload {Path(path).name}, tensor parallelism {degree}, {configuration}, forward and backward, "
-            f"times in {time_unit}",
-        )
-    except InputError as error:
-        document.fail(str(error))
+    source = f"workload {Path(path).name}, tensor parallelism {degree}, {configuration}, forward and backward, "
+    source += f"times in {time_unit}"
+    return graph_of_file(path, edges, work, outputs, param_bytes, names=tuple(names), source=source)
 
 
 def _configuration(value: Value, degree: str, configuration: str) -> dict[str, Value]:

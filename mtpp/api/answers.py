@@ -122,6 +122,8 @@ def _explainable(answer: PartitionLike, graph: GraphLike | None, words: ExplainW
         return partition, [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
     if graph is not None or chosen(PartitioningWords, asked):
         raise InputError("A partition has its question; leave out all that says another one.")
+    if isinstance(answer, Result) and answer.partition is None:
+        raise InputError(f"{answer.method} found no partition, so that there is nothing to explain; give one.")
     given = None if answer is None else given_partition(answer)
     if given is None:
         raise InputError("There is no partition to explain; give a partition, a result or a file.")

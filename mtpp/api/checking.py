@@ -1,4 +1,4 @@
-"""Words for runtimes, judged by the installed programs: `check`."""
+"""Settings of runtimes, judged by the installed programs: `check`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEEDS_MODEL = {"accelerate": "the folder of its config.json", "openvino": "its 
 
 
 def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str] | None = None) -> str:
-    """Let the installed program say whether it takes a file of words, as ``mtpp check``.
+    """Let the installed runtime say whether it takes a file of settings, as ``mtpp check``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Cuts in the words of runtimes: `export`."""
+"""Cuts as settings of runtimes: `export`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Cut: TypeAlias = Partition | Plan | GridPlan
 
 @dataclass(frozen=True)
 class Exported:
-    """A cut in the words of a runtime."""
+    """A cut as the settings of a runtime."""
 
     runtime: Runtime
     settings: str  # as the runtime takes them
@@ -72,7 +72,7 @@ def export(
     runtime_version: str | None = None,
     **words: Unpack[ReadingWords],
 ) -> str:
-    """Say where a model is cut in the words of a runtime, as ``mtpp export``.
+    """Write a cut as the settings of a runtime, as ``mtpp export``.
 
     Parameters
     ----------

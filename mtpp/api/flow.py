@@ -18,7 +18,7 @@ __all__ = ["flow", "flowed"]
 
 @takes_words(FlowWords)
 def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
-    """Give layers of a decoder to devices so that many requests pass them, as ``mtpp flow``.
+    """Choose the layers of a decoder that each device holds, so that many requests per second pass, as ``mtpp flow``.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def place(
     Raises
     ------
     InputError
-        If the graph or a word is refused.
+        If the graph or a word is refused, or there is no such placer.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
-from instances.errors import InputError, WordError
+from instances.errors import InputError, WordError, is_refused
 from instances.json_files import read_text
 from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.grid import ConfiguredChain
@@ -169,11 +169,7 @@ def planned(
 
 def _legal(runtime: Runtime, plan: Plan) -> bool:
     """Whether the runtime can express a plan."""
-    try:
-        runtime.settings(plan)
-    except InputError:
-        return False
-    return True
+    return not is_refused(runtime.settings, plan)
 
 
 def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:

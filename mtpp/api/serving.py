@@ -189,7 +189,7 @@ def serve(
     Raises
     ------
     InputError
-        If the graph or a word is refused.
+        If the graph is no decoder with numbered layers, or a word is refused.
 
     Examples
     --------

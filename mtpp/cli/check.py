@@ -18,7 +18,7 @@ __all__ = ["check"]
 @command
 def check(
     *,
-    file: Annotated[Path, typer.Argument(metavar="WORDS", help="A file of mtpp export --out.")],
+    file: Annotated[Path, typer.Argument(metavar="SETTINGS", help="A file of mtpp export --out.")],
     runtime: options.ExportFor,
     model: Annotated[
         Path | None,
@@ -26,7 +26,7 @@ def check(
     ] = None,
     printing: Printing,
 ) -> int:
-    """Let the installed program say whether it takes the words of mtpp export.
+    """Let the installed runtime say whether it takes the settings of mtpp export.
 
     Its own parser reads them, in a process of its own; nothing in them is run. Exit code 2 if it refuses them, or is
     not installed.

@@ -12,6 +12,7 @@ import typer
 from instances import Bound
 from instances.partitioning.answer_file import AnswerFile
 from instances.results import exceeds
+from mtpp.cli import options
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER
 from mtpp.cli.messages import complain
@@ -36,10 +37,7 @@ def explain(
             help='A certificate, a partition, or by hand {"block": [0, 0, 1]} or {"stages": [["a", "b"], ["c"]]}.',
         ),
     ],
-    graph: Annotated[
-        str | None,
-        typer.Argument(metavar="[GRAPH]", help="That of the partition; a certificate holds its graph."),
-    ] = None,
+    graph: options.GraphOfFile = None,
     words: ExplainWords,
     printing: Printing,
 ) -> int:

@@ -1,4 +1,4 @@
-"""The verb ``mtpp export``: a cut of a file in the words of a runtime, with its certificate beside it."""
+"""The verb ``mtpp export``: a cut of a file as the settings of a runtime, with its certificate beside it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def export(
             help="A certificate, a partition, a serving front, a plan with its question, or a stages folder.",
         ),
     ],
-    graph: Annotated[
-        str | None, typer.Argument(metavar="[GRAPH]", help="That of a partition; the others hold their graphs.")
-    ] = None,
+    graph: options.GraphOfFile = None,
     runtime: options.ExportFor,
     runtime_version: Annotated[
         str | None,
@@ -45,7 +43,7 @@ def export(
     ] = None,
     printing: Printing,
 ) -> int:
-    """Say where a model is cut in the words of a runtime, such as vllm or megatron.
+    """Write a cut as the settings of a runtime, such as vllm or megatron.
 
     What the runtime cannot express is refused. With --for, partition and certify ask for what it can express alone.
 

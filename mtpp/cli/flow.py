@@ -38,7 +38,7 @@ def flow(
     plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the layers (.png, .svg or .pdf).")] = None,
     printing: Printing,
 ) -> int:
-    """Give layers of a decoder to devices so that as many requests as possible pass from the source to the sink.
+    """Choose the layers of a decoder that each device holds, so that as many requests per second as possible pass.
 
     Devices that hold the same layers share the requests. With --certify it is proved how many could pass at the most.
     Of a decoder the flow counts sequences: tokens in decoding, which is the default, prompts in prefill.

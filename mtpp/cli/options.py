@@ -29,6 +29,18 @@ def spelled(name: str, value: Any) -> str:
 
 
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
+Answers = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE…", help="Files that certify, bound, plan, place, flow or serve wrote, or folders of split."
+    ),
+]
+GraphOfFile = Annotated[
+    str | None, typer.Argument(metavar="[GRAPH]", help="That of a partition; the other files hold their graphs.")
+]
+GraphOfFiles = Annotated[
+    str | None, typer.Option("--graph", metavar="GRAPH", help="That of partitions; the other files hold their graphs.")
+]
 Blocks = Annotated[str, of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")]
 BlocksOrAuto = Annotated[
     str | None,

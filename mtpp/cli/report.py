@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
 from mtpp.cli.exit_codes import DONE, FALSE
@@ -21,21 +19,13 @@ __all__ = ["report"]
 @command
 def report(
     *,
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE…",
-            help="Certificates, plans, placements, flows, serving fronts, partitions or folders of stages.",
-        ),
-    ],
-    graph: Annotated[
-        str | None, typer.Option(metavar="GRAPH", help="That of partition files; the others hold their graphs.")
-    ] = None,
+    files: options.Answers,
+    graph: options.GraphOfFiles = None,
     words: Annotated[ReportWords, Without({"colour_classes", "runtime"})],
     out: Annotated[Path, options.of_files(metavar="FILE", help="The page, HTML.")] = Path("report.html"),
     printing: Printing,
 ) -> int:
-    """Make one HTML page of answers: question, stages, graph, bounds and what proves them, timeline, memory, words.
+    """Make one HTML page of answers: question, stages, graph, bounds and what proves them, timeline, memory.
 
     The page is one file that loads nothing and runs no script. Costs are computed anew, and bounds proved again within
     --time-limit, as by verify. Exit code 1 if a number of a file is false, which the page says, too.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from instances.errors import InputError
+from mtpp.cli import options
 from mtpp.cli.command import Without, command
 from mtpp.cli.exit_codes import DONE, FALSE, TRUSTED, UNCHECKED, WRONG
 from mtpp.cli.messages import complain
@@ -26,16 +26,9 @@ _SEVERITY = (DONE, TRUSTED, UNCHECKED, WRONG, FALSE)
 @command
 def verify(
     *,
-    certificates: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CERTIFICATE…",
-            help="Files that certify, bound, plan, place or serve wrote, or folders of split.",
-        ),
-    ],
+    certificates: options.Answers,
     graph: Annotated[
-        str | None,
-        typer.Option(metavar="GRAPH", help="A graph of your own, which the file has to be of."),
+        str | None, typer.Option(metavar="GRAPH", help="The graph that you asked about; another one is a fault.")
     ] = None,
     words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"})],
     printing: Printing,

@@ -29,7 +29,7 @@ _GRID = {"global_batch": 4, "bandwidth": "1GB/s", "micro_batch": "1", "sequence"
 
 @command
 def warm_up(*, printing: Printing) -> int:
-    """Compile all that is compiled, so that no later run has to.
+    """Compile all inner loops now, so that no later run has to.
 
     It takes about two minutes of two processors after an update, and no time where all is compiled already.
     Example: mtpp warm-up

@@ -41,13 +41,13 @@ class GridWords(TypedDict, total=False):
         ),
     ]
     micro_batch: Annotated[
-        str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]", _GRID)
+        int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]", _GRID)
     ]
-    tp: Annotated[str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]", _GRID)]
-    cp: Annotated[str, Word("Context degrees to choose from.", "1", "N[,N]", _GRID)]
-    ep: Annotated[str, Word("Expert degrees to choose from.", "1", "N[,N]", _GRID)]
+    tp: Annotated[int | str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]", _GRID)]
+    cp: Annotated[int | str, Word("Context degrees to choose from.", "1", "N[,N]", _GRID)]
+    ep: Annotated[int | str, Word("Expert degrees to choose from.", "1", "N[,N]", _GRID)]
     zero: Annotated[
-        str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3", _GRID)
+        int | str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3", _GRID)
     ]
     checkpoint: Annotated[
         str,
@@ -84,7 +84,11 @@ def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridIns
     from instances.planning.grid.problem import Fixed, StateBytes
 
     _check_words(words)
-    device, fixed, servers = accelerator_of(words), _fixed(words["fix"]), _servers(cluster, words)
+    device = accelerator_of(words)
+    memory = _FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    fixed, servers = _fixed(words["fix"]), _servers(cluster, words)
+    known = (MODES[0], MODES[-1]) if words["runtime"] else MODES  # what runtimes recompute of each layer by number
+    zero, modes = _stages_of_zero(words["zero"], words["runtime"]), _modes(words["checkpoint"], known)
     dtype = words["dtype"] or "bf16"
     chains = chains_of(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
     width = _width(chains[0])
@@ -94,16 +98,15 @@ def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridIns
     if total < width + _GRADIENT_BYTES:
         least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
         raise WordError("optimizer_bytes", f"{total:g}", least)
-    known = (MODES[0], MODES[-1]) if words["runtime"] else MODES  # what runtimes recompute of each layer by number
     return GridInstance(
         chains,
         servers,
         words["global_batch"],
-        memory=_FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory"),
+        memory=memory,
         state_bytes=StateBytes(width, _GRADIENT_BYTES, total - width - _GRADIENT_BYTES),
         update_time=_UPDATE_BYTES / (_REACHED * device.memory_bandwidth),
-        zero=_stages_of_zero(words["zero"], words["runtime"]),
-        modes=_modes(words["checkpoint"], known),
+        zero=zero,
+        modes=modes,
         fixed=Fixed(**fixed),
         full_duplex=words["full_duplex"],
     )

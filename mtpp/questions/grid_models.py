@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, word
+from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, is_refused, word
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, Servers
@@ -157,11 +157,7 @@ def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[in
 
 
 def _divides(model: Transformer, t: int) -> bool:
-    try:
-        model.check_degree(t)
-    except InputError:
-        return False
-    return True
+    return not is_refused(model.check_degree, t)
 
 
 def numbers_of(name: str, given: str) -> list[int]:

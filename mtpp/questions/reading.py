@@ -177,6 +177,11 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
         return graph
     if hasattr(graph, "columns"):
         raise InputError("This is a frame; give mtpp.ComputationGraph.from_frames(nodes, edges).")
+    if not hasattr(graph, "is_directed"):
+        raise InputError(
+            "A graph is the name of an architecture, a file, a module, a mtpp.ComputationGraph or a networkx.DiGraph, "
+            f"no {type(graph).__name__}."
+        )
     return ComputationGraph.from_networkx(graph)  # type: ignore[arg-type]
 
 

@@ -127,6 +127,8 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
         return value
     if isinstance(value, str) and str in kinds:
         return value
+    if kinds == {int, str}:  # a number, or several in a text
+        return str(_checked(name, value, int, word))
     if kinds == {bool}:
         if not isinstance(value, bool | np.bool_):
             raise WordError(name, value, "give True or False.")

@@ -111,7 +111,7 @@ def parse_bandwidth(
     if not rate.value > 0:
         raise WordError(word, given, "it must be positive.")
     if time_unit == "s" and rate.value < plausible:
-        _doubt_small(rate, given, word, _RATE)
+        _not_small(rate, given, word, _RATE)
     in_bits, doubtful = _reading(rate.unit)
     if doubtful:
         taken = "bits, not bytes" if in_bits else "bytes, not bits"
@@ -137,8 +137,7 @@ def parse_bytes(given: Quantity, word: str) -> float:
         raise WordError(word, given, "it must be 0 or more.")
     if size.unit.endswith("b") and not size.unit.islower():
         _doubt(f"{said(word, given)} is taken as bytes, not bits; write GB.")
-    _doubt_small(size, given, word, _SIZE)
-    return size.value
+    return _not_small(size, given, word, _SIZE)
 
 
 def parse_flops(given: Quantity, word: str) -> float:
@@ -154,9 +153,7 @@ def parse_flops(given: Quantity, word: str) -> float:
     >>> parse_flops("312TFLOP/s", "peak_flops")
     312000000000000.0
     """
-    speed = _parse(given, word, _SPEED)
-    _doubt_small(speed, given, word, _SPEED)
-    return speed.value
+    return _not_small(_parse(given, word, _SPEED), given, word, _SPEED)
 
 
 def parse_throughput(given: Quantity, time_unit: str) -> float:
@@ -263,10 +260,12 @@ def _reading(unit: str) -> tuple[bool, bool]:
     return named_bits, shaped_bits and not named_bits  # Gb/s is what standards write
 
 
-def _doubt_small(quantity: _Quantity, given: Quantity, word: str, kind: _Kind) -> None:
+def _not_small(quantity: _Quantity, given: Quantity, word: str, kind: _Kind) -> float:
+    """The value; a bare number that is small is doubted."""
     if not quantity.unit and 0 < quantity.value < _SMALL:
         more = f"{str(given).strip()}{kind.usual_prefix}{kind.proposals[0]}"
         _doubt(f"{said(word, given)} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")
+    return quantity.value
 
 
 def _doubt(message: str) -> None:

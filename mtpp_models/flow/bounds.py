@@ -12,6 +12,7 @@ The right side over F does not grow with F, so that the largest such F bounds th
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ _NEAR = 2e-3
 _STEPS, _SLACK = 60, 1e-9
 # A flow below this part of the largest capacity is next to nothing.
 _NOTHING = 1e-6
+
+W = TypeVar("W")
 
 
 def shared_layers(instance: FlowInstance) -> float:
@@ -68,34 +71,37 @@ def bound_flow(
     most = shared_layers(instance)
     results = [_result("shared-layers", instance, most, {}, watch)]
     tell("shared-layers", most)
-    least = 0.0 if start is None else start.flow
-    low, high, best = least, most, None
-    first = True
-    nothing = _NOTHING * float(instance.capacity.max())
-    while high > low * (1 + _CLOSE) and high > nothing and not deadline.passed:
-        # The best flow may be the largest there is.
-        flow = low * (1 + _CLOSE) if first and low > 0 else (low * high) ** 0.5 if low > 0 else high / 2
-        first = False
-        found = exclude(instance, flow, deadline)
-        if found is None:
-            low = flow
-            continue
-        high, best = flow, found
-        tell("patterns", high)
+    least, nothing = 0.0 if start is None else start.flow, _NOTHING * float(instance.capacity.max())
+
+    def lowered(
+        method: str, excluded: Callable[[float], W | None], low: float, high: float, close: float, flow: float
+    ) -> tuple[float, W | None]:
+        """The least flow that is excluded, beginning with `flow`, and what excludes it; `high` and None without one."""
+        proof = None
+        while high > low * (1 + close) and high > nothing and not deadline.passed:
+            found = excluded(flow)
+            if found is None:
+                low = flow
+            else:
+                high, proof = flow, found
+                tell(method, high)
+            flow = (low * high) ** 0.5 if low > 0 else high / 2
+        return high, proof
+
+    begin = least * (1 + _CLOSE) if least > 0 else most / 2  # the best flow may be the largest there is
+    high, best = lowered("patterns", lambda flow: exclude(instance, flow, deadline), least, most, _CLOSE, begin)
     if best is not None:
         method = "patterns-with-links" if best.has_links else "patterns"
         results.append(
             _result(method, instance, high * (1 + _SAFE), {"weights": best.weights, "second": best.second}, watch)
         )
-    hubs, low, weights = Hubs(instance), least or high / 2, None
-    while hubs.are_of_use and high > low * (1 + _NEAR) and high > nothing and not deadline.passed:
-        flow = (low * high) ** 0.5
-        found_weights = hubs.exclude(flow, deadline)
-        if found_weights is None:
-            low = flow
-            continue
-        high, weights = flow, found_weights
-        tell("patterns-with-hubs", high)
+    hubs = Hubs(instance)
+    if not hubs.are_of_use:
+        return results
+    low = least or high / 2
+    high, weights = lowered(
+        "patterns-with-hubs", lambda flow: hubs.exclude(flow, deadline), low, high, _NEAR, (low * high) ** 0.5
+    )
     if weights is not None:
         witness = {"hubs": [instance.devices[i] for i in hubs.devices], "weights": weights}
         results.append(_result("patterns-with-hubs", instance, high * (1 + _SAFE), witness, watch))

@@ -37,7 +37,7 @@ _MOST_WAYS = 600
 
 
 class Hubs:
-    """Devices that all links between devices touch, and the programs for their weights."""
+    """Hubs: devices such that each link between devices has one at an end, and the programs for their weights."""
 
     def __init__(self, instance: FlowInstance) -> None:
         self._instance, n, kinds = instance, instance.n, len(instance.capacity)
@@ -65,7 +65,7 @@ class Hubs:
         return few and self._instance.layers > 1 and len(self._group) <= _MOST_WAYS
 
     def exclude(self, flow: float, deadline: Deadline) -> list[list[float]] | None:
-        """Weights that exclude a flow; None if there are none, or time is up.
+        """Weights which prove that so many requests per second cannot pass; None if none are found in time.
 
         They have two rows for each kind, at a layer and between layers, by number of layers from 1, and then two for
         its hubs.

@@ -35,7 +35,7 @@ _MOST_SECOND = 2.0
 
 
 class Exclusion(NamedTuple):
-    """Weights that exclude a flow."""
+    """Proof that a flow is impossible: weights of devices."""
 
     weights: list[list[float]]  # of the kinds: for all devices, then, with links, for each component
     second: float  # the weight of a second holder
@@ -55,7 +55,7 @@ class _Items(NamedTuple):
 
 
 def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusion | None:
-    """Weights that exclude a flow; None if there are none, or time is up."""
+    """Weights which prove that so many requests per second cannot pass; None if none are found in time."""
     n, counts = instance.n, instance.counts
     whole = _weights(instance, counts, flow, deadline, second=False)
     if whole is not None:

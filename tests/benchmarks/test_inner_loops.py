@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from heuristics import HEURISTICS, kahn, local_search, slice_order
+from heuristics import HEURISTICS, Limits, kahn, local_search, slice_order
 from instances import Instance, Platform
 from instances.random_graphs import layered, regal_style
 from instances.suites import SUITES
@@ -34,7 +34,7 @@ def test_genetic_search(benchmark: BenchmarkFixture) -> None:
 def test_local_search(benchmark: BenchmarkFixture) -> None:
     """A million moves on 1,000 nodes in 16 blocks."""
     instance = Instance(layered(1_000, 3_000, seed=0), Platform(16, 1.0))
-    benchmark(lambda: local_search(instance, np.random.default_rng(0), moves=1_000_000))
+    benchmark(lambda: local_search(instance, np.random.default_rng(0), Limits(evaluations=1_000_000)))
 
 
 @pytest.mark.parametrize("model", ["ideals", "pinned"])

@@ -42,14 +42,16 @@ def mean(ratios: list[float]) -> float:
 def moves_for(instance: Instance, seconds: float) -> int:
     """How many moves take so long."""
     sample = 200_000
-    _, spent = timed(lambda: local_search(instance, np.random.default_rng(1), moves=sample))
+    _, spent = timed(lambda: local_search(instance, np.random.default_rng(1), Limits(evaluations=sample)))
     return max(1, int(sample * seconds / spent))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     for n in (20, 3_000):
-        local_search(Instance(layered(n, n, seed=0), Platform(2, 1.0)), np.random.default_rng(0), moves=100)
+        local_search(
+            Instance(layered(n, n, seed=0), Platform(2, 1.0)), np.random.default_rng(0), Limits(evaluations=100)
+        )
 
 
 @pytest.mark.parametrize("k", [4, 16, 64])
@@ -58,7 +60,7 @@ def test_moves(benchmark: BenchmarkFixture, n: int, k: int) -> None:
     """Moves a second, from pieces of equal work; the memory is that of all sizes so far."""
     instance = Instance(layered(n, 3 * n, seed=0), Platform(k, 1.0))
     start = portfolio(instance, np.random.default_rng(0), Limits(Deadline.after(0)))
-    search = lambda: local_search(instance, np.random.default_rng(0), start=start, moves=2_000_000)  # noqa: E731
+    search = lambda: local_search(instance, np.random.default_rng(0), Limits(evaluations=2_000_000), start=start)  # noqa: E731
     found = benchmark.pedantic(search, rounds=1, warmup_rounds=0)
     benchmark.extra_info |= {
         "million moves per second": round(2 / benchmark.stats["min"], 2),
@@ -87,7 +89,7 @@ def test_against_brkga_10000(benchmark: BenchmarkFixture, k: int) -> None:
                 best, seconds = timed(lambda: run("brkga-10000", instance))  # noqa: B023
                 for label, part in (("in a tenth of the time", 0.1), ("in the same time", 1.0)):
                     moves = moves_for(instance, part * seconds)
-                    found = local_search(instance, np.random.default_rng(0), moves=moves)
+                    found = local_search(instance, np.random.default_rng(0), Limits(evaluations=moves))
                     ratios[label].append(found.bottleneck / best)
                 ratios["random-10000"].append(run("random-10000", instance).bottleneck / best)
 
@@ -109,7 +111,7 @@ def test_against_pymoo(benchmark: BenchmarkFixture) -> None:
             other, spent = timed(lambda: run("brkga-10000", instance, limits))  # noqa: B023
             library.append(seconds / spent)
             ours.append(other / value)
-            found = local_search(instance, np.random.default_rng(0), moves=moves_for(instance, seconds))
+            found = local_search(instance, np.random.default_rng(0), Limits(evaluations=moves_for(instance, seconds)))
             moved.append(found.bottleneck / value)
 
     benchmark.pedantic(compare, rounds=1, warmup_rounds=0)
@@ -163,9 +165,9 @@ def test_finite_memory(benchmark: BenchmarkFixture, activation_buffer: float | N
                 instance = Instance(graph, Platform(k, bandwidth, memory, activation_buffer))
                 blind = Instance(graph, Platform(k, bandwidth))
                 begin = time.process_time()
-                one = local_search(blind, np.random.default_rng(0), moves=500_000)
+                one = local_search(blind, np.random.default_rng(0), Limits(evaluations=500_000))
                 middle = time.process_time()
-                other = local_search(instance, np.random.default_rng(0), moves=500_000)
+                other = local_search(instance, np.random.default_rng(0), Limits(evaluations=500_000))
                 slower.append((time.process_time() - middle) / (middle - begin))
                 ratios.append(other.bottleneck / Partition(instance, one.block, one.order).bottleneck)
 

@@ -15,6 +15,11 @@ from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 Operation = tuple[int, str]  # microbatch and "F", "B", or "FB" for both at once
 
 
+def random_chain(rng: np.random.Generator, layers: int, *ranges: tuple[int, int]) -> LayerChain:
+    """Whole numbers in a range for each column of a chain, of which the third and the fourth lie between layers."""
+    return LayerChain(*(rng.integers(*given, layers - (i in (2, 3))) for i, given in enumerate(ranges)))
+
+
 def random_instance(
     rng: np.random.Generator, layers: int, devices: int, microbatches: int, *, symmetric: bool = True, **options: Any
 ) -> TrainingInstance:
@@ -22,14 +27,7 @@ def random_instance(
     bandwidth = 2.0 ** rng.uniform(0, 7, (devices, devices))
     if symmetric:
         bandwidth = np.minimum(bandwidth, bandwidth.T)
-    chain = LayerChain(
-        rng.integers(1, 40, layers),
-        rng.integers(1, 80, layers),
-        rng.integers(0, 200, layers - 1),
-        rng.integers(0, 200, layers - 1),
-        rng.integers(0, 400, layers),
-        rng.integers(0, 100, layers),
-    )
+    chain = random_chain(rng, layers, (1, 40), (1, 80), (0, 200), (0, 200), (0, 400), (0, 100))
     return TrainingInstance(chain, Cluster(bandwidth), microbatches, **options)
 
 

@@ -33,6 +33,19 @@ def assert_refused(read: Callable[[Path], object], path: Path, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
+def edits(*rows: tuple[str, str, str]) -> pytest.MarkDecorator:
+    """Run a test for each row: what to replace in a good text, by what, and how the refusal begins or what it says."""
+    return pytest.mark.parametrize(("old", "new", "message"), rows)
+
+
+def assert_edit_refused(
+    read: Callable[[Path], object], path: Path, text: str, old: str, new: str, message: str
+) -> None:
+    """The text is refused once its `old` part is replaced, as by `assert_refused`."""
+    assert old in text
+    assert_refused(read, write(path, text.replace(old, new)), message)
+
+
 MSR = {
     "maxFPGAs": 2,
     "nodes": [msr_node(7), msr_node(3, 4.0), msr_node(40)],

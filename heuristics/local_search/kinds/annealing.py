@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from heuristics.cooling import Cooling, factor_of
 from heuristics.local_search.state import PartitionState, move, places_for, times_after
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
@@ -40,11 +41,8 @@ def anneal_kinds(
     arrays: KernelArrays,
     kinds: KindArrays,
     kind: IntArray,
-    before_start: IntArray,
-    before: IntArray,
-    moves: int,
-    hot: float,
-    cold: float,
+    rows: tuple[IntArray, IntArray],
+    cooling: Cooling,
     exchanges: float,
     seed: int,
 ) -> tuple[float, IntArray, IntArray]:
@@ -56,10 +54,13 @@ def anneal_kinds(
         Of the bytes; it goes along.
     kind : (K,) integers
         Kind of each device: block b is on device b, and devices beyond k are free. It goes along.
+    rows : tuple
+        Predecessors of the nodes.
     exchanges : float
         Part of the moves that exchange the kinds of two blocks.
     """
     np.random.seed(seed)
+    before_start, before = rows
     n, k, size = len(state.block), len(state.time), len(kind)
     work = np.zeros((len(kinds.work), k))
     for v in range(n):
@@ -70,9 +71,9 @@ def anneal_kinds(
     best, best_block, best_kind = cost.max(), state.block.copy(), kind.copy()
     if best <= 0.0:
         return best, best_block, best_kind
-    temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
-    for _ in range(moves):
-        temperature *= cooling
+    temperature, factor = cooling.hot, factor_of(cooling)
+    for _ in range(cooling.moves):
+        temperature *= factor
         limit = -temperature * math.log(1.0 - np.random.random())
         if np.random.random() < exchanges:
             a, b = np.random.randint(k), np.random.randint(size)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from heuristics.cooling import Cooling
 from heuristics.limits import Limits
 from heuristics.local_search.kinds.annealing import KindArrays, anneal_kinds
 from heuristics.local_search.kinds.slicing import slice_kinds
@@ -205,10 +206,9 @@ def _walk(
     state, done, seen = start_state(block, order, instance.k, arrays), 0, start
     while done < moves and not limits.reached(seen.bottleneck):
         chunk = min(_CHUNK, moves - done)
-        hot, cold = (_HOT * (_COLD / _HOT) ** (at / moves) for at in (done, done + chunk))
+        cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
         before = instance.graph.predecessors
-        seed = int(rng.integers(2**31))
-        _, found, at = anneal_kinds(state, arrays, kinds, device, *before, chunk, hot, cold, exchanges, seed)
+        _, found, at = anneal_kinds(state, arrays, kinds, device, before, cooling, exchanges, seed)
         with suppress(NothingFoundError):
             seen = _best([seen, UnlikePartition(instance, found, at[: instance.k], order)])
         done += chunk

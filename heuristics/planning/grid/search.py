@@ -100,10 +100,7 @@ class GridSearch:
 
 
 def plan_in_grid(
-    question: GridInstance,
-    limits: Limits,
-    runtime: str | None = None,
-    tell: Callable[[str, float], None] | None = None,
+    question: GridInstance, limits: Limits, runtime: str | None = None, tell: Callable[[str, float], None] | None = None
 ) -> GridSearch:
     """Find a plan that `runtime` can run, any plan if there is none.
 

@@ -14,12 +14,13 @@ from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.kinds_file import rates_document, rates_of
 from instances.devices.platform import Platform
 from instances.errors import InputError
-from instances.graph.graph_file import graph_document, graph_from_document
+from instances.graph.graph_file import graph_from_document
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value, finite_or_none
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.question_file import graph_members
 
 __all__ = [
     "KINDS_CERTIFICATE",
@@ -74,8 +75,7 @@ def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
         "fit": platform.fit,
         **kinds_document(instance),
         **({"constraints": constraints_document(instance.constraints)} if instance.constraints else {}),
-        "graph_hash": instance.graph.content_hash,
-        "graph": graph_document(instance.graph),
+        **graph_members(instance.graph),
     }
 
 

@@ -24,13 +24,15 @@ IDLE = -1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnlikePartition(Partition):
-    """A block for every node such that no edge points backwards, and a kind of device for every block.
+    """Answer for devices of several kinds: a block for every node, and a kind of device for every block.
+
+    A block costs what it takes on a device of its kind; no edge points backwards.
 
     Parameters
     ----------
     instance : UnlikeInstance
     block : (n,) integers
-        Block of each node, 0 to k - 1; blocks may be empty.
+        As of a `Partition`.
     kind : (k,) integers, optional
         Kind of the device of each block; what it says of empty ones is not looked at. In a fixed order it follows.
     order : (n,) integers, optional

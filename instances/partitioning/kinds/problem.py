@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,18 +30,20 @@ from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
-from instances.graph.question_lines import hash_of_question, said_number, said_text
+from instances.graph.question_lines import said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.problem import Instance
-from instances.partitioning.question_lines import graph_in_words, instance_lines, rules_in_words
+from instances.partitioning.question_lines import graph_in_words, rules_in_words
 
 __all__ = ["UnlikeInstance", "question_of_kinds"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnlikeInstance(Instance):
-    """One question: how to cut `graph` for devices of several kinds; made by `question_of_kinds`.
+    """Question of partitioning for devices of several kinds; `question_of_kinds` makes it.
+
+    An answer is an `UnlikePartition`: blocks, and the kind of the device of each.
 
     Parameters
     ----------
@@ -48,6 +51,8 @@ class UnlikeInstance(Instance):
     works : (T, n) floats
         Time of each node on a device of each kind.
     """
+
+    problem: ClassVar[str] = "partitioning over kinds"
 
     devices: Devices = None  # type: ignore[assignment]
     works: FloatArray = None  # type: ignore[assignment]
@@ -77,11 +82,6 @@ class UnlikeInstance(Instance):
         for t in range(len(self.devices.kinds)):
             self.of_kind(t)  # refuses numbers that are too large
 
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("partitioning over kinds", self.lines())
-
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
@@ -101,7 +101,7 @@ class UnlikeInstance(Instance):
 
     def lines(self) -> Iterator[str]:
         """All lines of the question but the first two."""
-        yield from instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
+        yield from super().lines()
         yield f"order {self.devices.order}"
         for kind, rate, works in zip(self.devices.kinds, self.bandwidths, self.works.tolist(), strict=True):
             yield " ".join(["kind", said_text(kind.name), str(kind.count), said_number(kind.memory), said_number(rate)])

@@ -17,7 +17,7 @@ from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
-from instances.partitioning.reductions import contract_groups, reduce_instance
+from instances.partitioning.reductions import contract_groups, expanded_order, reduce_instance
 
 __all__ = ["KindContraction", "reduce_kinds"]
 
@@ -35,9 +35,7 @@ class KindContraction:
         """The same partition of the original graph; it costs no more."""
         if self.instance is self.original:
             return partition
-        topological = self.original.graph.topological_order
-        position = np.argsort(partition.order)[self.group[topological]]
-        order = topological[np.argsort(position, kind="stable")]
+        order = expanded_order(self.original.graph, partition.order, self.group)
         return UnlikePartition(self.original, partition.block[self.group], partition.kind, order)
 
     def restrict(self, partition: UnlikePartition) -> UnlikePartition:

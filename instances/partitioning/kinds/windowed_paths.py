@@ -95,17 +95,28 @@ def best_placed_path(costs: FloatArray, windows: StepWindows, devices: Devices, 
     goals = np.unique(upper[np.isfinite(upper)])
     passed = np.zeros((len(after), m + 1), dtype=np.int64)
     low, high = 0, len(goals) - 1
-    if high < 0 or _pass(costs, *windows, after, following, goals[high], passed) < 0:
+    places = _Places(costs, *windows, after, following)
+    if high < 0 or _pass(places, goals[high], passed) < 0:
         return None
     while low < high:
         middle = (low + high) // 2
-        if _pass(costs, *windows, after, following, goals[middle], passed) >= 0:
+        if _pass(places, goals[middle], passed) >= 0:
             high = middle
         else:
             low = middle + 1
-    state = _pass(costs, *windows, after, following, goals[high], passed)
-    path = _trace(costs, *windows, after, following, goals[high], passed, state)
+    state = _pass(places, goals[high], passed)
+    path = _trace(places, goals[high], passed, state)
     return PlacedPath(float(goals[high]), *path[:, ::-1].copy())
+
+
+class _Places(NamedTuple):
+    """Costs of steps, and the places that they may be in."""
+
+    costs: FloatArray  # (T, m, m)
+    first: IntArray  # (m, m) as of `StepWindows`
+    last: IntArray
+    after: IntArray  # (states, T) state behind a block on a kind; -1 if none is left
+    following: IntArray  # (T, k + 1) earliest place of a kind from each place on
 
 
 @compiled(inline="always")
@@ -116,16 +127,9 @@ def _place(following: IntArray, t: int, passed: int, first: int, last: int) -> i
 
 
 @compiled
-def _pass(
-    costs: FloatArray,
-    first: IntArray,
-    last: IntArray,
-    after: IntArray,
-    following: IntArray,
-    goal: float,
-    passed: IntArray,
-) -> int:
+def _pass(places: _Places, goal: float, passed: IntArray) -> int:
     """Fill the least numbers of places that are passed; a state that reaches the last position, or -1."""
+    costs, first, last, after, following = places
     kinds, m, _ = costs.shape
     k = following.shape[1] - 1
     passed[:] = k + 1
@@ -149,17 +153,9 @@ def _pass(
 
 
 @compiled
-def _trace(
-    costs: FloatArray,
-    first: IntArray,
-    last: IntArray,
-    after: IntArray,
-    following: IntArray,
-    goal: float,
-    passed: IntArray,
-    state: int,
-) -> IntArray:
+def _trace(places: _Places, goal: float, passed: IntArray, state: int) -> IntArray:
     """(3, b) starts, kinds and places of the steps, from the last to the first, of a path that ends in a state."""
+    costs, first, last, after, following = places
     kinds, m, _ = costs.shape
     steps, count, end = np.zeros((3, m), dtype=np.int64), 0, m
     while end > 0:

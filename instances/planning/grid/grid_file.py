@@ -7,7 +7,6 @@ from typing import Any
 from instances.errors import InputError
 from instances.planning.grid.placing import PLACINGS
 from instances.planning.grid.plan import GridPlan
-from instances.planning.grid.question_document import question_document
 from instances.planning.grid.stated import GRID_FORMAT, RANK, StatedGrid
 
 __all__ = ["grid_document", "plan_of", "ranks"]
@@ -19,7 +18,7 @@ def grid_document(plan: GridPlan) -> dict[str, Any]:
     return {
         "format": GRID_FORMAT,
         "key": question.key,
-        "instance": question_document(question),
+        "instance": question.document(),
         "grid": {
             "pp": plan.groups,
             "tp": list(plan.tensor),

@@ -9,6 +9,7 @@ from instances.planning.grid.transformer import Transformer
 __all__ = ["TRANSFORMERS"]
 
 _llama = partial(Transformer, vocabulary=128256)
+_gpt = partial(Transformer, vocabulary=50257, positions=1024, gated=False, biases=True, dropout=True, tied=True)
 _bert = partial(
     Transformer,
     vocabulary=30522,
@@ -22,20 +23,7 @@ _bert = partial(
 )
 
 _ALL = (
-    Transformer(
-        name="gpt2",
-        layers=12,
-        hidden=768,
-        heads=12,
-        key_heads=12,
-        inner=3072,
-        vocabulary=50257,
-        positions=1024,
-        gated=False,
-        biases=True,
-        dropout=True,
-        tied=True,
-    ),
+    _gpt(name="gpt2", layers=12, hidden=768, heads=12, key_heads=12, inner=3072),
     _bert(name="bert-base", layers=12, hidden=768, heads=12, key_heads=12, inner=3072),
     _bert(name="bert-large", layers=24, hidden=1024, heads=16, key_heads=16, inner=4096),
     _bert(name="bert-48", layers=48, hidden=1024, heads=16, key_heads=16, inner=4096),

@@ -30,7 +30,9 @@ __all__ = ["GridPlan"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GridPlan(Displayed):
-    """One answer.
+    """Answer to a question of training in a grid: its degrees, the stages, and what each of them recomputes.
+
+    The time of a step is computed from the moments at which each pass begins.
 
     Parameters
     ----------

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 from instances.errors import InputError
-from instances.graph.display import Displayed, figures
-from instances.graph.question_lines import hash_of_question
+from instances.graph.display import figures
+from instances.graph.question_lines import QuestionRecord
+from instances.json_files import finite_or_none
 from instances.planning.chain import LARGEST
+from instances.planning.grid.chain_document import chain_document
 from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain
-from instances.planning.grid.question_document import question_document
 from instances.planning.grid.question_lines import grid_in_words, grid_lines
 
 __all__ = ["Fixed", "GridInstance", "Servers", "StateBytes"]
@@ -97,8 +99,10 @@ class Fixed:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GridInstance(Displayed):
-    """One question: how to train with steps of `global_batch` samples.
+class GridInstance(QuestionRecord):
+    """Question of training in a grid: numbers of stages, of devices that share a layer, and of equal pipelines.
+
+    The servers are equal, and a step has a fixed number of samples. An answer is a `GridPlan`.
 
     Parameters
     ----------
@@ -125,6 +129,8 @@ class GridInstance(Displayed):
     InputError
         If a value is out of its range, or no plan can have the fixed degrees.
     """
+
+    problem: ClassVar[str] = "training in a grid"
 
     chains: tuple[ConfiguredChain, ...]
     servers: Servers
@@ -199,11 +205,6 @@ class GridInstance(Displayed):
         """Names of chain and servers and the samples of a step, as messages show them."""
         return f"{self.chains[0].name} on {self.servers.name}, {self.global_batch} samples"
 
-    @property
-    def time_unit(self) -> str:
-        """Time unit of its costs."""
-        return "s"
-
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
@@ -212,15 +213,29 @@ class GridInstance(Displayed):
         text = "".join(chain.content_hash for chain in self.chains) + repr(numbers) + repr(records)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, names of layers included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("training in a grid", grid_lines(question_document(self)))
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two: its members as JSON, without names of its chains."""
+        return grid_lines(self.document())
+
+    def document(self) -> dict[str, Any]:
+        """The question as a member of a plan file; no limit of memory is null."""
+        return {
+            "chains": [chain_document(chain) for chain in self.chains],
+            "servers": asdict(self.servers),
+            "global_batch": self.global_batch,
+            "memory": finite_or_none(self.memory),
+            "state_bytes": asdict(self.state_bytes),
+            "update_time": self.update_time,
+            "zero": list(self.zero),
+            "modes": list(self.modes),
+            "fixed": asdict(self.fixed),
+            "full_duplex": self.full_duplex,
+        }
 
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        return grid_in_words(question_document(self))
+        return grid_in_words(self.document())
 
     def _check_degrees(self) -> None:
         fixed, V = self.fixed, self.servers.devices

@@ -258,14 +258,9 @@ def _insert(
     one: FloatArray, two: FloatArray, back: NDArray[np.int32], count: int, x: float, y: float, code: int
 ) -> int:
     """Put a point into a front of at most P points, rising in `one`, falling in `two`; return their number."""
-    at = 0
-    while at < count and one[at] < x:
-        at += 1
-    if (at > 0 and two[at - 1] <= y) or (at < count and one[at] == x and two[at] <= y):
+    at, last = _beaten(one, two, count, x, y)
+    if at < 0:
         return count
-    last = at
-    while last < count and two[last] >= y:
-        last += 1
     if last == at and count == len(one):
         closest, gap = 0, np.inf  # two neighbours, of old points, become one
         for i in range(count - 1):
@@ -275,24 +270,25 @@ def _insert(
         two[closest] = two[closest + 1]
         for i in range(closest + 1, count - 1):
             one[i], two[i], back[i] = one[i + 1], two[i + 1], back[i + 1]
-        return _insert_again(one, two, back, count - 1, x, y, code)
+        count -= 1
+        at, last = _beaten(one, two, count, x, y)
+        if at < 0:
+            return count
     return _placed(one, two, back, count, at, last, x, y, code)
 
 
 @compiled
-def _insert_again(
-    one: FloatArray, two: FloatArray, back: NDArray[np.int32], count: int, x: float, y: float, code: int
-) -> int:
-    """The same where there is room."""
+def _beaten(one: FloatArray, two: FloatArray, count: int, x: float, y: float) -> tuple[int, int]:
+    """Begin and end of the points of a front that a new one beats; both -1 if it is beaten itself."""
     at = 0
     while at < count and one[at] < x:
         at += 1
-    if at > 0 and two[at - 1] <= y:
-        return count
+    if (at > 0 and two[at - 1] <= y) or (at < count and one[at] == x and two[at] <= y):
+        return -1, -1
     last = at
     while last < count and two[last] >= y:
         last += 1
-    return _placed(one, two, back, count, at, last, x, y, code)
+    return at, last
 
 
 @compiled

@@ -9,7 +9,6 @@ from instances.certificates.claims import PLANNING, Envelope, check_question, en
 from instances.certificates.provenance import accepted, check_written, opened
 from instances.json_files import Value
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.question_document import question_document
 from instances.planning.grid.question_file import question_from_document
 
 __all__ = ["GRID_FORMAT", "RANK", "StatedGrid", "grid_from_document"]
@@ -70,7 +69,7 @@ def grid_from_document(document: Value) -> StatedGrid:
     grid = members["grid"].members(_GRID)
     question = question_from_document(members["instance"])
     if stated_hash is not None:
-        check_written(members["instance"], question_document(question))
+        check_written(members["instance"], question.document())
     return StatedGrid(
         **envelope(members, "time", PLANNING, stated_hash),
         instance=question,

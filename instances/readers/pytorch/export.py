@@ -104,12 +104,8 @@ def trace(
         its parameters take no memory.
     args, kwargs : sequence and mapping
         Example inputs; their shapes count, not their values.
-    device : Device
-        What the operators run on.
-    name : str
-        What the network is called.
-    sizes : mapping, optional
-        Values of sizes that depend on values of tensors, by their names.
+    device, name, sizes
+        As of `from_exported_program`.
     observe : bool
         Whether the program is run once on the example inputs, to see those that are not given.
 

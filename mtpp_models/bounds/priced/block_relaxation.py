@@ -25,7 +25,19 @@ from instances.graph.tensors import FloatArray, IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment
 
-__all__ = ["IN", "OUT", "BlockQuestion", "Flows", "begin_flow", "constant_of", "copy_flow", "linear_costs", "relax"]
+__all__ = [
+    "IN",
+    "OUT",
+    "BlockQuestion",
+    "Flows",
+    "Sets",
+    "begin_flow",
+    "constant_of",
+    "copy_flow",
+    "linear_costs",
+    "no_sets",
+    "relax",
+]
 
 #: Nodes that are in the block, and out of it.
 IN, OUT = 1, 2
@@ -92,6 +104,26 @@ def begin_flow(question: BlockQuestion, flows: Flows) -> None:
     flows.state[0], flows.price[0], flows.sums[0] = 0, 0, 0
 
 
+class Sets(NamedTuple):
+    """What a bound on the cost of blocks leaves: (n,) booleans each."""
+
+    before: BoolArray  # nodes with a path to the block
+    behind: BoolArray  # nodes with a path from it
+    few: BoolArray  # the tied set that is worth too little
+    many: BoolArray  # the tied set that is worth enough
+
+
+@compiled
+def no_sets(n: int) -> Sets:
+    """Empty sets of n nodes, to be written."""
+    return Sets(
+        np.zeros(n, dtype=np.bool_),
+        np.zeros(n, dtype=np.bool_),
+        np.zeros(n, dtype=np.bool_),
+        np.zeros(n, dtype=np.bool_),
+    )
+
+
 @compiled
 def copy_flow(flows: Flows, there: int, here: int) -> None:
     """Put the flow at one place at another as well."""
@@ -123,19 +155,16 @@ def relax(
     question: BlockQuestion,
     case: int,
     flows: Flows,
-    before: BoolArray,
-    behind: BoolArray,
+    sets: Sets,
     multiplier: float,
-    few: BoolArray,
-    many: BoolArray,
     patient: bool,
 ) -> tuple[int, float, float]:
     """Bound the cost of sets from below, up to the goal; return also the best multiplier and the cost of `many`.
 
-    `few` and `many` are set to the tied sets that are worth too little and enough. The flow goes on from that in place
+    The two tied sets are written into `sets`. The flow goes on from that in place
     0, of no decisions or of fewer. With `patient` it takes more steps towards the best multiplier.
     """
-    network, worth = question.network, question.worth
+    network, worth, few, many = question.network, question.worth, sets.few, sets.many
     constant = constant_of(question.constant[case], state == IN)
     n, source = len(state), len(network.drain) - 1
     residual, drain, price = flows.residual[0, case], flows.drain[0, case], flows.price[0, case]
@@ -154,7 +183,9 @@ def relax(
         supplied += _move(state, question, multiplier, residual, drain, price)
         fixed = math.floor(multiplier * (1.0 - _SHORT)) + constant - supplied
         if pushed < UNIT - fixed:
-            pushed += augment(network, residual, drain, sources, before, behind, UNIT - fixed - pushed, reached)
+            pushed += augment(
+                network, residual, drain, sources, sets.before, sets.behind, UNIT - fixed - pushed, reached
+            )
         if pushed >= UNIT - fixed:
             return UNIT, multiplier, many_cost
         least = max(least, pushed + fixed)

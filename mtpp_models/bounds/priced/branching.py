@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, Flows, copy_flow
+from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, Flows, copy_flow, no_sets
 from mtpp_models.bounds.priced.decisions import bound_of
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
@@ -95,14 +95,12 @@ def try_out(
     multiplier: float,
 ) -> None:
     """Note what deciding each of the nodes either way would gain, where the bound is `least`."""
-    n = len(state)
-    trial, before, behind = state.copy(), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    few, many = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    trial, sets = state.copy(), no_sets(len(state))
     copy_flow(flows, 0, 1)
     for v in nodes:
         for decision in (IN, OUT):
             trial[:] = state
             trial[v] = decision
-            reached = bound_of(trial, question, flows, before, behind, multiplier, few, many, False)[0]
+            reached = bound_of(trial, question, flows, sets, multiplier, False)[0]
             note(gains, int(v), decision, float(reached - least))
             copy_flow(flows, 1, 0)

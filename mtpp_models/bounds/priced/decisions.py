@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
-from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, Flows, relax
+from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, Flows, Sets, relax
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
 
@@ -21,25 +21,19 @@ def bound_of(
     state: NDArray[np.int8],
     question: BlockQuestion,
     flows: Flows,
-    before: BoolArray,
-    behind: BoolArray,
+    sets: Sets,
     multiplier: float,
-    few: BoolArray,
-    many: BoolArray,
     patient: bool,
 ) -> tuple[int, float, float]:
     """Bound the cost of sets as `relax` does, in all cases; add the consequences of the decisions to `state`.
 
-    `before` and `behind` are set to the nodes with a path to the block and from it. The sets are those of the last
-    case, with overflow if there is any.
+    `sets` are those of the last case, with overflow if there is any.
     """
     least, cost = UNIT, np.inf
-    if _propagate(state, question, before, behind):
+    if _propagate(state, question, sets.before, sets.behind):
         least = 0
         for case in range(len(question.work)):
-            reached, multiplier, cost = relax(
-                state, question, case, flows, before, behind, multiplier, few, many, patient
-            )
+            reached, multiplier, cost = relax(state, question, case, flows, sets, multiplier, patient)
             least = max(least, reached)
             if least >= UNIT:
                 break

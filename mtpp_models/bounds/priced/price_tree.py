@@ -17,7 +17,7 @@ from instances import Instance
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, Flows, begin_flow
+from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, Flows, begin_flow, no_sets
 from mtpp_models.bounds.priced.decisions import bound_of
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
@@ -164,15 +164,13 @@ def _multiplier(
     question: BlockQuestion, flows: Flows, decided: NDArray[np.int8], begin: float, unit: float, state: NDArray[np.int8]
 ) -> float:
     """A multiplier with which a leaf reaches the goal, of few digits if that will do; -1 if none is found."""
-    n = len(decided)
-    before, behind = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    few, many = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    sets = no_sets(len(decided))
     found = begin / unit
     for patient in (True, False):
         short = _short(found * unit)
         state[:] = decided
         begin_flow(question, flows)
-        least, reached, _ = bound_of(state, question, flows, before, behind, short / unit, few, many, patient)
+        least, reached, _ = bound_of(state, question, flows, sets, short / unit, patient)
         if least >= UNIT and reached == short / unit:
             return short
         if patient and least < UNIT:

@@ -17,6 +17,7 @@ from mtpp_models.bounds.priced.block_relaxation import (
     begin_flow,
     constant_of,
     copy_flow,
+    no_sets,
 )
 from mtpp_models.bounds.priced.branching import Gains, choose, note, stakes_of, try_out, untried
 from mtpp_models.bounds.priced.decisions import bound_of
@@ -68,17 +69,15 @@ def explore(
     How many are open and done, and a block if one was found, else no node.
     """
     n = len(question.worth)
-    before, behind = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    few, many = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    sets = no_sets(n)
+    few, many = sets.few, sets.many
     state, size = np.empty(n, dtype=np.int8), len(leaves.decided)
     while depth > 0 and budget > 0 and depth + done + CHILDREN <= size:
         budget -= 1
         row = depth - 1
         _go_on(question, leaves, flows, row, state)
         patient = (gains.times[0][state == 0] == 0).any()  # there may be nodes to try: gains from the best multiplier
-        least, multiplier, cost = bound_of(
-            state, question, flows, before, behind, leaves.multiplier[row], few, many, patient
-        )
+        least, multiplier, cost = bound_of(state, question, flows, sets, leaves.multiplier[row], patient)
         if leaves.last[row] != 0:
             v = abs(leaves.last[row]) - 1
             note(gains, v, IN if leaves.last[row] > 0 else OUT, float(least - leaves.least[row]))

@@ -161,7 +161,9 @@ def test_varied_cycles_cost_what_the_instance_says_and_repeat(instance: Instance
 @pytest.mark.parametrize("toy", TOYS)
 def test_toys_are_solved(toy: str) -> None:
     instance, optimum = TOYS[toy]()
-    assert multilevel(instance, np.random.default_rng(0), moves=20_000).bottleneck == pytest.approx(optimum)
+    assert multilevel(instance, np.random.default_rng(0), Limits(evaluations=20_000)).bottleneck == pytest.approx(
+        optimum
+    )
 
 
 def chains_of_heavy_edges(chains: int = 8, length: int = 12) -> Instance:
@@ -189,7 +191,7 @@ def test_times_in_any_unit_join_the_same_nodes(power: int) -> None:
 def test_parts_of_the_graph_move_as_one() -> None:
     instance = chains_of_heavy_edges()
     start = Partition(instance, np.zeros(instance.graph.n))
-    assert multilevel(instance, np.random.default_rng(0), start=start, moves=1_000_000).bottleneck == 24.0
+    assert multilevel(instance, np.random.default_rng(0), Limits(evaluations=1_000_000), start=start).bottleneck == 24.0
 
 
 def test_fixed_stages_memory_and_least_numbers_are_kept() -> None:
@@ -212,11 +214,11 @@ def test_fixed_stages_memory_and_least_numbers_are_kept() -> None:
 def test_a_large_graph_is_coarsened_by_degree() -> None:
     graph = layered(6_000, 9_000, seed=0)
     instance = Instance(graph, Platform(8, 1.0))
-    found = multilevel(instance, np.random.default_rng(0), moves=600_000)
+    found = multilevel(instance, np.random.default_rng(0), Limits(evaluations=600_000))
     assert found.bottleneck < min(other.bottleneck for other in trivial(instance))
 
 
 def test_peaks_count() -> None:
     instance = Instance(regal_style("erdos-renyi", 50, seed=0), Platform(4, 1.0, memory=400.0))
-    found = multilevel(instance, np.random.default_rng(0), moves=100_000)
+    found = multilevel(instance, np.random.default_rng(0), Limits(evaluations=100_000))
     assert found.bottleneck < min(other.bottleneck for other in trivial(instance))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import placements
 
+from heuristics.cooling import Cooling
 from heuristics.orders.kahn import kahn
 from heuristics.placement.arrays import SimulatorArrays, workspace
 from heuristics.placement.ordered_moves import Lane, walk
@@ -88,7 +89,7 @@ def test_walks_end_where_a_pass_from_scratch_does(placement: Placement, seed: in
     value = np.array([np.maximum(0, space.peak - arrays.memory).sum(), time])
     best = Lane(own.order.copy(), own.device.copy(), own.eager.copy(), value.copy())
     for chunk in range(5):
-        walk(arrays, own, space, best, value, 40, hot, hot / 2, seed + chunk)
+        walk(arrays, own, space, best, value, Cooling(40, hot, hot / 2), seed + chunk)
         assert tuple(best.value) <= tuple(value)
         here = own.start.copy(), own.end.copy(), own.load.copy(), own.remote.copy()
         assert begin(arrays, own) == value[1]

@@ -7,25 +7,20 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from planning_oracles import random_chain
 
 from heuristics.planning.fewer_servers import improved_on_servers
 from heuristics.planning.shared_cards import Effort, improved_on_cards
 from instances.devices.network import Network
 from instances.errors import InputError
-from instances.planning import Cluster, LayerChain, TrainingInstance
+from instances.planning import Cluster, TrainingInstance
 
 
 def question(seed: int, servers: list[int]) -> TrainingInstance:
     """The same layers and links for all servers; slow links, and room for few microbatches in every other question."""
     rng = np.random.default_rng(seed)
     layers = 5
-    chain = LayerChain(
-        rng.integers(1, 6, layers),
-        rng.integers(1, 9, layers),
-        rng.integers(1, 7, layers - 1),
-        rng.integers(1, 7, layers - 1),
-        rng.integers(1, 9, layers),
-    )
+    chain = random_chain(rng, layers, (1, 6), (1, 9), (1, 7), (1, 7), (1, 9))
     most = 4 * chain.param_bytes.sum() + 4 * chain.stored.sum()
     return TrainingInstance(
         chain,

@@ -54,7 +54,7 @@ EDGES = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
         (half_weighted(), r"Node 'b' has no attribute 'work', its time; set it, 0.0 if it takes none"),
         (nx.Graph([("a", "b")]), r"has no direction"),
         (nx.DiGraph(), r"no node"),
-        ([(0, 1)], r"This is a list; give a networkx.DiGraph"),
+        ([(0, 1)], r"A networkx.DiGraph is needed here, no list"),
     ],
 )
 def test_a_networkx_graph_that_is_not_understood_is_refused(graph: Any, message: str) -> None:

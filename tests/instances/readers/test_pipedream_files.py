@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
-from profile_files import PIPEDREAM, assert_refused, write
+from profile_files import PIPEDREAM, assert_edit_refused, edits, write
 
 from instances import load_graph
 from instances.readers.pipedream import read_pipedream
@@ -33,32 +32,28 @@ def test_pipedream_counts_the_backward_pass_when_asked(tmp_path: Path) -> None:
     assert graph.edges.tolist() == read_pipedream(path).edges.tolist()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("node3 -- __", "node2 -- __", ", line 3: node 'node2' is given twice"),
-        ("\tnode2 -- node3", "\tnode2 -- node9", ", line 7: there is no node 'node9'."),
-        ("\tnode2 -- node3", "\tnode2 node3", ", line 7: expected 'id -- description"),
-        ("\tnode2 -- node3", "node2 -- node3", ", line 7: expected 'id -- description"),
-        ("forward_compute_time=3.5", "forward_compute_time=fast", ", line 2: forward_compute_time is 'fast'"),
-        ("forward_compute_time=3.5", "forward_compute_time=nan", ", line 2: forward_compute_time is 'nan'"),
-        ("forward_compute_time=3.5", "forward_compute_time=[1; 2]", ", line 2: forward_compute_time is a list"),
-        ("forward_compute_time=3.5", "forward_compute_time=-3.5", ", line 2: forward_compute_time is '-3.5'"),
-        ("[60; 20; 10]", "[60; 20; ten]", ", line 2: activation_size is 'ten'"),
-        ("[60; 20; 10]", "[60; 20", ", line 2: activation_size is '[60; 20'"),
-        (", parameter_size=9", "", ", line 2: missing field 'parameter_size'."),
-        ("parameter_size=9", "parametersize=9", ", line 2: field 'parametersize' is unknown; known fields are"),
-        (
-            "backward_compute_time=5",
-            "forward_compute_time=5",
-            ", line 2: field 'forward_compute_time' is given twice",
-        ),
-        ("\tnode1 -- node4", "\tnode3 -- node1", ": The edges contain a cycle: 0 (node1 Input0) -> 1 (node2 LSTM)"),
-    ],
+@edits(
+    ("node3 -- __", "node2 -- __", ", line 3: node 'node2' is given twice"),
+    ("\tnode2 -- node3", "\tnode2 -- node9", ", line 7: there is no node 'node9'."),
+    ("\tnode2 -- node3", "\tnode2 node3", ", line 7: expected 'id -- description"),
+    ("\tnode2 -- node3", "node2 -- node3", ", line 7: expected 'id -- description"),
+    ("forward_compute_time=3.5", "forward_compute_time=fast", ", line 2: forward_compute_time is 'fast'"),
+    ("forward_compute_time=3.5", "forward_compute_time=nan", ", line 2: forward_compute_time is 'nan'"),
+    ("forward_compute_time=3.5", "forward_compute_time=[1; 2]", ", line 2: forward_compute_time is a list"),
+    ("forward_compute_time=3.5", "forward_compute_time=-3.5", ", line 2: forward_compute_time is '-3.5'"),
+    ("[60; 20; 10]", "[60; 20; ten]", ", line 2: activation_size is 'ten'"),
+    ("[60; 20; 10]", "[60; 20", ", line 2: activation_size is '[60; 20'"),
+    (", parameter_size=9", "", ", line 2: missing field 'parameter_size'."),
+    ("parameter_size=9", "parametersize=9", ", line 2: field 'parametersize' is unknown; known fields are"),
+    (
+        "backward_compute_time=5",
+        "forward_compute_time=5",
+        ", line 2: field 'forward_compute_time' is given twice",
+    ),
+    ("\tnode1 -- node4", "\tnode3 -- node1", ": The edges contain a cycle: 0 (node1 Input0) -> 1 (node2 LSTM)"),
 )
 def test_a_bad_pipedream_file_is_refused_by_line(old: str, new: str, message: str, tmp_path: Path) -> None:
-    assert old in PIPEDREAM
-    assert_refused(load_graph, write(tmp_path / "net.graph.txt", PIPEDREAM.replace(old, new)), message)
+    assert_edit_refused(load_graph, tmp_path / "net.graph.txt", PIPEDREAM, old, new, message)
 
 
 def test_all_published_pipedream_profiles_load(data: Path) -> None:

@@ -14,7 +14,7 @@ from runtime_readers import megatron
 import mtpp as python
 from instances import InputError
 from instances.json_files import write_json
-from instances.planning.grid.question_document import chain_document
+from instances.planning.grid.chain_document import chain_document
 from tests.helpers.grid_cases import equal_chain
 
 SMALL = "plan gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8 --micro-batch 1 --sequence 256"
@@ -39,11 +39,16 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
 
 
 def test_python_takes_the_same_words(folder: Path) -> None:
-    words = {"bandwidth": "300GB/s", "micro_batch": "1", "sequence": 256}
+    """Degrees are numbers, or texts with several."""
+    words = {"bandwidth": "300GB/s", "micro_batch": 1, "zero": 1, "tp": "1,2", "sequence": 256}
     result = python.plan("gpt2", "1x4", global_batch=8, **words)
     assert result.answer is not None
     assert result.bound is not None
     assert result.bound.value <= result.answer.time
+    refused = (("tp", 3, "it does not divide 4"), ("zero", 7, "from 0 to 3"), ("ep", True, "a number"))
+    for name, value, message in refused:
+        with pytest.raises(InputError, match=f"^{name}=.*{message}"):
+            python.plan("gpt2", "1x4", global_batch=8, **words | {name: value})
 
 
 def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import assert_misuse, mtpp
+from paper_plans import paper_row
 
 import experiments
 from experiments.studies.papers.partition import PartitionMeasures
@@ -22,18 +23,7 @@ from experiments.studies.papers.verdicts import judge
 from mtpp.runs.log import Run
 from mtpp_models import simple
 
-PLAN = """
-format = "mtpp-paper/1"
-[[row]]
-paper = "mtpp"
-items = ["Table 4"]
-study = "partition"
-graphs = "regal"
-k = [2]
-methods = ["random-1", "random-100"]
-seeds = 2
-take = 8
-"""
+PLAN = paper_row("Table 4", 'methods = ["random-1", "random-100"]\nseeds = 2\ntake = 8\n')
 KS = (2, 4, 8, 16, 32, 64)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from paper_plans import paper_row
+from profile_files import edits
 
 from experiments.studies.papers.partition_runs import PartitionRuns, taken
 from experiments.studies.papers.plan import PROFILES, Row, papers_of, read_plan
@@ -12,15 +14,9 @@ from experiments.studies.papers.published import comparison, numbers
 from instances import InputError
 from instances.suites import find_suite
 
-ROW = """
-format = "mtpp-paper/1"
-[[row]]
-paper = "mtpp"
-items = ["Table 5"]
-study = "partition"
-graphs = "regal"
-k = [2]
-methods = ["exact"]
+ROW = paper_row(
+    "Table 5",
+    """methods = ["exact"]
 starts = ["kahn"]
 seeds = 1
 solver = ["highs"]
@@ -28,7 +24,8 @@ gap = 1e-4
 threads = 1
 limit = { quick = 1, paper = 3600 }
 take = 8
-"""
+""",
+)
 
 
 def plan(folder: Path, text: str) -> Path:
@@ -62,37 +59,34 @@ def test_the_paper_profile_has_the_limits_of_the_paper() -> None:
     assert {row.take for row in rows if row.graphs == "regal"} == {1000}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('"mtpp-paper/1"', '"mtpp-paper/9"', 'format = "mtpp-paper/1"'),
-        ("[[row]]", "[row", "is not TOML"),
-        ("[[row]]", "[row]", "write [[row]]"),
-        ('"Table 5"', '"Table 50"', "items has 'Table 50', which is unknown"),
-        ('"mtpp"', '"gpipe"', "paper = 'gpipe' is unknown; choose one of mtpp, spp, placeto"),
-        ('"partition"', '"partitions"', "study = 'partitions' is unknown"),
-        ('"regal"', '"folder"', "graphs = 'folder' is unknown"),
-        ('"exact"', '"exakt"', "Unknown method 'exakt'"),
-        ('"exact"', '"mine.py:mine"', "'mine.py:mine' is no name of a registry"),
-        ('["exact"]', "[1]", "the method 1 is no name"),
-        ('"kahn"', '"khan"', "starts has 'khan', which is unknown"),
-        ('"highs"', '"hihgs"', "solver has 'hihgs', which is unknown"),
-        ("take = 8", "take = 0", "take = 0: give a whole number"),
-        ("take = 8", "take = 8\ncolour = 1", "'colour' is unknown"),
-        ("take = 8", "", "'take' is missing"),
-        ("quick = 1,", "", "limit has nothing for the profile quick"),
-        ("quick = 1,", "quickly = 1,", "limit has the profile 'quickly'"),
-        ("gap = 1e-4", "gap = nan", "gap = nan: give a number above 0"),
-        ("k = [2]", "k = []", "k is no list"),
-        ("k = [2]", "k = [true]", "k = True: give a whole number"),
-    ],
+@edits(
+    ('"mtpp-paper/1"', '"mtpp-paper/9"', 'format = "mtpp-paper/1"'),
+    ("[[row]]", "[row", "is not TOML"),
+    ("[[row]]", "[row]", "write [[row]]"),
+    ('"Table 5"', '"Table 50"', "items has 'Table 50', which is unknown"),
+    ('"mtpp"', '"gpipe"', "paper = 'gpipe' is unknown; choose one of mtpp, spp, placeto"),
+    ('"partition"', '"partitions"', "study = 'partitions' is unknown"),
+    ('"regal"', '"folder"', "graphs = 'folder' is unknown"),
+    ('"exact"', '"exakt"', "Unknown method 'exakt'"),
+    ('"exact"', '"mine.py:mine"', "'mine.py:mine' is no name of a registry"),
+    ('["exact"]', "[1]", "the method 1 is no name"),
+    ('"kahn"', '"khan"', "starts has 'khan', which is unknown"),
+    ('"highs"', '"hihgs"', "solver has 'hihgs', which is unknown"),
+    ("take = 8", "take = 0", "take = 0: give a whole number"),
+    ("take = 8", "take = 8\ncolour = 1", "'colour' is unknown"),
+    ("take = 8", "", "'take' is missing"),
+    ("quick = 1,", "", "limit has nothing for the profile quick"),
+    ("quick = 1,", "quickly = 1,", "limit has the profile 'quickly'"),
+    ("gap = 1e-4", "gap = nan", "gap = nan: give a number above 0"),
+    ("k = [2]", "k = []", "k is no list"),
+    ("k = [2]", "k = [true]", "k = True: give a whole number"),
 )
-def test_a_wrong_plan_is_refused_in_one_line(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_plan_is_refused_in_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert len(read_plan("quick", plan(tmp_path, ROW))) == 1
     assert old in ROW
     with pytest.raises(InputError) as caught:
         read_plan("quick", plan(tmp_path, ROW.replace(old, new)))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
