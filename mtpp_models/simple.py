@@ -102,7 +102,7 @@ def speed_shares(instance: UnlikeInstance) -> FloatArray:
     from scipy.optimize import linprog  # which a search need not wait for
     from scipy.sparse import coo_array
 
-    counts, works = np.array(instance.devices.counts, dtype=np.float64), instance.works
+    counts, works = np.array(instance.devices.counts, dtype=np.float64), instance.finite_works
     kinds, n = works.shape
     unit = works.max()
     even = np.full(kinds, 1 / counts.sum())
@@ -129,15 +129,16 @@ def simple_of_kinds(instance: UnlikeInstance) -> float:
 
 def speed_bound(instance: UnlikeInstance, shares: FloatArray) -> float:
     """The bound by any weights, rounded down."""
-    least = (shares[:, None] * instance.works).min(axis=0)
+    least = (shares[:, None] * instance.finite_works).min(axis=0)
     total = float(np.array(instance.devices.counts) @ shares)
     alone = float(instance.works.min(axis=0).max())
     return max(alone, float(least.sum()) / total * (1 - _ROUNDING))
 
 
 def one_block_of_kinds(instance: UnlikeInstance) -> UnlikePartition:
-    """All nodes in one block on the kind where that takes least, which memory and windows may not allow."""
+    """All nodes in one block on the kind where that takes least, which memory and constraints may not allow."""
     soft = replace(instance, platform=replace(instance.platform, fit=False), constraints=NO_CONSTRAINTS)
+    soft = replace(soft, works=instance.finite_works)
     block = np.zeros(instance.graph.n, dtype=np.int64)
     if instance.devices.is_fixed:
         return UnlikePartition(soft, block)

@@ -33,7 +33,7 @@ __all__ = [
 
 KINDS_FORMAT = "mtpp-devices/2"
 
-_TEXT = re.compile(r"\s*(\d{1,9})\s*[x×*]\s*([\w.+-]+)\s*")
+_TEXT = re.compile(r"\s*(\d{1,99})\s*[x×*]\s*([\w.+-]+)\s*")
 _MOST_KINDS = 256
 
 
@@ -134,15 +134,17 @@ def _kind(value: Value, memory: float) -> DeviceKind:
     if len(roofs) == 1:
         value.fail("give both 'peak_flops' and 'memory_bandwidth', or neither.")
     limit, rate = (fields[name].optional_number() if name in fields else None for name in ("memory", "bandwidth"))
+    speed, price = (fields[name].number() if name in fields else None for name in ("speed", "price"))
+    name, count = fields["name"].text(), fields["count"].whole() if "count" in fields else 1
     try:
         return DeviceKind(
-            fields["name"].text(),
-            fields["count"].whole() if "count" in fields else 1,
-            speed=fields["speed"].number() if "speed" in fields else None,
+            name,
+            count,
+            speed=speed,
             roofline=Device(*roofs) if roofs else None,
             memory=(math.inf if limit is None else limit) if "memory" in fields else memory,
             bandwidth=(math.inf if rate is None else rate) if "bandwidth" in fields else None,
-            price=fields["price"].number() if "price" in fields else None,
+            price=price,
         )
     except InputError as error:
         value.fail(str(error))

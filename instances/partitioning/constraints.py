@@ -1,11 +1,12 @@
 r"""Side constraints of a question: nodes that share a block, allowed blocks of a node, contents of every block.
 
-Four kinds, in node numbers:
+Five kinds, in node numbers:
 
 - *together*: the nodes of a group are in one block;
 - *windows*: a node is in one of the blocks ``first`` to ``last``; a fixed stage is a window of one;
 - *uncut*: a node and all that read its outputs are in one block, so that these are never sent;
-- *at least*: every block holds so many of the nodes of a set; all nodes and 1 mean that no block is empty.
+- *at least*: every block holds so many of the nodes of a set; all nodes and 1 mean that no block is empty;
+- *on*: a node is on a device of one of some kinds. `question_of_kinds` turns that into works that are infinite.
 
 As no edge points backwards, a path from one node of a group to another lies in the group's block as a whole, and a
 node is in no earlier block than the nodes before it. `BlockRules` says what follows for each node.
@@ -13,7 +14,7 @@ node is in no earlier block than the nodes before it. `BlockRules` says what fol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ from instances.partitioning.node_names import (
     NodeName,
     NodeNames,
     Windows,
+    kind_names,
     listed,
     pairs_of,
     span_of,
@@ -53,12 +55,15 @@ class Constraints:
         Nodes whose outputs are never cut.
     at_least : tuple of (count, nodes)
         A node that stands there twice counts twice.
+    on : tuple of (node, kinds)
+        Names of kinds of devices; of several for a node all hold.
     """
 
     together: tuple[tuple[int, ...], ...] = ()
     windows: tuple[tuple[int, int, int], ...] = ()
     uncut: tuple[int, ...] = ()
     at_least: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    on: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @classmethod
     def of(
@@ -69,6 +74,7 @@ class Constraints:
         windows: Windows | None = None,
         uncut: Iterable[NodeName] = (),
         at_least: Iterable[tuple[int, Iterable[NodeName] | str]] = (),
+        on: Mapping[NodeName, Sequence[str] | str] | Iterable[tuple[NodeName, Sequence[str] | str]] = (),
     ) -> Constraints:
         """Read constraints whose nodes are names, patterns or numbers.
 
@@ -81,6 +87,7 @@ class Constraints:
         uncut : iterable of names
             Nodes whose output tensors are never cut.
         at_least : iterable of (count, names)
+        on : mapping or pairs of name to the names of kinds of devices
 
         Raises
         ------
@@ -100,6 +107,7 @@ class Constraints:
                 (whole_number(count, "at_least"), names.all(nodes, "at_least"))
                 for count, nodes in pairs_of(at_least, "at_least")
             ),
+            on=tuple((v, kind_names(kinds, "on")) for node, kinds in pairs_of(on, "on") for v in names.one(node)),
         )
 
     @property
@@ -108,7 +116,7 @@ class Constraints:
         return 1 + max((last for *_, last in self.windows), default=0)
 
     def __bool__(self) -> bool:
-        return bool(self.together or self.windows or self.uncut or self.at_least)
+        return any(vars(self).values())
 
     def __add__(self, other: Constraints) -> Constraints:
         return Constraints(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))

@@ -12,12 +12,12 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
 from instances.partitioning.constraints import BlockRules, Constraints
-from instances.partitioning.node_names import NodeName, NodeNames, span_of, whole_number
+from instances.partitioning.node_names import NodeName, NodeNames, kind_names, span_of, whole_number
 
 __all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "refused_at", "stated_constraints"]
 
 #: Kinds of constraints.
-KINDS = ("together", "windows", "uncut", "at_least")
+KINDS = ("together", "windows", "uncut", "at_least", "on")
 _LISTS = ("together", "windows", "at_least")
 
 
@@ -26,8 +26,9 @@ def read_constraints(path: str | Path, graph: ComputationGraph) -> Constraints:
 
     The file is an object with ``"format": "mtpp-constraints/1"`` and any of ``together`` (a list of groups, each a list
     of nodes), ``windows`` (a list of ``{"nodes": […], "first": b, "last": b}``), ``uncut`` (a list of nodes whose
-    output is never cut) and ``at_least`` (a list of ``{"count": m, "nodes": […]}``). A node is a name, a pattern such
-    as ``/model/layers.7/*`` or a number; blocks count from 0.
+    output is never cut), ``at_least`` (a list of ``{"count": m, "nodes": […]}``) and ``on`` (an object from a name or
+    pattern to a list of kinds of devices). A node is a name, a pattern such as ``/model/layers.7/*`` or a number;
+    blocks count from 0.
 
     Raises
     ------
@@ -41,7 +42,7 @@ def read_constraints(path: str | Path, graph: ComputationGraph) -> Constraints:
 
 
 def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
-    """The constraints of an object with any of the four kinds.
+    """The constraints of an object with any of the five kinds.
 
     Raises
     ------
@@ -55,6 +56,7 @@ def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
         windows=tuple(window for field in windows for window in _windows(field, names)),
         uncut=_group(fields["uncut"], names) if "uncut" in fields else (),
         at_least=tuple(_count(field, names) for field in counts),
+        on=_on(fields["on"], names) if "on" in fields else (),
     )
 
 
@@ -107,6 +109,12 @@ def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
     count, nodes = least["count"].whole(), _nodes(least["nodes"])
     with refused_at(field):
         return whole_number(count, "at_least"), names.all(nodes, "at_least")
+
+
+def _on(field: Value, names: NodeNames) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    kinds = {node: value.texts() for node, value in field.open_members(()).items()}
+    with refused_at(field):
+        return tuple((v, kind_names(own, node)) for node, own in kinds.items() for v in names.one(node))
 
 
 @contextmanager

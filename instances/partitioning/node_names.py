@@ -12,7 +12,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 
-__all__ = ["NodeName", "NodeNames", "Windows", "listed", "pairs_of", "span_of", "whole_number"]
+__all__ = ["NodeName", "NodeNames", "Windows", "kind_names", "listed", "pairs_of", "span_of", "whole_number"]
 
 #: A node by number or by name, or several by a pattern such as ``/model/layers.7/*``.
 NodeName = int | str
@@ -121,6 +121,20 @@ def pairs_of(pairs: Any, what: str) -> list[tuple[Any, Any]]:
         if not isinstance(pair, (list, tuple, np.ndarray)) or len(pair) != 2:
             raise InputError(f"{what}: {_short(pair)} is no pair; give a list of pairs.")
     return [(first, second) for first, second in items]
+
+
+def kind_names(names: Any, what: str) -> tuple[str, ...]:
+    """The names of kinds of devices in a list, or of one text.
+
+    Raises
+    ------
+    InputError
+        If it is no list of texts, or empty; `what` says where it stands.
+    """
+    found = tuple(listed(names, what))
+    if not found or not all(isinstance(name, str) for name in found):
+        raise InputError(f"{what}: {_short(names)} names no kinds of devices; give a list of their names.")
+    return found
 
 
 def whole_number(value: Any, what: str) -> int:

@@ -101,6 +101,8 @@ class Instance(GraphQuestion):
             object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **given))
         if self.constraints:
             self.rules  # noqa: B018 - a contradiction shows here
+        if self.constraints.on:
+            raise InputError("The constraints say on which kinds nodes are, and devices are alike; leave 'on' out.")
         if not math.isfinite(self.k * self._longest):
             raise InputError(
                 f"With k = {self.k} and a bandwidth of {self.platform.bandwidth:g} costs of {self.graph.name!r} exceed "

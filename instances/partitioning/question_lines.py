@@ -94,5 +94,6 @@ def rules_in_words(rules: Constraints) -> str:
         "windows": len(rules.windows),
         "uncut": len(rules.uncut),
         "at least": len(rules.at_least),
+        "on": len(rules.on),
     }
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "no constraints"

@@ -89,6 +89,8 @@ def serving_from_document(document: Value) -> StatedServing:
         if rules:
             question["constraints"].fail("there are none beside several kinds of devices.")
         devices, works = devices_of_members(question["kinds"], question["order"], graph.n, question.get("rates"))
+        if not np.isfinite(works).all():
+            question["kinds"].fail("all nodes of a front run on each kind; expected works that are numbers.")
         kind_of, more = UnlikeInstance, more | {"devices": devices, "works": works}
     with refused_at(fields["instance"]):
         instance = kind_of(graph, platform, question["name"].text(), rules, **more)

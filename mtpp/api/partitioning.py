@@ -63,7 +63,7 @@ def partition(
         Whether the memory is a hard limit.
     constraints : Constraints, mapping or file, optional
         Side constraints: a file of constraints, or a mapping with any of together, windows, uncut and at_least, as
-        `Instance` takes them.
+        `Instance` takes them, and of devices of several kinds `on`, from nodes to the kinds that can run them.
     colour_classes : bool
         Whether nodes of a colour class of an MSR inference profile stay together.
     runtime : str, optional

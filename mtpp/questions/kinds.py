@@ -94,8 +94,10 @@ def questions_of_kinds(
     InputError
         If a kind cannot price the graph, or there are fewer devices than k.
     """
-    if fit and all(kind.memory == math.inf for kind in devices.kinds):
-        raise WordError("fit", None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
+    limited = any(kind.memory < math.inf for kind in devices.kinds)
+    for name, given in (("fit", fit), ("activation_buffer", activation_buffer is not None)):
+        if given and not limited:
+            raise WordError(name, None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
     works = works_of_kinds(graph, loaded, devices, reading)
     if runtime is not None:
         works = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])

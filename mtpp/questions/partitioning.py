@@ -160,7 +160,7 @@ def instances_of(
         raise InputError(f"{word('k')} is missing; give the number of blocks.")
     counts = None if k is None else counts_of(k)
     runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
-    limits = memory_limits(words["memory"], words["activation_buffer"])
+    limits = memory_limits(words["memory"], words["activation_buffer"], by_kind=devices is not None)
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])

@@ -88,15 +88,22 @@ def platform_of(
     return Platform(k, rate, math.inf if memory is None else memory, buffer, words["fit"] or bool(stated.get("fit")))
 
 
-def memory_limits(memory: Quantity | None, activation_buffer: Quantity | None) -> tuple[float, float | None]:
+def memory_limits(
+    memory: Quantity | None, activation_buffer: Quantity | None, *, by_kind: bool = False
+) -> tuple[float, float | None]:
     """Memory of a block and the part of it for activations [bytes], as a `Platform` takes them.
+
+    Parameters
+    ----------
+    by_kind : bool
+        Whether kinds of devices may have a memory of their own.
 
     Raises
     ------
     InputError
         If one is no size, or there is a part without a whole.
     """
-    if activation_buffer is not None and memory is None:
+    if activation_buffer is not None and memory is None and not by_kind:
         raise WordError("activation_buffer", activation_buffer, f"it is a part of {word('memory')}; give that as well.")
     return (
         math.inf if memory is None else parse_bytes(memory, "memory"),

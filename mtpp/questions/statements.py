@@ -19,6 +19,8 @@ from instances.certificates.claims import Envelope
 from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import WordError, word
 from instances.graph.display import figures
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.works import places_of_kinds
 from instances.partitioning.question_lines import rule_lines
 from instances.planning.grid import GridInstance
 from mtpp.questions.clusters import load_cluster
@@ -124,6 +126,10 @@ def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable
         if "runtime" in given:
             asked += runtime_rules(given["runtime"], instance.graph)
         same = list(rule_lines(asked, instance.k)) == list(rule_lines(instance.constraints, instance.k))
+        if isinstance(instance, UnlikeInstance):
+            same &= np.array_equal(places_of_kinds(instance.graph, instance.devices, asked), instance.able)
+        else:
+            same &= not asked.on
         return None if same else "its constraints are not those that you ask for"
 
     return {

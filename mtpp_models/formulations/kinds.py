@@ -5,7 +5,7 @@ With y, x and c of `mtpp_models.formulations.constraints`, and :math:`o_{bt} = 1
 .. math::
 
     \min\; & \mathrm{bottleneck}                                                                          \\
-    & \sum_t o_{bt} \le 1, \quad \sum_b o_{bt} \le N_t, \quad x_{vb} \le \sum_t o_{bt}
+    & \sum_t o_{bt} \le 1, \quad \sum_b o_{bt} \le N_t, \quad x_{vb} \le \sum_{t \text{ runs } v} o_{bt}
                                                                 & \forall b, t, v                         \\
     & \mathrm{block}_{bt} = \sum_v w_t(v)\, x_{vb} + \sum_e \tfrac{\mathrm{bytes}(e)}{\beta_t}\, c_{eb}   \\
     & \mathrm{bottleneck} \ge \mathrm{block}_{bt} - \sum_{s \ne t} U_{ts}\, o_{bs}      & \forall b, t    \\
@@ -105,9 +105,9 @@ def exact_of_kinds(data: ScaledKinds) -> pyo.ConcreteModel:
     def busy(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         return sum(m.on[b, t] for t in m.K if (b, t) in m.places)
 
-    @m.Constraint(m.V, m.B, doc="nodes lie in blocks that are on a device")
+    @m.Constraint(m.V, m.B, doc="nodes lie in blocks that are on a device that can run them")
     def holder(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
-        return m.x[v, b] <= m.busy[b]
+        return m.x[v, b] <= sum(m.on[b, t] for t in m.K if (b, t) in m.places and data.instance.able[t, v])
 
     if data.pair_times is not None:
         add_pair_transfers(m, data, data.pair_times)
@@ -182,7 +182,7 @@ def _add_excess(m: pyo.ConcreteModel, data: ScaledKinds) -> None:
 def _shares(data: ScaledKinds) -> FloatArray:
     """(T, n) a(v) over the least a(S) of a block on each kind; without works all 0."""
     shares = speed_shares(data.instance)
-    least = (shares[:, None] * data.instance.works).min(axis=0)
+    least = (shares[:, None] * data.instance.finite_works).min(axis=0)
     needed = shares / float(np.array(data.instance.devices.counts) @ shares) * least.sum()
     return least / np.where(needed > 0, needed, np.inf)[:, None]
 

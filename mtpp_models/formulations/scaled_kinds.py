@@ -37,6 +37,11 @@ class ScaledKinds(ScaledInstance):
         return cls(instance, max(simple_of_kinds(instance), least) or 1.0)
 
     @property
+    def is_free(self) -> bool:
+        """Whether all nodes in one block are an answer."""
+        return super().is_free and bool(self.instance.able.all())
+
+    @property
     def k(self) -> int:
         """Number of blocks; at most n unless each is on a device of its own, or windows tell them apart."""
         told_apart = self.instance.devices.is_fixed or self.instance.has_windows
@@ -49,8 +54,9 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def works(self) -> FloatArray:
-        """(T, n) work of each node; what no answer within reach pays is capped, as tensors are."""
-        return np.minimum([alone.work for alone in self.of_kinds], self._cap)
+        """(T, n) work of each node, 0 where it cannot run; as tensors, what no answer within reach pays is capped."""
+        own = np.minimum([alone.work for alone in self.of_kinds], self._cap)
+        return np.where(self.instance.able, own, 0.0)
 
     @cached_property
     def cut_times(self) -> FloatArray:

@@ -43,7 +43,7 @@ def instance_of(case: KindsCase) -> Instance:
     """The question as the project has it."""
     edges = [(u, v) for u, _, readers in case.tensors for v in readers]
     graph = ComputationGraph.from_edges(
-        edges, work=case.works[0], output_bytes=[size for _, size, _ in case.tensors], param_bytes=case.params
+        edges, work=[1.0] * case.n, output_bytes=[size for _, size, _ in case.tensors], param_bytes=case.params
     )
     kinds = [
         DeviceKind(f"kind {t}", count, speed=t + 1.0, memory=memory, bandwidth=rate)
@@ -125,8 +125,9 @@ def _read(document: dict[str, Any]) -> Value:
 def _drawn(rng: random.Random, number: int) -> KindsCase:
     if number % 5 == 4:  # brute force over rates for pairs takes long
         words = {"grouped": number % 20 == 4, "windowed": number % 20 == 9}
-        return draw_case(rng, chain=number % 2 == 0, most=5, rated=True, **words)
-    return draw_case(rng, chain=number % 3 == 0, grouped=number % 10 == 7, windowed=number % 5 == 2)
+        return draw_case(rng, chain=number % 2 == 0, most=5, rated=True, barred=number % 15 == 14, **words)
+    words = {"grouped": number % 10 == 7, "windowed": number % 5 == 2, "barred": number % 6 == 3}
+    return draw_case(rng, chain=number % 3 == 0, **words)
 
 
 if __name__ == "__main__":

@@ -45,10 +45,12 @@ def draw_case(
     rated: bool = False,
     grouped: bool = False,
     windowed: bool = False,
+    barred: bool = False,
 ) -> KindsCase:
     """A random question with few nodes, of sizes that tie often or span many powers.
 
-    Perhaps with rates for pairs of kinds, with nodes that are together, and with windows, which may contradict.
+    Perhaps with rates for pairs of kinds, with nodes that are together, with windows, which may contradict, and with
+    nodes that some kinds cannot run.
     """
     n, kinds = rng.randint(1, most), rng.randint(1, 3)
     wild = rng.random() < 0.3
@@ -85,6 +87,10 @@ def draw_case(
         rates=[[rng.choice([0.25, 0.5, 1.0, 3.0, float("inf")]) for _ in counts] for _ in counts] if rated else None,
         together=tuple(tuple(rng.sample(range(n), 2)) for _ in range(rng.randint(1, 2))) if grouped and n > 1 else (),
     )
+    if barred:
+        for v in range(n):
+            for t in rng.sample(range(kinds), rng.randint(0, kinds - 1)):
+                works[t][v] = float("inf") if rng.random() < 0.4 else works[t][v]
     if not windowed:
         return case
     spans = [sorted(rng.randrange(case.k) for _ in range(2)) for _ in range(rng.randint(1, 3))]
@@ -202,6 +208,8 @@ def _cost(case: KindsCase, block: int, t: int) -> Number:
         peak = max(needs[v] for v in inside) if case.buffer is None else Fraction(case.buffer)
         over = max(Fraction(0), sum(Fraction(case.params[v]) for v in inside) + peak - Fraction(case.memories[t]))
     if over and case.fit:
+        return None
+    if any(case.works[t][v] == float("inf") for v in inside):
         return None
     work = sum(Fraction(case.works[t][v]) for v in inside)
     return work + (Fraction(0) if free else (moved + over) / Fraction(rate))

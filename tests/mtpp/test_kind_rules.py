@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import columns, mtpp
+from command_line import assert_misuse, columns, mtpp
 from hunt_kinds import faults_of, instance_of
 from kinds_cases import U1, devices, question
 from kinds_oracle import draw_case, optimum_of
 
 from heuristics import Limits, search
-from instances import InputError
+from instances import InputError, Instance, Platform
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import json_text, parse_json
 from instances.partitioning.constraints import Constraints
@@ -156,6 +156,80 @@ def test_nodes_stay_together_and_verify_proves_it() -> None:
         document: Any = json.loads(text)
         document["instance"]["constraints"] = changed
         assert verify(parse_json(json.dumps(document), "forged.json")).faults
+
+
+def _able(on: dict[int, str]) -> UnlikeInstance:
+    instance = question(U1, _OWN, constraints=Constraints.of(U1, on=on))
+    assert isinstance(instance, UnlikeInstance)
+    return instance
+
+
+def test_nodes_that_only_some_kinds_may_run() -> None:
+    """Proved and verified: the first and the last node on the only fast device leave all of them there."""
+    for on, optimum in (({0: "kind 0", 5: "kind 0"}, 9.0), ({5: "kind 1"}, 6.5), ({5: "kind 0"}, 6.25)):
+        instance = _able(on)
+        results = [certify(instance, SolveOptions(time_limit=5.0)), solve(instance, "exact"), solve(instance, "ideals")]
+        for result in results:
+            assert result.cost == pytest.approx(optimum)
+            assert result.proved
+            assert isinstance(result.partition, UnlikePartition)
+            for v, kind in on.items():
+                assert result.partition.kinds_by_name[result.partition.block[v]] == kind
+        text = json_text(certificate_document([results[0]]))
+        assert verify(parse_json(text, "on.json")).faults == ()
+        document: Any = json.loads(text)
+        assert sum(row["works"].count(None) for row in document["instance"]["kinds"]) == len(on)
+        document["partition"] |= {"block": [0] * 6, "kind": ["kind 1" if on[5] == "kind 0" else "kind 0", None, None]}
+        assert "cannot run on" in " ".join(verify(parse_json(json.dumps(document), "forged.json")).faults)
+
+
+def test_where_nodes_run_is_a_part_of_the_question() -> None:
+    """Of its key, and of what `verify` compares; a partition elsewhere takes for ever."""
+    assert _able({5: "kind 1"}).key != _able({5: "kind 0"}).key != question(U1, _OWN).key
+    elsewhere = UnlikePartition(_able({5: "kind 1"}), [0, 1, 2, 2, 2, 2], [1, 1, 0])
+    assert elsewhere.bottleneck == math.inf
+    for on, message in (
+        ({0: "kind 9"}, "kind of devices 'kind 9'"),
+        ({0: []}, "names no kinds"),
+        ({7: "kind 0"}, "node 7"),
+    ):
+        with pytest.raises(InputError, match=message):
+            _able(on)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"Node 0 \(0\) can run on no kind"):
+        question(U1, _OWN, constraints=Constraints(on=((0, ("kind 0",)), (0, ("kind 1",)))))
+    with pytest.raises(InputError, match="devices are alike"):
+        Instance(U1, Platform(2, 1.0), constraints=Constraints(on=((0, ("kind 0",)),)))
+
+
+def test_bounds_and_searches_know_which_kinds_run_a_node() -> None:
+    """A short hunt."""
+    for i in range(4):
+        case = draw_case(random.Random(f"on {i}"), chain=i % 2 == 0, most=5, barred=True, rated=i == 3)
+        assert faults_of(case, seconds=0.1) == [], case
+
+
+def test_kinds_of_nodes_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of constraints with patterns; `verify` compares it."""
+    monkeypatch.chdir(tmp_path)
+    for name, kind in (("on", "A100"), ("off", "T4"), ("none", "B200")):
+        rules = {"format": "mtpp-constraints/1", "on": {"head*": [kind], "decoder.31": [kind]}}
+        Path(f"{name}.json").write_text(json.dumps(rules))
+    words = "llama-3-8b --level layer --dim phase=decode --time-limit 5"
+    assert mtpp(f"certify {words} --devices 1xA100,1xT4 --constraints on.json --out c.json") == 0
+    document = json.loads(Path("c.json").read_text())
+    assert document["partition"]["kind"][document["partition"]["block"][-1]] == "A100"
+    assert mtpp("verify c.json --constraints on.json") == 0
+    assert mtpp("verify c.json --constraints off.json") == 1
+    capsys.readouterr()
+    assert_misuse(
+        capsys,
+        {
+            f"partition {words} --devices 1xA100,1xT4 --constraints none.json": "kind of devices 'B200'",
+            f"partition {words} -k 2 --constraints on.json": "devices are alike",
+        },
+    )
 
 
 def test_one_kind_keeps_its_rules() -> None:

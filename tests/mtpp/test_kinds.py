@@ -244,6 +244,7 @@ def test_bad_input_is_one_line(
         "rates": {"kinds": [kind, {**kind, "name": "slow", "speed": 2.0}], "rates": [[1.0]]},
         "fixed": {"kinds": [kind, {**kind, "name": "slow", "speed": 2.0}], "order": "fixed"},
         "twice": {"kinds": [kind, {**kind, "speed": 2.0}]},
+        "part": {"kinds": [{**kind, "count": 1.5}]},
         "small": {"kinds": [{**kind, "memory": 1.0}, {**kind, "name": "slow", "speed": 2.0, "memory": 2.0}]},
     }
     for name, members in files.items():
@@ -256,6 +257,10 @@ def test_bad_input_is_one_line(
             "partition bert-base --devices 4xA100,0xL4": "count is 0",
             "partition bert-base --devices 4xA1000": "did you mean A100",
             "partition bert-base --devices absent.json": "there is no such file",
+            "partition bert-base --devices 1000000000000xA100": "count is 1000000000000",
+            "partition bert-base --devices part.json": "mtpp: part.json, kinds[0].count: expected a whole number",
+            "partition bert-base --devices 1xA100,1xL4 --bandwidth 1 --activation-buffer -1": "must be 0 or more",
+            "partition bert-base --devices rates.json --activation-buffer 1GB": "Rates between 2 kinds",
             "partition bert-base --devices none.json": "There are no devices",
             "partition bert-base --devices rates.json": "Rates between 2 kinds of devices are 2 rows",
             "partition bert-base --devices fixed.json -k 2": "leave k out",

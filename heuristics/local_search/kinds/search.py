@@ -233,7 +233,7 @@ def _devices(instance: UnlikeInstance, partition: UnlikePartition) -> IntArray:
 def _kind_arrays(instance: UnlikeInstance) -> KindArrays:
     own = [KernelArrays.of(instance.of_kind(t)) for t in range(instance.kinds)]
     return KindArrays(
-        work=np.array(instance.works),
+        work=np.array(instance.finite_works),
         bandwidth=np.array([arrays.bandwidth for arrays in own]),
         memory=np.array([arrays.memory for arrays in own]),
         overflow_bandwidth=np.array([arrays.overflow_bandwidth for arrays in own]),

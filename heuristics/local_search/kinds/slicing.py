@@ -35,9 +35,9 @@ _EXCHANGES = 40
 
 
 def costs_of_kinds(instance: UnlikeInstance, order: IntArray, *, still: bool = False) -> FloatArray:
-    """Cost of each segment of an order on a device of each kind, (T, n, n); infinite where it has to fit and does not.
+    """Cost of each segment of an order on a device of each kind, (T, n, n).
 
-    If `still`, transfers are left out.
+    It is infinite where the segment has to fit and does not, or cannot run there. If `still`, transfers are left out.
 
     Raises
     ------
@@ -58,6 +58,8 @@ def costs_of_kinds(instance: UnlikeInstance, order: IntArray, *, still: bool = F
         costs = segment_costs_kernel(order, arrays)
         if arrays.overflow_step > 0:
             costs[costs >= arrays.overflow_step] = np.inf
+        barred = np.append(0, np.cumsum(~instance.able[t, order]))
+        costs[barred[:-1, None] < barred[1:]] = np.inf
         tables.append(costs)
     return np.array(tables)
 
@@ -132,7 +134,7 @@ def _descend(
     """Exchange devices of a sequence, the fastest first, as long as that is no worse; those beyond k are left out."""
     rng, k = np.random.default_rng(seed), instance.k
     sequence = np.array(instance.devices.sequence)
-    sequence = sequence[np.argsort(instance.works.sum(axis=1)[sequence], kind="stable")]
+    sequence = sequence[np.argsort(instance.finite_works.sum(axis=1)[sequence], kind="stable")]
     best, starts = best_sequence(costs, sequence[:k])
     for _ in range(_EXCHANGES * len(sequence)):
         if deadline.passed:

@@ -20,6 +20,7 @@ from instances.json_files import Value, finite_or_none
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.works import check_works
 from instances.partitioning.question_file import graph_members
 
 __all__ = [
@@ -91,7 +92,7 @@ def kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
                 "count": kind.count,
                 "memory": finite_or_none(kind.memory),
                 "bandwidth": finite_or_none(rate),
-                "works": works.tolist(),
+                "works": [finite_or_none(work) for work in works.tolist()],
             }
             for kind, rate, works in zip(devices.kinds, instance.bandwidths, instance.works, strict=True)
         ],
@@ -135,6 +136,7 @@ def _question(value: Value) -> UnlikeInstance:
         rules = NO_CONSTRAINTS
         if "constraints" in fields:
             rules = stated_constraints(fields["constraints"], graph, platform.k)
+        check_works(graph, devices, works)
         return UnlikeInstance(graph, platform, fields["name"].text(), rules, devices=devices, works=works)
     except InputError as error:
         value.fail(str(error))
@@ -146,9 +148,9 @@ def devices_of_members(items: Value, order: Value, n: int, rates: Value | None =
     for t, item in enumerate(items.items()):
         kind = item.members(_KIND)
         memory, rate = (_or_infinite(kind[name]) for name in ("memory", "bandwidth"))
-        row = kind["works"].numbers()
+        row = [_or_infinite(work) for work in kind["works"].items()]
         if len(row) != n or min(row) < 0:
-            kind["works"].fail(f"expected {n} numbers, each 0 or more.")
+            kind["works"].fail(f"expected {n} numbers, each 0 or more, null where a node cannot run.")
         works.append(row)
         with refused_at(item):
             # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.

@@ -100,10 +100,16 @@ class UnlikePartition(Partition):
 
     @cached_property
     def costs(self) -> BlockCosts:
-        """Receive, work, overflow and send time of each block on a device of its kind, as in `Partition.costs`."""
+        """Receive, work, overflow and send time of each block on a device of its kind, as in `Partition.costs`.
+
+        The work is infinite where a node cannot run on that kind.
+        """
         terms = np.zeros((len(BlockCosts._fields), self.instance.k))
         for t, partition in self._of_kinds.items():
             terms[:, self.kind == t] = np.array(partition.costs)[:, self.kind == t]
+        for t, v in np.argwhere(~self.instance.able).tolist():
+            if self.kind[self.block[v]] == t:
+                terms[1, self.block[v]] = math.inf
         if self.instance.rates is None:
             return BlockCosts(*terms)
         entered, home, times, sent = self._transfers

@@ -23,16 +23,18 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.memory import touched_bytes
 from instances.graph.question_lines import said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
+from instances.partitioning.kinds.works import check_works, places_of_kinds
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_lines import graph_in_words, rules_in_words
 
@@ -49,7 +51,7 @@ class UnlikeInstance(Instance):
     ----------
     devices : Devices
     works : (T, n) floats
-        Time of each node on a device of each kind.
+        Time of each node on a device of each kind; infinite where it cannot run there.
     """
 
     problem: ClassVar[str] = "partitioning over kinds"
@@ -58,7 +60,7 @@ class UnlikeInstance(Instance):
     works: FloatArray = None  # type: ignore[assignment]
 
     def __post_init__(self, *given: object) -> None:
-        if any(given) or self.constraints.at_least:
+        if any(given) or self.constraints.at_least or self.constraints.on:
             raise InputError(
                 "Least numbers of nodes cannot be combined with devices of several kinds; leave them out, and give "
                 "windows of stages and nodes that are together or uncut as `constraints`."
@@ -124,9 +126,32 @@ class UnlikeInstance(Instance):
             kind, platform = self.devices.kinds[t], self.platform
             fit = platform.fit and math.isfinite(kind.memory)
             own = Platform(self.k, self.bandwidths[t], kind.memory, platform.activation_buffer, fit)
-            graph = replace(self.graph, work=self.works[t])
+            graph = replace(self.graph, work=self.finite_works[t])
             self._of_kinds[t] = Instance(graph, own, self.name, need=self.need, by_need=self.by_need)
         return self._of_kinds[t]
+
+    @cached_property
+    def able(self) -> NDArray[np.bool_]:
+        """(T, n) whether a device of each kind can run each node."""
+        return np.isfinite(self.works)
+
+    @cached_property
+    def finite_works(self) -> FloatArray:
+        r"""(T, n) works, where no device of a kind can run a node twice what all nodes and tensors can take together.
+
+        No answer costs as much whose nodes are on devices that can run them, so that bounds on the question with these
+        works are bounds on this one, whatever they are; large ones make them strong.
+        """
+        if self.able.all():
+            return self.works
+        longest = np.where(self.able, self.works, 0.0).max(axis=0).sum()
+        held = self.graph.held_total + touched_bytes(self.graph).max()
+        moved = (self.graph.tensors.bytes.sum() + held) / min(self._slowest)
+        return np.where(self.able, self.works, 2.0 * float(longest + moved) or 1.0)
+
+    @property
+    def _slowest(self) -> tuple[float, ...]:
+        return self.bandwidths if self.rates is None else (*self.bandwidths, float(self.rates.min()))
 
     @property
     def bandwidths(self) -> tuple[float, ...]:
@@ -236,7 +261,7 @@ def question_of_kinds(
         Its own works are not looked at.
     devices : Devices
     works : (T, n) floats
-        Time of each node on a device of each kind.
+        Time of each node on a device of each kind; infinite where it cannot run there.
     k : int, optional
         The most blocks that are not empty; by default as many as devices.
     bandwidth : float
@@ -256,7 +281,9 @@ def question_of_kinds(
     if table.shape != (len(devices.kinds), graph.n):
         raise InputError(f"There are works for {table.shape}; give {len(devices.kinds)} kinds times {graph.n} nodes.")
     rates = [bandwidth if kind.bandwidth is None else kind.bandwidth for kind in devices.kinds]
-    _check_works(graph, devices, table)
+    table[~places_of_kinds(graph, devices, constraints)] = math.inf
+    constraints = replace(constraints, on=())
+    check_works(graph, devices, table)
     k = devices.total if k is None else k
     paired = pair_rates(devices)
     if paired is not None and len(rates) == 1 and devices.kinds[0].bandwidth in (None, paired[0, 0]):
@@ -282,9 +309,3 @@ def pair_rates(devices: Devices) -> FloatArray | None:
         found[t, t] = 0.0  # a device that is alone sends nothing to its like
         found[t, t] = max(found[t].max(), found[:, t].max())
     return found
-
-
-def _check_works(graph: ComputationGraph, devices: Devices, works: FloatArray) -> None:
-    for t, v in np.argwhere(~((works >= 0) & np.isfinite(works)))[:1].tolist():
-        where = f"the work of node {v} ({graph.names[v]}) on {devices.kinds[t].name}"
-        raise InputError(f"{where} is {works[t, v]}; it must be finite, 0 or more.")

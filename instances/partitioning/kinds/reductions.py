@@ -52,7 +52,7 @@ def reduce_kinds(instance: UnlikeInstance) -> KindContraction:
     least = min(kind.memory for kind in instance.devices.kinds)
     alike = Platform(instance.k, 1.0, least, platform.activation_buffer, platform.fit and np.isfinite(least))
     # A sum of works may lose a small one, but is 0 only where all are.
-    summed = replace(graph, work=instance.works.sum(axis=0))
+    summed = replace(graph, work=instance.finite_works.sum(axis=0))
     reduce = contract_groups if instance.needs_peaks or instance.rates is not None else reduce_instance
     found = reduce(Instance(summed, alike, constraints=instance.constraints, need=instance.need))
     if found.instance is found.original:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -68,6 +69,10 @@ def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated
     if fault is not None:
         return fault
     names = [kind.name for kind in instance.devices.kinds]
+    for v, b in enumerate(stated.block):
+        own = stated.kind[b]
+        if own is not None and math.isinf(instance.works[names.index(own), v]):
+            return f"node {v} cannot run on {own}"
     for b, name in enumerate(stated.kind):
         if name is None:
             continue

@@ -179,7 +179,10 @@ def _steps(
         )
         if arrays.overflow_step > 0:
             costs[costs >= arrays.overflow_step] = np.inf
-        unsure = _ROUNDING * float(question.graph.work.sum() + 2 * arrays.tensor_time.sum())
+        able = instance.able[t]
+        barred = (inside & ~able).sum(axis=1)
+        costs[barred[:-1, None] < barred[1:]] = np.inf
+        unsure = _ROUNDING * float(question.graph.work[able].sum() + 2 * arrays.tensor_time.sum())
         tables.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
     return np.array(tables)
 

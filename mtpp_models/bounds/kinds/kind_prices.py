@@ -174,7 +174,7 @@ class KindPrices:
         np.add.at(moved, graph.tensors.producer, graph.tensors.bytes * (readers > 0))
         np.add.at(moved, graph.tensors.consumers, graph.tensors.bytes[graph.edge_tensor] / readers[graph.edge_tensor])
         rates = np.array(self.instance.bandwidths)
-        guess = (shares[:, None] * (self.instance.works + 0.1 * moved / rates[:, None])).min(axis=0)
+        guess = (shares[:, None] * (self.instance.finite_works + 0.1 * moved / rates[:, None])).min(axis=0)
         if not guess.any():
             guess = np.ones(graph.n)
         return Prices(guess / guess.sum(), 1 / (len(rates) * self._counts))
