@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from heuristics.cooling import Cooling
 from heuristics.flow.kernels import DeviceArrays, anneal_stages
@@ -14,7 +12,7 @@ from heuristics.limits import Limits
 from instances import Result
 from instances.deadline import Stopwatch
 from instances.flow.answer import FlowAnswer
-from instances.flow.problem import FlowInstance
+from instances.flow.problem import SOURCE, FlowInstance
 from instances.graph.tensors import IntArray
 
 __all__ = ["search_flow"]
@@ -110,14 +108,12 @@ def _walk(
 
 
 def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
-    """Stages in a row: of single devices with as many layers as reach the goal, site by site; or at random."""
+    """Stages in a row: of single devices with as many layers as reach the goal, along links; or at random."""
     n, layers = instance.n, instance.layers
     reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
-    site = connected_components(csr_array((instance.rates[:n, :n] >= goal).astype(np.float64)), directed=False)[1]
-    order = np.lexsort((rng.random(n), rng.permutation(n)[site]))
     stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
     if rng.random() < _ALONE:
-        for i in order.tolist():
+        for i in _along_links(instance, goal, rng):
             size = min(reach[instance.kind[i]], layers - int(length.sum()))
             if size > 0:
                 stage[i], length[count] = count, size
@@ -130,3 +126,16 @@ def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tup
     idle = np.flatnonzero(stage < 0)
     stage[idle] = rng.integers(count, size=len(idle))
     return stage, length, count
+
+
+def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) -> list[int]:
+    """All devices, each linked to the one before it by the goal or more, as far as a random walk gets; so are sites."""
+    n = instance.n
+    enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
+    order, left, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]
+    while len(order) < n:
+        to = np.flatnonzero(left & near) if (left & near).any() else np.flatnonzero(left)
+        order.append(int(rng.choice(to)))
+        left[order[-1]] = False
+        near = enough[order[-1], :n]
+    return order

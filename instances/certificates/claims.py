@@ -49,7 +49,7 @@ _RECHECKS = {
     },
     # Partitions over kinds of devices.
     KINDS: {"simple": "formula", "pinned": "minimum cuts", "ideals": "ideals", "priced": "trusted"},
-    FLOW: {"shared-layers": "formula"}
+    FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     PLANNING: {
         "z-any-order": "trusted",

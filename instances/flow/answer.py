@@ -129,7 +129,11 @@ def network_of(layers: int, interval: IntArray, capacity: FloatArray, rates: Flo
 def push_most(residual: FloatArray) -> float:
     """Most flow from node 0 to node 1 by shortest paths (Edmonds and Karp, 1972); `residual` is used up."""
     size = len(residual)
-    smallest = 1e-12 * residual.max()
+    leaving, entering = 0.0, 0.0  # at the most
+    for v in range(size):
+        leaving += min(residual[0, v], residual[v].sum())
+        entering += min(residual[v, 1], residual[:, v].sum())
+    smallest = 1e-12 * min(leaving, entering)
     total = 0.0
     parent, queue = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     while True:

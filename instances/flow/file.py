@@ -148,7 +148,7 @@ def _name(value: Value) -> str:
 
 
 def _count(text: str, value: Value) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 9):
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and str(int(text)) == text):
         value.fail("its name is no number of layers.")
     return int(text)
 

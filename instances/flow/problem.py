@@ -8,7 +8,6 @@ sink. More of them is better; as costs are minimised, the cost is the time for e
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +23,8 @@ from instances.graph.tensors import FloatArray, IntArray, freeze
 __all__ = ["SINK", "SOURCE", "FlowInstance"]
 
 _MOST_DEVICES, _MOST_LAYERS = 256, 4096
+# Sums and quotients of numbers in this range do not overflow.
+_LEAST, _LARGEST = 1e-30, 1e30
 #: Where requests come from and go to, as rows and columns of rates behind those of the devices.
 SOURCE, SINK = 0, 1
 
@@ -54,7 +55,7 @@ class FlowInstance(QuestionRecord):
     Raises
     ------
     InputError
-        If sizes or numbers are out of their ranges.
+        If sizes or numbers are out of their ranges; capacities and rates are 0, or from 1e-30 to 1e30.
     """
 
     problem: ClassVar[str] = "flow"
@@ -79,8 +80,11 @@ class FlowInstance(QuestionRecord):
             raise InputError("Kinds and capacities do not fit devices and layers; give one a device, L + 1 a kind.")
         if rates.shape != (n + 2, n + 2):
             raise InputError(f"There are rates for {rates.shape}; give {n + 2} rows of {n + 2}.")
-        if not ((capacity >= 0) & (capacity < math.inf)).all() or not ((rates >= 0) & (rates < math.inf)).all():
-            raise InputError("A capacity or a rate is negative or not finite; give finite numbers, 0 or more.")
+        for array in (capacity, rates):
+            if not ((array == 0) | ((array >= _LEAST) & (array <= _LARGEST))).all():
+                raise InputError(
+                    f"A capacity or a rate is not 0, nor from {_LEAST:g} to {_LARGEST:g}; give such a number."
+                )
         if kind.min() < 0 or kind.max() >= len(capacity):
             raise InputError(f"A device is of a kind that there is not; they run from 0 to {len(capacity) - 1}.")
         capacity[:, 0] = 0.0

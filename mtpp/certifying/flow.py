@@ -58,17 +58,19 @@ def certify_flow(
             answers.append(search_flow(instance, rng, limits, best.answer))
             again = combine(*answers)
             if again.cost != best.cost:
-                answers += bound_flow(instance, again.answer, deadline)[1:]
+                answers += bound_flow(instance, again.answer, deadline)
         kept = _best_of_each(answers)
         return replace(combine(*kept), interrupted=interrupted.is_set())
 
 
 def _best_of_each(answers: list[FlowResult]) -> list[FlowResult]:
     """Of each method the best bound, and all that have none."""
-    values = {
-        a.method: max(b.bound.value for b in answers if b.bound and b.method == a.method) for a in answers if a.bound
-    }
-    return [answer for answer in answers if answer.bound is None or answer.bound.value == values[answer.method]]
+    best: dict[str, FlowResult] = {}
+    for answer in answers:
+        known = best.get(answer.method)
+        if answer.bound and (known is None or known.bound is None or answer.bound.value > known.bound.value):
+            best[answer.method] = answer
+    return [answer for answer in answers if answer.bound is None or answer is best[answer.method]]
 
 
 def _moment(known: FlowResult) -> Progress:

@@ -4,7 +4,10 @@ r"""Upper bounds on the flow, as least times for a request.
 
 .. math:: L F \le \sum_i \max_c c \min(T_i(c), F).
 
-The right side over F does not grow with F, so that the largest such F bounds the flow. *patterns* and
+The right side over F does not grow with F, so that the largest such F bounds the flow. *ends*: all that passes leaves
+the source through a link to a device, and enters the sink from one, where no device carries more than it ever can.
+
+*patterns* and
 *patterns-with-links*: the least F that weights exclude, see `mtpp_models.flow.patterns`, by bisection;
 *patterns-with-hubs* where few devices link all others, see `mtpp_models.flow.hubs`.
 """
@@ -19,7 +22,7 @@ import numpy as np
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.flow.answer import FlowAnswer
-from instances.flow.problem import FlowInstance
+from instances.flow.problem import SINK, SOURCE, FlowInstance
 from mtpp_models.flow.hubs import Hubs
 from mtpp_models.flow.patterns import exclude
 
@@ -52,6 +55,13 @@ def shared_layers(instance: FlowInstance) -> float:
     return high * (1 + _SAFE)
 
 
+def ends(instance: FlowInstance) -> float:
+    """Most that devices can take from the source, or give to the sink [requests/s]."""
+    n, most = instance.n, instance.capacity.max(axis=1)[instance.kind]
+    sides = instance.rates[n + SOURCE, :n], instance.rates[:n, n + SINK]
+    return min(float(np.minimum(side, most).sum()) for side in sides) * (1 + _SAFE)
+
+
 def bound_flow(
     instance: FlowInstance,
     start: FlowAnswer | None = None,
@@ -71,6 +81,10 @@ def bound_flow(
     most = shared_layers(instance)
     results = [_result("shared-layers", instance, most, {}, watch)]
     tell("shared-layers", most)
+    if (through := ends(instance)) < most:
+        most = through
+        results.append(_result("ends", instance, most, {}, watch))
+        tell("ends", most)
     least, nothing = 0.0 if start is None else start.flow, _NOTHING * float(instance.capacity.max())
 
     def lowered(

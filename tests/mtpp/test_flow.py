@@ -15,7 +15,7 @@ from flow_oracle import FlowCase, draw_flow, largest_flow
 from hunt_flow import faults_of_flow, flow_instance_of
 
 import mtpp as api
-from instances import Result
+from instances import InputError, Result
 from instances.deadline import Deadline
 from instances.flow.answer import FlowAnswer
 from instances.flow.file import question_from_members, read_flow_question
@@ -252,3 +252,32 @@ def test_same_seed_same_answer(question: Any) -> None:
     assert found[0] is not None
     assert found[1] is not None
     assert found[0].interval.tolist() == found[1].interval.tolist()
+
+
+def test_bug_links_without_a_limit_hid_small_flows() -> None:
+    """What counts as nothing was a part of the largest link, and no request passed."""
+    slow = [{"devices": [0, 1], "capacity_by_layers": {"1": 3e-5, "2": 2e-5}}]
+    links = [["source", 0, 1e9], [0, 1, 1e9], [1, "sink", 1e9]]
+    written = {"name": "slow", "layers": 4, "kinds": slow, "links": links}
+    instance = question_from_members(parse_json(json.dumps(written), "slow.json"))
+    assert FlowAnswer(instance, [[0, 2], [2, 4]]).flow == pytest.approx(2e-5)
+
+
+def test_bug_numbers_whose_sums_overflow_are_refused(tmp_path: Path) -> None:
+    """Warnings and a false bound were the answer."""
+    for number in (1e308, 1e-308):
+        kinds = [{"devices": [0, 1], "capacity_by_layers": {"1": number, "2": number}}]
+        (tmp_path / "q.json").write_text(json.dumps(GOLDEN["a link"][0] | {"kinds": kinds}))
+        with pytest.raises(InputError, match="from 1e-30 to 1e"):
+            read_flow_question(tmp_path / "q.json")
+
+
+def test_what_devices_take_from_the_source_is_a_bound() -> None:
+    """One device of the two is linked to it."""
+    links = [["source", 0, 4.0], [0, "sink", 9.0], [1, "sink", 9.0]]
+    kinds = [{"devices": [0, 1], "capacity_by_layers": {"1": 5.0}}]
+    written = {"name": "ends", "layers": 1, "kinds": kinds, "links": links}
+    instance = question_from_members(parse_json(json.dumps(written), "ends.json"))
+    bounds = {result.method: 1 / result.bound.value for result in bound_flow(instance) if result.bound}
+    assert bounds["ends"] == pytest.approx(4)
+    assert bounds["shared-layers"] == pytest.approx(10)

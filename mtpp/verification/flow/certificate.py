@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from instances.certificates.claims import Claim
@@ -115,12 +115,11 @@ def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
         return Check(claim, Fraction(0), "nothing to prove")
     value = Fraction(claim.value) * (1 - _ROUNDING / 2)
     flow = 1 / value
-    if claim.method == "shared-layers":
-        if _is_too_much(certificate.instance, flow):
+    if claim.method in _FORMULAS:
+        is_too_much, what = _FORMULAS[claim.method]
+        if is_too_much(certificate.instance, flow):
             return Check(claim, value, "re-proved by its formula")
-        return Check(
-            claim, None, "false", f"{claim.value!r} is claimed, and the layers allow a flow of {as_float(flow)!r}"
-        )
+        return Check(claim, None, "false", f"{claim.value!r} is claimed, and {what} allow a flow of {as_float(flow)!r}")
     fault, knapsacks = _fault_of_weights(certificate.instance, flow, claim, clock)
     if fault is None:
         return Check(claim, value, f"re-proved by {knapsacks} knapsack{'s' if knapsacks > 1 else ''}")
@@ -139,9 +138,29 @@ def _fault_of_weights(instance: FlowInstance, flow: Fraction, claim: Claim, cloc
     return excludes(instance, flow, weights, second, clock, links=links), len(weights)
 
 
-def _is_too_much(instance: FlowInstance, flow: Fraction) -> bool:
+def _is_too_much_for_layers(instance: FlowInstance, flow: Fraction) -> bool:
     """Whether the layers of all devices together carry less than a flow on each layer; then so for any larger flow."""
     best = []
     for row in instance.capacity.tolist():
         best.append(max((c * min(Fraction(rate), flow) for c, rate in enumerate(row)), default=Fraction(0)))
     return sum(count * best[t] for t, count in enumerate(instance.counts.tolist())) < instance.layers * flow
+
+
+def _is_too_much_for_ends(instance: FlowInstance, flow: Fraction) -> bool:
+    """Whether all devices together take less than a flow from the source, or give less to the sink."""
+    n, most = instance.n, [max(row) for row in instance.capacity.tolist()]
+    carried = [Fraction(most[t]) for t in instance.kind.tolist()]
+    taken = sum(
+        min(Fraction(rate), own) for rate, own in zip(instance.rates[n + SOURCE, :n].tolist(), carried, strict=True)
+    )
+    given = sum(
+        min(Fraction(rate), own) for rate, own in zip(instance.rates[:n, n + SINK].tolist(), carried, strict=True)
+    )
+    return min(taken, given) < flow
+
+
+# Of each method with a formula, whether a flow is too much, and for what.
+_FORMULAS: dict[str, tuple[Callable[[FlowInstance, Fraction], bool], str]] = {
+    "shared-layers": (_is_too_much_for_layers, "the layers"),
+    "ends": (_is_too_much_for_ends, "links to source and sink"),
+}
