@@ -113,7 +113,8 @@ class Formulation:
             return Result(name, instance, whole, Bound(0.0, name))
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
         prepared_in = watch.passed
-        results = _solve_in_turn(prepared, solver, controls)
+        # Below a cutoff there is nothing, where searches have done their work.
+        results = _solve_in_turn(prepared, solver, replace(controls, improves=prepared.cutoff == np.inf))
         known, rounded = [start] if start is not None and self.is_bound else [], False
         if self.exact:
             for result in results:

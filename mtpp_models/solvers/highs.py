@@ -32,6 +32,16 @@ _TERMINATION = {
 }
 
 
+# Without smaller programs around what is known or relaxed.
+_PROOF_ALONE = {
+    "mip_heuristic_effort": 0.0,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+    "mip_heuristic_run_feasibility_jump": False,
+}
+
+
 def version() -> str | None:
     """Version of the library."""
     return f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
@@ -133,7 +143,7 @@ def _set_options(highs: highspy.Highs, controls: Controls) -> None:
     }
     if controls.time_limit is not None:
         options["time_limit"] = controls.time_limit
-    _set(highs, options)
+    _set(highs, options if controls.improves else options | _PROOF_ALONE)
 
 
 def _set(highs: highspy.Highs, options: Mapping[str, Any]) -> None:

@@ -127,6 +127,7 @@ class Controls:
     report: Callable[[Progress], None] = lambda moment: None  # called now and then
     relaxation: bool = False  # whether the linear relaxation is asked for
     known: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
+    improves: bool = True  # whether a solver that can tell the two apart shall search beside its proof
 
     @property
     def time_limit(self) -> float | None:
