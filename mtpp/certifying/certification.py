@@ -41,7 +41,8 @@ INSTANT_STEPS = (("simple", 1.0), ("kahn", 1.0))
 #: The steps behind them.
 OPENING = (("pinned", 0.1),)
 # Short turns take this part of the time, or so many seconds if that is less; the first of them so many. What has said
-# all that it can comes again when the bottleneck has fallen to this part. No turn of so many seconds is for searches alone.
+# all that it can comes again when the bottleneck has fallen to this part. No turn of so many seconds is for searches
+# alone.
 _SHORT_PART, _MOST_SHORT, _FIRST_TURN, _FALLEN, _LONG = 0.08, 5.0, 0.1, 0.99, 1.0
 #: Both of questions over kinds of devices.
 INSTANT_STEPS_OF_KINDS = (("simple", 1.0),)

@@ -188,8 +188,8 @@ def least_part(sender: tuple[int, int], receiver: tuple[int, int], g: int, half:
     """Least part of the bytes that pass some card between two stages, one in several servers; infinite if none can be.
 
     Of q senders x, of r receivers y lie at the anchor, the server of the next stage in a single one. A server with x
-    senders and y receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r). The next stage has a device
-    at the anchor too.
+    senders and y receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r). The next stage has a
+    device at the anchor too.
     """
     (q, kind), (r, other) = sender, receiver
     free = 2 * g + 1
