@@ -80,8 +80,8 @@ class FlowInstance(QuestionRecord):
             raise InputError("Kinds and capacities do not fit devices and layers; give one a device, L + 1 a kind.")
         if rates.shape != (n + 2, n + 2):
             raise InputError(f"There are rates for {rates.shape}; give {n + 2} rows of {n + 2}.")
-        for array in (capacity, rates):
-            if not ((array == 0) | ((array >= _LEAST) & (array <= _LARGEST))).all():
+        for numbers in (capacity, rates):
+            if not ((numbers == 0) | ((numbers >= _LEAST) & (numbers <= _LARGEST))).all():
                 raise InputError(
                     f"A capacity or a rate is not 0, nor from {_LEAST:g} to {_LARGEST:g}; give such a number."
                 )
