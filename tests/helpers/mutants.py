@@ -1,11 +1,11 @@
 """Plant small faults into a copy of the sources and see whether tests notice: `make mutants`.
 
 Which faults is drawn by a seed, at most one a file. First run the tests near the file: its examples, those at its path,
-those that import it, and the others of its folder. Then run all that reach it through others, the pillars among them,
-the likeliest first, while the time lasts. The limit of each of the two is processor time, so other work on the machine
-decides nothing. A fault is killed if a test fails that passes without it, undecided if the time was over before the
-near tests were, and survives otherwise: then a test is missing, or the fault changes nothing that anybody could
-notice, which a line of `tests/mutants.toml` says with a reason.
+the golden values that it may change, those that import it, and the others of its folder. Then run all that reach it
+through others, the pillars among them, the likeliest first, while the time lasts. The limit of each of the two is
+processor time, so other work on the machine decides nothing. A fault is killed if a test fails that passes without it,
+undecided if the time was over before the near tests were, and survives otherwise: then a test is missing, or the fault
+changes nothing that anybody could notice, which a line of `tests/mutants.toml` says with a reason.
 
 Exit codes: 0 none survived, 1 some did, 2 wrong use.
 """
@@ -105,7 +105,8 @@ def _imported(path: Path, *, texts: bool = True) -> Iterator[str]:
 def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list[str], list[str]]:
     """Paths of the tests near a file, and of the others that reach it; of each, the likeliest first.
 
-    Near are its own, those that take the fewest steps from import to import, and the others of its folder.
+    Near are its own, golden values, which see much in little time, those that take the fewest steps from import to
+    import, and the others of its folder.
     """
     tests = [path.relative_to(root).as_posix() for path in (root / "tests").rglob("test_*.py")]
     tests = sorted(path for path in tests if not path.startswith("tests/benchmarks/"))
@@ -121,12 +122,15 @@ def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list
     folder = next(parent for parent in at.parents if (root / parent).is_dir()).as_posix()
     subjects = set(_words(file))
 
+    golden = {test for test in tests if test in steps and test.startswith("tests/pillars/test_golden")}
+
     def likely(test: str) -> tuple[bool, bool, bool, bool, int, int, str]:
         shared, beside = len(subjects.intersection(_words(test))), test.startswith(f"{folder}/")
-        golden = test.startswith("tests/pillars/test_golden")  # which see much in little time
-        return test != own, steps.get(test, far) != nearest, not beside, not golden, steps.get(test, far), -shared, test
+        at_once = test != own, test not in golden
+        return *at_once, steps.get(test, far) != nearest, not beside, steps.get(test, far), -shared, test
 
-    near = [test for test in tests if test == own or test.startswith(f"{folder}/") or steps.get(test) == nearest]
+    direct = {own, *golden, *(test for test in tests if steps.get(test) == nearest)}
+    near = [test for test in tests if test in direct or test.startswith(f"{folder}/")]
     others = [test for test in tests if test in steps and test not in near]
     return [file, *sorted(near, key=likely)], sorted(others, key=likely)  # the file itself may have examples
 

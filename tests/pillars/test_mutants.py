@@ -121,6 +121,10 @@ def test_near_a_file_are_its_tests_first_and_those_of_its_folder_then(project: P
     assert concerned(project, "tiny/loops.py", read_by) == (["tiny/loops.py", others, sums], [])
     assert concerned(project, "tiny/idle.py", read_by) == (["tiny/idle.py", others, sums], [])
     assert concerned(project, "tiny/total.py", read_by) == (["tiny/total.py", reaching, others, sums], [])
+    golden = "tests/pillars/test_golden.py"
+    (project / golden).write_text("import tests.pillars.test_all\n")
+    near = ["tiny/sums.py", sums, golden, others]
+    assert concerned(project, "tiny/sums.py", importers(project)) == (near, [reaching])
 
 
 @pytest.mark.parametrize(
