@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,21 +157,19 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
     if words["network"] == "paper":
         _check_paper(words)
     memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
-    devices = load_cluster(cluster, words["bandwidth"])
+    layers, devices = chain_of(chain, words), load_cluster(cluster, words["bandwidth"])
+    question = partial(TrainingInstance, layers, devices, microbatches, words["full_duplex"], memory)
     if words["network"] == "paper":
-        more: dict[str, Any] = {"parameter_copies": _or(words["parameter_copies"], _PAPER_COPIES)}
-    else:
-        copies = _or(words["optimizer_bytes"], _OPTIMIZER_BYTES) / ELEMENT_BYTES[dtype or _DTYPE]
-        more = {
-            "parameter_copies": _or(words["parameter_copies"], copies),
-            "network": network_of(words["nic"], len(devices.servers)),
-            "samples": words["samples"],
-            "recomputation": words["recompute"],
-            "dtype": dtype or _DTYPE,
-            "sequence": _default_sequence(chain, words) if words["sequence"] is None else words["sequence"],
-        }
-    layers = chain_of(chain, words)
-    return TrainingInstance(layers, devices, microbatches, words["full_duplex"], memory, **more)
+        return question(parameter_copies=_or(words["parameter_copies"], _PAPER_COPIES))
+    copies = _or(words["optimizer_bytes"], _OPTIMIZER_BYTES) / ELEMENT_BYTES[dtype or _DTYPE]
+    return question(
+        parameter_copies=_or(words["parameter_copies"], copies),
+        network=network_of(words["nic"], len(devices.servers)),
+        samples=words["samples"],
+        recomputation=words["recompute"],
+        dtype=dtype or _DTYPE,
+        sequence=_default_sequence(chain, words) if words["sequence"] is None else words["sequence"],
+    )
 
 
 def _check_paper(words: PlanningWords) -> None:
