@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.cooling import Cooling, factor_of
+from heuristics.local_search.cooling import Cooling, factor_of
 from instances.compiled import compiled
 from instances.flow.answer import network_of, push_most
 from instances.graph.tensors import FloatArray, IntArray

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from heuristics.cooling import Cooling
 from heuristics.flow.kernels import DeviceArrays, anneal_stages
 from heuristics.limits import Limits
+from heuristics.local_search.cooling import Cooling
 from instances import Result
 from instances.deadline import Stopwatch
 from instances.flow.answer import FlowAnswer

@@ -21,8 +21,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.cooling import Cooling, factor_of
 from heuristics.local_search.block_peaks import peak_of
+from heuristics.local_search.cooling import Cooling, factor_of
 from heuristics.local_search.state import PartitionState, cost_of, is_missed, move, places_for, settle, times_after
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray

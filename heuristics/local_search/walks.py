@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from heuristics.cooling import Cooling
 from heuristics.limits import Limits
 from heuristics.local_search.annealing import anneal_partition
+from heuristics.local_search.cooling import Cooling
 from heuristics.local_search.state import start_state
 from heuristics.orders.kahn import kahn
 from heuristics.orders.kernels import decode

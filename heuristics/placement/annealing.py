@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from heuristics.cooling import Cooling, factor_of
 from heuristics.limits import Limits
+from heuristics.local_search.cooling import Cooling, factor_of
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
 from instances.deadline import CLOCK

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.cooling import Cooling, factor_of
+from heuristics.local_search.cooling import Cooling, factor_of
 from heuristics.placement.arrays import SimulatorArrays, Workspace
 from heuristics.placement.ordered_simulator import Index, Sequences, accept, evaluate, forget, put
 from heuristics.placement.peak_memory import peak_memory

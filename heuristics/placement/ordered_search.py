@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from heuristics.cooling import Cooling
 from heuristics.limits import Limits
+from heuristics.local_search.cooling import Cooling
 from heuristics.method import Search
 from heuristics.placement.baechi import m_etf, m_sct
 from heuristics.placement.greedy import greedy

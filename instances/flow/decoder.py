@@ -25,7 +25,7 @@ __all__ = ["DecoderLayers", "flow_of_decoder"]
 
 @dataclass(frozen=True, eq=False)
 class DecoderLayers:
-    """What the layers of a decoder need; c layers in a row count as the c in a row that need most."""
+    """Needs of the layers of a decoder; c layers in a row count as the c in a row that need most."""
 
     stack: LayerStack
     batch: int

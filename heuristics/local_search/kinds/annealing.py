@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heuristics.cooling import Cooling, factor_of
+from heuristics.local_search.cooling import Cooling, factor_of
 from heuristics.local_search.state import PartitionState, move, places_for, times_after
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from heuristics.cooling import Cooling
 from heuristics.limits import Limits
+from heuristics.local_search.cooling import Cooling
 from heuristics.local_search.kinds.annealing import KindArrays, anneal_kinds
 from heuristics.local_search.kinds.slicing import slice_kinds
 from heuristics.local_search.state import start_state

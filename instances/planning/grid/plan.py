@@ -32,8 +32,6 @@ __all__ = ["GridPlan"]
 class GridPlan(Displayed):
     """Answer to a question of training in a grid: its degrees, the stages, and what each of them recomputes.
 
-    The time of a step is computed from the moments at which each pass begins.
-
     Parameters
     ----------
     instance : GridInstance

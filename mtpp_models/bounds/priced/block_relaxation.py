@@ -105,7 +105,7 @@ def begin_flow(question: BlockQuestion, flows: Flows) -> None:
 
 
 class Sets(NamedTuple):
-    """What a bound on the cost of blocks leaves: (n,) booleans each."""
+    """Sets of nodes that a bound on the cost of blocks leaves, (n,) booleans each."""
 
     before: BoolArray  # nodes with a path to the block
     behind: BoolArray  # nodes with a path from it

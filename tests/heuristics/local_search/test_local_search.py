@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.cooling import Cooling
 from heuristics.local_search.annealing import anneal_partition
+from heuristics.local_search.cooling import Cooling
 from heuristics.local_search.local_search import local_search
 from heuristics.local_search.state import PartitionState, start_state, times_after
 from heuristics.local_search.walks import Budget, Walker

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import placements
 
-from heuristics.cooling import Cooling
+from heuristics.local_search.cooling import Cooling
 from heuristics.orders.kahn import kahn
 from heuristics.placement.arrays import SimulatorArrays, workspace
 from heuristics.placement.ordered_moves import Lane, walk
