@@ -19,12 +19,14 @@ from shared_cases import check_bounds
 from shared_plans import tiny_question
 
 from instances import InputError
+from instances.deadline import Deadline
 from instances.json_files import json_text, parse_json
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from mtpp.certificates.writing import result_document
 from mtpp.certifying.grid import covered_grid
 from mtpp.verification.verify import verify
+from mtpp_models.planning.grid.bounds import grid_bounds
 from mtpp_models.planning.grid.turns import turns_bound
 
 __all__ = ["faults_of_training"]
@@ -48,16 +50,17 @@ def faults_of_training(seed: int, counts: Counter[str] | None = None) -> list[st
 
 
 def _faults_in_grid(question: GridInstance, counts: Counter[str]) -> list[str]:
-    times = [plan.time for plan in all_plans(question)]
-    if not times:
+    plans = list(all_plans(question))
+    if not plans:
         return []
-    best, result = min(times), covered_grid(question).result
+    times = [plan.time for plan in plans]
+    best, worst, result = min(times), max(plans, key=lambda plan: plan.time), covered_grid(question).result
     counts["plans in a grid"] += len(times)
     counts["questions in a grid"] += 1
     faults = []
-    for part in result.parts:
-        if part.bound is not None and part.bound.value > best * _CLOSE:
-            faults.append(f"{part.bound.method}: {part.bound.value!r} is claimed, and a plan takes {best!r}")
+    for bound in grid_bounds(worst, Deadline.after(None)):
+        if bound.value > best * _CLOSE:
+            faults.append(f"{bound.method}: {bound.value!r} is claimed, and a plan takes {best!r}")
     if result.cost is None or result.cost > best * _CLOSE:
         faults.append(f"a plan takes {best!r}, and {result.cost!r} was found")
     verdict = verify(parse_json(json_text(result_document(result)), "drawn.json"))

@@ -160,8 +160,7 @@ class GridPlan(Displayed):
     @cached_property
     def parameters(self) -> FloatArray:
         """(2, S v) numbers on each device of each stage: dense ones, and those of experts."""
-        rows = np.array([[one.parameters for one in self.layers], [one.expert_parameters for one in self.layers]])
-        sums = np.add.reduceat(rows, self.cuts[:-1], axis=1)
+        sums = np.stack((self._sums("parameters"), self._sums("expert_parameters")))
         if self.stages == 1 and self.instance.layers > 1:
             sums[0] -= self.layers[-1].tied_parameters
         return sums
@@ -179,13 +178,13 @@ class GridPlan(Displayed):
     @cached_property
     def transfer_time(self) -> FloatArray:
         """(S v - 1,) time to send a microbatch to the next stage, and as long back [s]."""
-        times, server = np.zeros(self.stages - 1), self._server
+        times = np.zeros(self.stages - 1)
         for n, cut in enumerate(self.cuts[1:-1]):
             here, there = n % self.groups, (n + 1) % self.groups
             degrees = (self.tensor[there], self.context, self.expert)
             received = self.chain.layers[cut - 1].modes(degrees)[0].output_bytes
-            inside = bool((server[here] == server[there]).all())
-            times[n] = max(self.layers[cut - 1].output_bytes, received) / self.instance.servers.rate(inside=inside)
+            sent = max(self.layers[cut - 1].output_bytes, received)
+            times[n] = sent / self.instance.servers.rate(inside=self._beside(here, there))
         return times
 
     @cached_property
@@ -196,19 +195,10 @@ class GridPlan(Displayed):
         for n in range(self.stages):
             rate = self._rates[n % self.groups]
             for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
-                part = (shards - 1) / shards
-                moved = {
-                    0: 2 * part * sizes.gradients,
-                    1: part * (sizes.gradients + sizes.weights),
-                    2: part * sizes.weights,
-                    3: 0.0,
-                }[self.zero]
-                times[n] += numbers * moved / rate
-                times[n] += numbers * question.update_time / (shards if self.zero else 1)
-        tied = self.layers[-1].tied_parameters
-        if tied and self.stages > 1:
-            again = tied * sizes.gradients / question.servers.rate(inside=False)
-            times[[0, -1]] += again
+                moved = sizes.summed(self.zero) * (shards - 1) / shards
+                times[n] += numbers * (moved / rate + question.update_time / (shards if self.zero else 1))
+        if self.stages > 1:
+            times[[0, -1]] += self._tied * sizes.gradients / question.servers.rate(inside=self._beside(0, -1))
         return times
 
     @cached_property
@@ -286,6 +276,16 @@ class GridPlan(Displayed):
     def _server(self) -> IntArray:
         assert self.first_device is not None
         return self.first_device // self.instance.servers.size
+
+    def _beside(self, group: int, other: int) -> bool:
+        """Whether two groups share a server in each pipeline."""
+        return bool((self._server[group] == self._server[other]).all())
+
+    @property
+    def _tied(self) -> float:
+        """Numbers that the ends of a pipeline share, on a device of the end with more of them."""
+        ends = [(t, self.context, self.expert) for t in (self.tensor[0], self.tensor[-1])]
+        return max(self.chain.layers[-1].modes(degrees)[0].tied_parameters for degrees in ends)
 
     @cached_property
     def _rates(self) -> list[float]:

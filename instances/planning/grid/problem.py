@@ -81,6 +81,10 @@ class StateBytes:
             self.optimizer / (shards if zero >= 1 else 1),
         )
 
+    def summed(self, zero: int) -> float:
+        """Bytes a number that replicas add up and gather after the last backward pass."""
+        return (2 * self.gradients, self.gradients + self.weights, self.weights, 0.0)[zero]
+
 
 @dataclass(frozen=True)
 class Fixed:

@@ -110,15 +110,14 @@ def stage_costs(question: GridInstance, arrays: GridArrays, setting: Setting, he
     numbers = arrays.parameters[:, :, None, :] - arrays.parameters[:, :, :L, None]  # (2, T, L, L + 1)
     numbers = np.maximum(numbers, 0.0)
     numbers[0, :, 0, L] -= arrays.tied
-    moved = {0: 2 * sizes.gradients, 1: sizes.gradients + sizes.weights, 2: sizes.weights, 3: 0.0}[zero]
     gathered, reduced = sizes.weights * (zero == 3), sizes.gradients * (zero >= 2)
     after, fixed, flow = (np.zeros((T, L, L + 1)) for _ in range(3))
     for one, (D, bytes_kept) in enumerate(zip(shards, kept, strict=True)):
         part = (D - 1) / D / near[:, None, None]
         flow += numbers[one] * part
-        after += numbers[one] * (moved * part + question.update_time / (D if zero else 1))
+        after += numbers[one] * (sizes.summed(zero) * part + question.update_time / (D if zero else 1))
         fixed += numbers[one] * sum(bytes_kept)
-    again = arrays.tied * sizes.gradients / servers.rate(inside=False)
+    again = arrays.tied * sizes.gradients / beside
     after[:, 0, :L] += again[:, None]
     after[:, 1:, L] += again[:, None]
     if zero == 3 and max(shards) > 1:

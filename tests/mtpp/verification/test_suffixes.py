@@ -18,6 +18,7 @@ from instances import InputError
 from instances.certificates.claims import Claim
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
+from mtpp.verification.planning.suffix_program import least_part
 from mtpp.verification.planning.suffixes import _rates, check_suffixes
 from mtpp.verification.verdict import Check
 from mtpp_models.planning.coverage import bounds_by_coverage
@@ -64,6 +65,12 @@ def _executed(plan: Plan, orders: PassLists) -> Timeline | None:
         return execute_orders(plan, orders)
     except InputError:
         return None
+
+
+def test_the_stage_at_an_anchor_has_a_device_there() -> None:
+    """Two senders, or one, and two of three receivers in a server of four devices."""
+    assert least_part((2, 2), (3, 4 + 1 + 2), 4, half=False) == pytest.approx(2 / 3)
+    assert least_part((1, 1), (3, 4 + 1 + 2), 4, half=False) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(("outside", "fixed"), [(1.0, 31.0), (0.25, 38.25)])

@@ -204,13 +204,13 @@ class Setting:
         shards = (self.d * self.cp, self.d * self.cp // self.ep)
         width = t * self.cp
         rate = self._rate(width * self.d <= servers.size)
+        beside = self._rate(width + self.tensor[0] * self.cp <= servers.size)
         after = after_time(question, layers, self.zero, shards, rate, whole)
         tied = Fraction(self.ways[t][-1][0].tied_parameters)
         if not whole and (i == 0 or j == self.chain.n):
-            after += tied * Fraction(question.state_bytes.gradients) / self._rate(False)
+            after += tied * Fraction(question.state_bytes.gradients) / beside
         flow = meanwhile(question, layers, self.zero, shards, rate, whole)
         kept = sum(kept_bytes(question, layers, self.zero, shards, whole))
-        beside = self._rate(width + self.tensor[0] * self.cp <= servers.size)
         found = (
             (math.fsum(one.forward for one in layers), (float(flow[0]), float(flow[1]))),
             math.fsum(one.input_backward + one.weight_backward for one in layers),

@@ -135,14 +135,22 @@ class GridCosts:
         question, last = self.stated.instance, len(self.stages) - 1
         rate = self._rate_of(n % self.stated.groups)
         time = after_time(question, list(self.stages[n]), self.stated.zero, self.shards, rate, self._whole)
-        tied = Fraction(self.stages[-1][-1].tied_parameters)
-        if last > 0 and n in (0, last) and tied:
-            time += tied * Fraction(question.state_bytes.gradients) / self._rate(False)
+        if last > 0 and n in (0, last):
+            near = self.server[0] == self.server[last % self.stated.groups]
+            time += self._tied * Fraction(question.state_bytes.gradients) / self._rate(near)
         return time
 
     def held(self, group: int) -> list[Configuration]:
         """Layers of all stages of a group."""
         return [one for n in range(group, len(self.stages), self.stated.groups) for one in self.stages[n]]
+
+    @property
+    def _tied(self) -> Fraction:
+        """Numbers that the first and the last stage share, on a device of the one that has more."""
+        stated, L = self.stated, self.stated.cuts[-1]
+        ends = [(t, stated.context, stated.expert) for t in (stated.tensor[0], stated.tensor[-1])]
+        ways = [way_of(self.chain, L - 1, degrees, "none") for degrees in ends]
+        return max(Fraction(0 if way is None else way.tied_parameters) for way in ways)
 
     @property
     def _whole(self) -> bool:

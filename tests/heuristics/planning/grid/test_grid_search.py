@@ -13,10 +13,11 @@ from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.moves import dealt, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
 from instances.errors import InputError
-from instances.planning.grid import ConfiguredChain, GridInstance, Servers
-from instances.planning.grid.problem import Fixed
+from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
+from instances.planning.grid.problem import Fixed, StateBytes
 from instances.planning.grid.settings import settings_of
 from mtpp.certifying.grid import covered_grid
+from mtpp_models.planning.grid.bounds import grid_bounds
 from mtpp_models.planning.grid.turns import turns_bound
 from tests.helpers.grid_cases import (
     all_plans,
@@ -73,6 +74,26 @@ def test_bounds_are_below_all_plans_and_the_search_finds_the_best(seed: int) -> 
         for part in result.parts:
             assert part.bound is not None
             assert part.bound.value <= best * (1 + 1e-12)
+
+
+def test_bug_tied_numbers_were_summed_at_the_degree_of_one_end() -> None:
+    """The first stage has its degree's part of a tied table; a server has no cards between its own devices."""
+
+    def layer(name: str, slow: float, tied: float) -> ConfiguredLayer:
+        rest = {"weight_backward": 0.0, "stored_bytes": 1.0, "output_bytes": 0.0}
+        ways = [
+            Configuration(tp=t, forward=f, input_backward=f, parameters=1 / t, tied_parameters=tied / t, **rest)
+            for t, f in ((1, 1.0), (2, slow))
+        ]
+        return ConfiguredLayer(name, name, tuple(ways))
+
+    chain = ConfiguredChain((layer("first", 40.0, 0.0), layer("last", 1.0, 1.0)))
+    question = GridInstance(
+        (chain,), Servers(1, 4, 2.0, 1.0), 2, state_bytes=StateBytes(1, 100, 2), fixed=Fixed(pp=2, dp=1), zero=(0,)
+    )
+    plans = [GridPlan(question, 1, 1, (0, 1, 2), tensor, ("none",) * 2, zero=0) for tensor in ((1, 2), (2, 2))]
+    assert [plan.after_time.tolist() for plan in plans] == [[50, 50], [25, 25]]
+    assert grid_bounds(plans[1], Limits().deadline)[0].value <= plans[0].time
 
 
 def test_the_plan_is_no_slower_than_any_uniform_plan() -> None:
