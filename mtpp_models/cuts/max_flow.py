@@ -107,17 +107,46 @@ def augment(
     """
     if limit <= 0:
         return 0
-    start, head, along = network.start, network.head, network.along
-    nowhere = len(drain) + 1
+    size = len(drain)
     paths = _Paths(
-        np.full(len(drain), nowhere),
-        np.empty(len(drain), dtype=np.int64),
-        np.empty((2, len(drain)), dtype=np.int64),
+        np.full(size, size + 1),
+        np.empty(size, dtype=np.int64),
+        np.empty((2, size), dtype=np.int64),
         np.zeros(2, dtype=np.int64),
-        np.full(len(drain), _NOBODY),
-        np.empty(len(drain), dtype=np.int64),
+        np.full(size, _NOBODY),
+        np.empty(size, dtype=np.int64),
     )
+    return _pushed(network, residual, drain, sources, before, behind, limit, reached, paths)
+
+
+class _Paths(NamedTuple):
+    """Shortest paths from the sources to all nodes reached, as a tree."""
+
+    level: IntArray  # (N,): the arcs of the path; more than N where there is none
+    parent: IntArray  # (N,): the last of them
+    queue: IntArray  # (2, N): the nodes of the level at work and of the next one, in the row of its parity
+    waiting: IntArray  # (2,): how many they are
+    orphan: IntArray  # (N,): of each level, the first node that has lost its last arc
+    following: IntArray  # (N,): the next one
+
+
+# Kernels that make no arrays: with reference counts they take twice as long.
+@compiled(allocates=False)
+def _pushed(
+    network: FlowNetwork,
+    residual: IntArray,
+    drain: IntArray,
+    sources: IntArray,
+    before: BoolArray,
+    behind: BoolArray,
+    limit: int,
+    reached: BoolArray,
+    paths: _Paths,
+) -> int:
+    """Push as `augment` does, along paths of which there are none yet."""
+    start, head, along = network.start, network.head, network.along
     level, parent, queue, waiting = paths.level, paths.parent, paths.queue, paths.waiting
+    nowhere = len(drain) + 1
     for v in sources:
         parent[v] = _ROOT
         _enqueue(v, 0, paths)
@@ -145,22 +174,12 @@ def augment(
                     parent[w] = a
                     _enqueue(w, depth + 1, paths)
         depth += 1
-    reached[:] = level < nowhere
+    for v in range(len(reached)):
+        reached[v] = level[v] < nowhere
     return total
 
 
-class _Paths(NamedTuple):
-    """Shortest paths from the sources to all nodes reached, as a tree."""
-
-    level: IntArray  # (N,): the arcs of the path; more than N where there is none
-    parent: IntArray  # (N,): the last of them
-    queue: IntArray  # (2, N): the nodes of the level at work and of the next one, in the row of its parity
-    waiting: IntArray  # (2,): how many they are
-    orphan: IntArray  # (N,): of each level, the first node that has lost its last arc
-    following: IntArray  # (N,): the next one
-
-
-@compiled
+@compiled(allocates=False)
 def _enqueue(v: int, level: int, paths: _Paths) -> None:
     """Put a node on the level at work, or on the next one."""
     row = level % 2
@@ -169,7 +188,7 @@ def _enqueue(v: int, level: int, paths: _Paths) -> None:
     paths.waiting[row] += 1
 
 
-@compiled
+@compiled(allocates=False)
 def _push(
     v: int, amount: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
 ) -> int:
@@ -195,7 +214,7 @@ def _push(
     return amount
 
 
-@compiled
+@compiled(allocates=False)
 def _abandon(v: int, paths: _Paths) -> None:
     """Make a node an orphan of its level."""
     paths.parent[v] = _NOBODY
@@ -203,7 +222,7 @@ def _abandon(v: int, paths: _Paths) -> None:
     paths.orphan[paths.level[v]] = v
 
 
-@compiled
+@compiled(allocates=False)
 def _mend(
     depth: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
 ) -> None:
