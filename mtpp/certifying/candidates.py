@@ -30,17 +30,16 @@ _FEW_BLOCKS, _SMALL = 4, 4_000
 _TRIED = 6_000
 # Up to so many nodes times blocks times kinds of devices it finds better answers than searches.
 _FEW = 1_000
-# Up to so many nodes times blocks it mostly comes to its end, strengthened, within this part of the time, before prices
-# do; and the best partition is found at once.
-_FEW_PLACES, _TO_ITS_END = 250, 0.6
+# Up to so many nodes times blocks it mostly comes to its end, strengthened, in this part of the time, before prices do;
+# and a short search is enough.
+_FEW_PLACES, _TO_ITS_END, _SHORT_SEARCH = 250, 0.6, 0.03
 # Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
 _TWO, _MOST_BLOCKS = 2, 8
-# Searches have a first part of the time, of few places less, and one behind the first prices.
-_SEARCH, _SHORT_SEARCH, _SEARCH_AGAIN = 0.1, 0.03, 0.25
-# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge.
+# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
+# superblocks prove nothing that prices do not.
 _MANY_NODES = 250
 # Guessed prices have a part of the time that grows with the square of the nodes, from and up to so many of them.
-_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.6, 70, 250
+_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.9, 70, 300
 # Of more, prices of a program do not come to their first bound.
 _MOST_PRICED_NODES = 2_000
 # Time to build a model, for each block and each of its rows [s].
@@ -79,8 +78,7 @@ class Candidate:
     least: float = 0.0  # seconds below which a turn comes to nothing
     behind: Candidate | None = None  # it has turns only if the last one of that was cut off
     cut_off: bool = False  # whether the last turn ended because its time was up
-    once: bool = False  # whether another turn is of no use, as it would begin anew
-    resort: bool = False  # whether it has turns only if no other gained in its last one
+    once: bool = False  # whether it has one turn alone, as another would begin anew
 
     def deadline(self, whole: Deadline) -> Deadline:
         """End of the next turn; all time if less than half a turn would remain."""
@@ -121,7 +119,6 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
     # Of equal branches that stand side by side there may be few up to exchange.
     promising = narrow or (listed and bool(families(instance)))
-    paired = n <= MOST_PAIRED
     priced = k > _TWO and n <= _MOST_PRICED_NODES
     few = k > _TWO and n * k <= _FEW_PLACES
     # Of wide graphs prices prove more, where they say anything.
@@ -134,24 +131,22 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
     ideals = Candidate("ideals", 0.5)
-    by_program = Candidate(PRICED, 0.7, replace(prices, run=Prices()))
     possible = [
         (promising, ideals),
-        (paired and k == _TWO, Candidate(BISECTION, 0.8, find_model(BISECTION))),
+        (n <= MOST_PAIRED and k == _TWO, Candidate(BISECTION, 0.8, find_model(BISECTION))),
         (small, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
-        (True, Candidate("portfolio", _SHORT_SEARCH if few else _SEARCH, once=True)),
-        (paired and k > _TWO, Candidate(BISECTION, 0.05, find_model(BISECTION))),
+        (True, Candidate("portfolio", _SHORT_SEARCH if few else 0.1)),
+        (n <= MOST_PAIRED and k > _TWO, Candidate(BISECTION, 0.05, find_model(BISECTION))),
         (promising, replace(ideals, behind=ideals)),
-        (paired, Candidate("pigeonhole", 0.1, find_model("pigeonhole"), least=n**2 * _PAIR_SECONDS)),
+        (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"), least=n**2 * _PAIR_SECONDS)),
         (listed and not promising, Candidate("ideals", 0.1)),
         (tried, Candidate("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
-        (paired and k > _TWO, Candidate(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
+        (k > _TWO and n <= MOST_PAIRED, Candidate(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
         (few, Candidate("exact+all", _TO_ITS_END, whole, least=k * row, once=True)),
-        (priced and not large, by_program),
-        (True, Candidate("portfolio", _SEARCH_AGAIN)),
-        (k > _TWO, Candidate("coarse-2+all", 0.6, superblocks, least=_TWO * row, resort=priced)),
-        (priced and large, replace(by_program, resort=True)),
-        (not (few or tried) and k <= _MOST_BLOCKS, Candidate("exact+all", 1.0, whole, least=k * row, resort=priced)),
+        (large and k > _TWO, Candidate("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
+        (priced, Candidate(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
+        (not large and k > _TWO, Candidate("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
+        (not (tried or few) and k <= _MOST_BLOCKS, Candidate("exact+all", 1.0, whole, least=k * row)),
     ]
     return [candidate for suits, candidate in possible if suits]
 
@@ -159,13 +154,12 @@ def candidates_for(instance: Instance) -> list[Candidate]:
 def next_candidate(candidates: Sequence[Candidate], left: float = math.inf) -> Candidate | None:
     """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
 
-    Resorts wait as long as another gained in its last turn. None if the seconds left are too few for any.
+    None if the seconds left are too few for any.
     """
     able = [
         candidate
         for candidate in candidates
         if candidate.least <= left and (candidate.behind is None or candidate.behind.cut_off)
     ]
-    able = [candidate for candidate in able if candidate.gain > 0 and not candidate.resort] or able
     untried = next((candidate for candidate in able if candidate.spent == 0), None)
     return untried or max(able, key=lambda candidate: (candidate.gain, -candidate.spent), default=None)

@@ -41,9 +41,8 @@ INSTANT_STEPS = (("simple", 1.0), ("kahn", 1.0))
 #: The steps behind them.
 OPENING = (("pinned", 0.1),)
 # Short turns take this part of the time, or so many seconds if that is less; the first of them so many. What has said
-# all that it can comes again when the bottleneck has fallen to this part. No turn of so many seconds is for searches
-# alone.
-_SHORT_PART, _MOST_SHORT, _FIRST_TURN, _FALLEN, _LONG = 0.08, 5.0, 0.1, 0.99, 1.0
+# all that it can comes again when the bottleneck has fallen to this part.
+_SHORT_PART, _MOST_SHORT, _FIRST_TURN, _FALLEN = 0.08, 5.0, 0.1, 0.99
 #: Both of questions over kinds of devices.
 INSTANT_STEPS_OF_KINDS = (("simple", 1.0),)
 OPENING_OF_KINDS = (("portfolio", 0.05), ("ideals", 0.4), ("pinned", 0.1))
@@ -102,7 +101,7 @@ class Certification:
         said_all: dict[str, float] = {}  # the bottleneck that was known when a method ended early
         while not whole.passed:
             able = [method for method in methods if self._cost <= _FALLEN * said_all.get(method, math.inf)]
-            if not able or (turn > _LONG and HEURISTICS.keys() >= set(able)):
+            if not able:
                 return
             for method in able:
                 if self.is_over() or whole.passed:
@@ -118,21 +117,12 @@ class Certification:
         """The least bottleneck that is known; infinite if there is none."""
         return math.inf if self.best.cost is None else self.best.cost
 
-    @property
-    def _proved(self) -> float:
-        """The best bound."""
-        return 0.0 if self.best.bound is None else self.best.bound.value
-
     def turns(self, candidates: Sequence[Candidate]) -> None:
         """Give turns to methods by their gains, as long as one is worth it."""
         while not self.is_over() and (candidate := next_candidate(candidates, self.deadline.left)) is not None:
-            before, proved, watch = _gap(self.best), self._proved, Stopwatch()
+            before, watch = _gap(self.best), Stopwatch()
             model = candidate.model or self._model(candidate.method)
             answer = self._run(candidate.method, model, candidate.deadline(self.deadline))
-            if self._proved > proved:
-                # Other proofs have to make up for that before they gain anything.
-                for other in candidates:
-                    other.gain = other.gain if other.spent == 0 or other.method in HEURISTICS else 0.0
             at_its_end = answer is None or (answer.bound is not None and answer.bound.optimal)
             candidate.learn(watch.passed, before, _gap(self.best), at_its_end or self.deadline.left == math.inf)
             candidates = [
