@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import pairwise
+from math import lcm
 
 from instances.certificates.claims import Claim
 from instances.flow.file import FlowCertificate, flow_from_document
@@ -62,50 +64,71 @@ def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, in
 
 
 def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], clock: Clock) -> Fraction:
-    """Most flow from the source to the sink, by augmenting paths."""
+    """Most flow from the source to the sink, by blocking flows along shortest paths (Dinic, 1970)."""
+    arcs, unit = _network(instance, interval)
+    source, sink = 2 * instance.n, 2 * instance.n + 1
+    total = 0
+    while True:
+        level, queue = {source: 0}, deque([source])
+        while queue:
+            u = queue.popleft()
+            for v, left in arcs.get(u, {}).items():
+                if left > 0 and v not in level:
+                    level[v] = level[u] + 1
+                    queue.append(v)
+        if sink not in level:
+            return total * unit
+        ways = {u: [v for v in arcs[u] if level.get(v) == level[u] + 1] for u in level}
+        path = [source]
+        while path:
+            clock.raise_if_late()
+            u = path[-1]
+            if u == sink:
+                pairs = list(pairwise(path))
+                least = min(arcs[a][b] for a, b in pairs)
+                for a, b in pairs:
+                    arcs[a][b] -= least
+                    arcs[b][a] += least
+                total += least
+                path = path[: 1 + next(k for k, (a, b) in enumerate(pairs) if arcs[a][b] == 0)]
+                continue
+            while ways[u] and arcs[u][ways[u][-1]] == 0:
+                ways[u].pop()
+            if ways[u]:
+                path.append(ways[u][-1])
+            else:
+                path.pop()
+                if path:
+                    ways[path[-1]].pop()
+
+
+def _network(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> tuple[dict[int, dict[int, int]], Fraction]:
+    """Capacities of arcs in whole multiples of a unit, and the unit.
+
+    A device is the nodes i and n + i; source and sink are behind them.
+    """
     n = instance.n
     capacity, rates = instance.capacity.tolist(), instance.rates.tolist()
-    arcs: dict[int, dict[int, Fraction]] = {}  # a device is the nodes i and n + i; the ends are behind
-
-    def join(tail: int, head: int, rate: float) -> None:
-        if rate > 0:
-            arcs.setdefault(tail, {})[head] = Fraction(rate)
-            arcs.setdefault(head, {}).setdefault(tail, Fraction(0))
-
+    exact: dict[tuple[int, int], Fraction] = {}
     source, sink = 2 * n, 2 * n + 1
     for i, (begin, end) in enumerate(interval):
         if begin == end:
             continue
-        join(i, n + i, capacity[instance.kind[i]][end - begin])
+        exact[i, n + i] = Fraction(capacity[instance.kind[i]][end - begin])
         if begin == 0:
-            join(source, i, rates[n + SOURCE][i])
+            exact[source, i] = Fraction(rates[n + SOURCE][i])
         if end == instance.layers:
-            join(n + i, sink, rates[i][n + SINK])
+            exact[n + i, sink] = Fraction(rates[i][n + SINK])
         for j, (first, last) in enumerate(interval):
             if j != i and first == end and last > first:
-                join(n + i, j, rates[i][j])
-    total = Fraction(0)
-    while True:
-        clock.raise_if_late()
-        parent = {source: source}
-        queue = deque([source])
-        while queue and sink not in parent:
-            u = queue.popleft()
-            for v, left in arcs.get(u, {}).items():
-                if left > 0 and v not in parent:
-                    parent[v] = u
-                    queue.append(v)
-        if sink not in parent:
-            return total
-        path = [sink]
-        while path[-1] != source:
-            path.append(parent[path[-1]])
-        pairs = [(path[i + 1], path[i]) for i in range(len(path) - 1)]
-        least = min(arcs[u][v] for u, v in pairs)
-        for u, v in pairs:
-            arcs[u][v] -= least
-            arcs[v][u] += least
-        total += least
+                exact[n + i, j] = Fraction(rates[i][j])
+    unit = Fraction(1, lcm(*(rate.denominator for rate in exact.values())))
+    arcs: dict[int, dict[int, int]] = {}
+    for (tail, head), rate in exact.items():
+        if rate > 0:
+            arcs.setdefault(tail, {})[head] = int(rate / unit)
+            arcs.setdefault(head, {}).setdefault(tail, 0)
+    return arcs, unit
 
 
 def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
