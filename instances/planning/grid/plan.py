@@ -181,17 +181,15 @@ class GridPlan(Displayed):
         times = np.zeros(self.stages - 1)
         for n, cut in enumerate(self.cuts[1:-1]):
             here, there = n % self.groups, (n + 1) % self.groups
-            degrees = (self.tensor[there], self.context, self.expert)
-            received = self.chain.layers[cut - 1].modes(degrees)[0].output_bytes
-            sent = max(self.layers[cut - 1].output_bytes, received)
+            received = self.chain.layers[cut - 1].modes((self.tensor[there], self.context, self.expert))[0]
+            sent = max(self.layers[cut - 1].output_bytes, received.output_bytes)
             times[n] = sent / self.instance.servers.rate(inside=self._beside(here, there))
         return times
 
     @cached_property
     def after_time(self) -> FloatArray:
         """(S v,) time after the last backward pass: gradients are added up, and parameters updated [s]."""
-        question, sizes = self.instance, self.instance.state_bytes
-        times = np.zeros(self.stages)
+        question, sizes, times = self.instance, self.instance.state_bytes, np.zeros(self.stages)
         for n in range(self.stages):
             rate = self._rates[n % self.groups]
             for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
