@@ -30,6 +30,12 @@ def assert_misuse(capsys: pytest.CaptureFixture[str], named: Mapping[str, str]) 
         assert words in line
 
 
+def assert_impossible(capsys: pytest.CaptureFixture[str], command: str, reason: str) -> None:
+    """The command says on stderr why no answer exists, with exit code 5."""
+    assert mtpp(command) == 5
+    assert reason in capsys.readouterr().err
+
+
 def columns(out: str) -> dict[str, str]:
     """The last result line by column, above all other tables; columns are at least two blanks apart."""
     lines = out.strip().partition("\n\n")[0].splitlines()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import assert_misuse, columns, mtpp
+from command_line import assert_impossible, assert_misuse, columns, mtpp
 from hunt_kinds import faults_of, instance_of
 from kinds_cases import GOLDEN, U1, chain, devices, question
 from kinds_oracle import draw_case, optimum_of
@@ -272,8 +272,7 @@ def test_bad_input_is_one_line(
             "certify bert-base": "-k is missing",
         },
     )
-    assert mtpp("partition bert-base --devices small.json --fit") == 5
-    assert "does not fit" in capsys.readouterr().err
+    assert_impossible(capsys, "partition bert-base --devices small.json --fit", "does not fit")
 
 
 def test_kinds_of_texts_and_of_older_files(tmp_path: Path) -> None:
