@@ -25,7 +25,7 @@ def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpac
     throughput : float or str, optional
         Runs per unit of work time, or a text such as "250/s"; optional where the memory is a hard limit.
     solver, time_limit, gap, threads, seed
-        As for `certify`, the time limit for each k.
+        As for `certify`, the time limit for each k; where kinds of devices have prices, for all choices together.
 
     Returns
     -------

@@ -43,9 +43,9 @@ OPENING = (("pinned", 0.1),)
 # Short turns take this part of the time, or so many seconds if that is less; the first of them so many. What has said
 # all that it can comes again when the bottleneck has fallen to this part.
 _SHORT_PART, _MOST_SHORT, _FIRST_TURN, _FALLEN = 0.08, 5.0, 0.1, 0.99
-#: Both of questions over kinds of devices.
-INSTANT_STEPS_OF_KINDS = (("simple", 1.0),)
-OPENING_OF_KINDS = (("portfolio", 0.05), ("ideals", 0.4), ("pinned", 0.1))
+#: Both of questions over kinds of devices; without time the search slices two orders.
+INSTANT_STEPS_OF_KINDS = (("simple", 1.0), ("portfolio", 0.05))
+OPENING_OF_KINDS = (("ideals", 0.4), ("pinned", 0.1))
 
 
 def ignore(_: object) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
-from instances import InputError, Instance
+from instances import InputError, Instance, Result
 from instances.deadline import Deadline
 from instances.devices.kinds import Devices
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certification import reaches
+from mtpp.certifying.certification import reaches, rules_out
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import LeastK, find_least_k
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -22,6 +22,8 @@ __all__ = ["LeastPrice", "find_least"]
 
 # Choices of devices that are looked at.
 _MOST_CHOICES = 4096
+# Part of the time that is left for what is found on one choice, and the least that is told [s].
+_PART, _LEAST = 0.5, 1e-3
 
 
 @dataclass
@@ -52,7 +54,7 @@ class LeastPrice(LeastK):
         told = f"{self.devices} at a price of {self.devices.price:g} are the cheapest devices {self.goal}"
         if self.undecided:
             return f"{told} that are known; open are {', '.join(map(str, self.undecided[-3:]))}."
-        return f"{told}: all cheaper ones are excluded, by all ideals of the graph."
+        return f"{told}: all cheaper ones are excluded, by all ideals of the graph or by `certify`."
 
 
 def find_least(
@@ -68,7 +70,8 @@ def find_least(
     """Look for the cheapest devices where they have prices, else for the least number of blocks.
 
     The cheaper choices come first. A program over ideals, whose costs are none too high, excludes a choice; on the
-    others `certify` finds an answer.
+    others `certify` finds an answer. The time limit is for all choices together; when it has passed, all devices are
+    tried without time, and what nobody has looked at is open.
 
     Raises
     ------
@@ -85,29 +88,56 @@ def find_least(
     fewest = question.constraints.fewest_blocks
     choices = [counts for counts in product(*(range(count + 1) for count in devices.counts)) if sum(counts) >= fewest]
     choices.sort(key=lambda counts: (devices.subset(counts).price, sum(counts)))
-    least = LeastPrice(question, good_enough)
+    least, looked_at = LeastPrice(question, good_enough), 0
     with catch_interrupt() as interrupted:
-        for counts in sufficient_counts(question, choices, good_enough, Deadline.after(None, interrupted)):
-            chosen = devices.subset(counts)
-            instance = question_of_kinds(
-                question.graph,
-                chosen,
-                question.works[[t for t, count in enumerate(counts) if count]],
-                bandwidth=question.platform.bandwidth,
-                activation_buffer=question.platform.activation_buffer,
-                fit=question.platform.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
-                constraints=question.constraints,
-                name=question.name,
-            )
-            found = certify(instance, options, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)
+        deadline = Deadline.after(options.time_limit, interrupted)
+        for counts in sufficient_counts(question, choices, good_enough, deadline):
+            looked_at = choices.index(counts) + 1
+            left = deadline.share(_PART).time_limit
+            part = replace(options, time_limit=None if left is None else max(left, _LEAST))
+            found = _on(question, counts, part, good_enough, on_progress, on_fault)
             least.interrupted = found.interrupted or interrupted.is_set()
-            if reaches(found, good_enough):
-                least.devices, least.known = chosen, {chosen.total: found}
-                break
-            least.undecided.append(chosen)
-            if least.interrupted:
+            if _decided(least, found, devices.subset(counts)) or least.interrupted:
                 break
         least.interrupted |= interrupted.is_set()
-        if least.interrupted and least.devices is None and devices not in least.undecided:
-            least.undecided.append(devices)
+        if least.devices is None and deadline.passed:
+            least.undecided += [devices.subset(counts) for counts in choices[looked_at:]]
+            if not least.interrupted and looked_at < len(choices):  # all devices are the last choice
+                least.undecided.pop()
+                at_once = replace(options, time_limit=_LEAST)
+                found = _on(question, devices.counts, at_once, good_enough, on_progress, on_fault)
+                _decided(least, found, devices)
     return least
+
+
+def _decided(least: LeastPrice, found: Result, chosen: Devices) -> bool:
+    """Take in what is found on some devices; whether it is good enough."""
+    if reaches(found, least.good_enough):
+        least.devices, least.known = chosen, {chosen.total: found}
+        return True
+    if not rules_out(found, least.good_enough):
+        least.undecided.append(chosen)
+    return False
+
+
+def _on(
+    question: UnlikeInstance,
+    counts: tuple[int, ...],
+    options: SolveOptions,
+    good_enough: float,
+    on_progress: Callable[[Progress], None] | None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None,
+) -> Result:
+    """What `certify` finds for some of the devices."""
+    chosen = question.devices.subset(counts)
+    instance = question_of_kinds(
+        question.graph,
+        chosen,
+        question.works[[t for t, count in enumerate(counts) if count]],
+        bandwidth=question.platform.bandwidth,
+        activation_buffer=question.platform.activation_buffer,
+        fit=question.platform.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
+        constraints=question.constraints,
+        name=question.name,
+    )
+    return certify(instance, options, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)

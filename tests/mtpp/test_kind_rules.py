@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import assert_misuse, columns, mtpp
 from hunt_kinds import faults_of, instance_of
-from kinds_cases import U1, devices, question
+from kinds_cases import GOLDEN, U1, devices, question
 from kinds_oracle import draw_case, optimum_of
 
 from heuristics import Limits, search
@@ -122,6 +122,37 @@ def test_fewest_and_cheapest_devices_with_windows() -> None:
     assert isinstance(cheapest, LeastPrice)
     assert cheapest.devices is not None
     assert cheapest.devices.counts == (1, 2)
+
+
+@pytest.mark.parametrize("order", ["free", "fixed"])
+@pytest.mark.parametrize("rates", [None, [[4, 1], [1, 2]]])
+@pytest.mark.parametrize(("on", "windows"), [((), ()), (((3, ("kind 0",)),), ((5, 1, 2),))])
+def test_bug_without_time_there_is_an_answer(
+    order: str, rates: list[list[float]] | None, on: tuple[Any, ...], windows: tuple[Any, ...]
+) -> None:
+    """The limit could pass before the first search; a slicing takes no time."""
+    kinds, graph = devices([(2, 4, 1), (1, 1, 2)], [4, 3], order=order), replace(U1, param_bytes=np.ones(6))
+    rules = Constraints(on=on, windows=windows)
+    for own in (graph, replace(GOLDEN["graph"][0].graph, param_bytes=np.ones(6))):
+        instance = question(own, replace(kinds, rates=rates), constraints=rules, fit=True, activation_buffer=0.0)
+        result = certify(instance, SolveOptions(time_limit=1e-9))
+        assert result.partition is not None
+        assert result.bound is not None
+
+
+def test_bug_cheapest_devices_end_in_time() -> None:
+    """The limit was for each choice; and a choice on which nothing fits is excluded, not open."""
+    priced = [DeviceKind("fast", 2, speed=2.0, price=3.0), DeviceKind("slow", 2, speed=1.0, price=1.0)]
+    asked = question(U1, Devices(priced), constraints=Constraints(windows=((2, 1, 1), (3, 0, 1))))
+    least = find_least(asked, 7.0, SolveOptions(time_limit=1e-9))
+    assert isinstance(least, LeastPrice)
+    assert least.devices is not None
+    assert least.devices.counts == (2, 2)
+    assert least.undecided
+    assert "that are known" in least.sentence()
+    proved = find_least(asked, 7.0, SolveOptions(time_limit=30.0))
+    assert isinstance(proved, LeastPrice)
+    assert not proved.undecided
 
 
 def test_bug_a_peak_of_merged_nodes_is_their_largest_need() -> None:
