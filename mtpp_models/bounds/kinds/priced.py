@@ -54,6 +54,7 @@ class PricesOfKinds:
         self._value = 0.0
         self._proved: Prices | None = None
         self._ceiling = math.inf
+        self._trees: list[BlockTree] = []  # one a kind
 
     def __call__(self, start: UnlikePartition, controls: Controls) -> Result:
         """Prove; the witness holds `prices` of the nodes and `shares` of the kinds."""
@@ -61,7 +62,7 @@ class PricesOfKinds:
         if self._question != instance.key:
             shares = speed_shares(instance)
             self._question, self._value, self._proved = instance.key, speed_bound(instance, shares), None
-            self._shares, self._ceiling = shares, start.bottleneck
+            self._shares, self._ceiling, self._trees = shares, start.bottleneck, []
             self._prices = KindPrices(start, controls.options.seed)
         self._prices.learn(start)
         closed = self._climb(start, controls)
@@ -126,17 +127,24 @@ class PricesOfKinds:
             search.near(prices)
         return False
 
+    def _tree(self, t: int, worth: FloatArray, goal: float, deadline: Deadline) -> BlockTree:
+        """The tree of a kind, at its root; pairs that no block holds stay known where the goal is no higher."""
+        if t == len(self._trees):
+            self._trees.append(BlockTree(self._prices.questions[t], worth, goal, deadline.share(_PAIRS)))
+        else:
+            self._trees[t].aim(goal, deadline.share(_PAIRS))
+            self._trees[t].reprice(worth)
+        return self._trees[t]
+
     def _prove(self, prices: Prices, goal: float, deadline: Deadline) -> bool:
         """Search a tree a kind; a block that cannot be made cheaper is learnt."""
         search, counts = self._prices, np.array(self._prices.instance.devices.counts, dtype=np.float64)
         spare = min(_SPARE, _PART * (prices.worth - 1))
         node = prices.node.copy()
         kind = prices.kind * (prices.worth * (1 - spare) / float(counts @ prices.kind))
-        trees: list[BlockTree] = []
         met = 0
-        for t, question in enumerate(search.questions):
-            tree = BlockTree(question, _worth(node, kind[t]), goal, deadline.share(_PAIRS))
-            trees.append(tree)
+        for t in range(len(kind)):
+            tree = self._tree(t, _worth(node, kind[t]), goal, deadline)
             while True:
                 tree.revalue(_worth(node, kind[t]))
                 done, block = tree.explore(deadline)
@@ -155,7 +163,7 @@ class PricesOfKinds:
                     return False
                 if search.known % 4 == 0:
                     return False
-        if not all(tree.is_done for tree in trees):
+        if not all(tree.is_done for tree in self._trees):
             return False
         self._proved = Prices(node, kind)
         search.centre = Prices(node / node.sum(), kind)
