@@ -211,6 +211,12 @@ def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
         share = min(share, even.sum() / (question.servers.devices // used))
     if not least:
         return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
+    groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
+    if (question.fixed.v or 1) > 1 and all(search.fitting(one).M % S for one, _ in settings for S in groups):
+        return InputError(
+            f"{question.label}: stages in turns need a multiple of pp as microbatches of a pipeline, which this batch "
+            "never has; leave v out, or change pp or the batch."
+        )
     name = max(least, key=lambda name: least[name])
     why = f"layer {name} alone needs {figures(least[name], 'bytes')} on a device in its smallest configuration"
     if least[name] <= question.memory:
