@@ -59,9 +59,9 @@ def chains_of(
         for n in sizes:
             if batch % n:
                 raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
-    cps, eps = ([fixed[name]] if fixed[name] is not None else numbers_of(name, words[name]) for name in ("cp", "ep"))
+    cps, eps = (_degrees(name, words[name], fixed[name]) for name in ("cp", "ep"))
     tps = _tensor_degrees(model, words["tp"], servers)
-    degrees = tuple((t, c, e) for t in tps for c in cps for e in eps if c is not None and e is not None)
+    degrees = tuple((t, c, e) for t in tps for c in cps for e in eps)
     clock = Clockwork(device, servers.inner)
     return tuple(
         configured(
@@ -154,6 +154,16 @@ def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[in
             raise WordError("tp", t, f"it does not divide {servers.size}, the devices of a server.")
         model.check_degree(t)
     return degrees
+
+
+def _degrees(name: str, given: str, fixed: int | None) -> list[int]:
+    """Context or expert degrees to choose from: the fixed one, which must be among others that are given."""
+    degrees = numbers_of(name, given)
+    if fixed is None:
+        return degrees
+    if degrees != [1] and fixed not in degrees:
+        raise WordError("fix", f"{name}={fixed}", f"{word(name)} has other degrees; leave one of both out.")
+    return [fixed]
 
 
 def _divides(model: Transformer, t: int) -> bool:

@@ -19,6 +19,7 @@ from heuristics.planning.grid.runtimes import expressible
 from heuristics.planning.grid.uniform import Sketch, built, uniform_sketches
 from instances.deadline import Deadline
 from instances.errors import InputError
+from instances.graph.display import figures
 from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -210,11 +211,18 @@ def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
         share = min(share, even.sum() / (question.servers.devices // used))
     if not least:
         return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
+    groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
+    if (question.fixed.v or 1) > 1 and all(search.fitting(one).M % S for one, _ in settings for S in groups):
+        return InputError(
+            f"{question.label}: stages in turns need a multiple of pp as microbatches of a pipeline, which this batch "
+            "never has; leave v out, or change pp or the batch."
+        )
     name = max(least, key=lambda name: least[name])
-    why = f"layer {name} alone needs {least[name]:.4g} bytes on a device in its smallest configuration"
+    why = f"layer {name} alone needs {figures(least[name], 'bytes')} on a device in its smallest configuration"
     if least[name] <= question.memory:
-        why = f"each layer fits alone, but all of them, divided evenly, need {share:.4g} bytes a device"
+        why = f"each layer fits alone, but all of them, divided evenly, need {figures(share, 'bytes')} a device"
+        why += ", and no stages are that even" if share <= question.memory else ""
     return InputError(
-        f"{question.label}: nothing fits into {question.memory:.4g} bytes a device: {why}; give more memory, devices, "
-        "a higher stage of ZeRO or tensor degree, or smaller microbatches."
+        f"{question.label}: nothing fits into {figures(question.memory, 'bytes')} a device: {why}; give more memory, "
+        "devices, a higher stage of ZeRO or tensor degree, or smaller microbatches."
     )

@@ -52,6 +52,10 @@ class Configuration:
                 if not 0 <= value <= LARGEST:
                     raise InputError(f"{field.name} is {value}; it must be from 0 to {LARGEST:g}.")
                 object.__setattr__(self, field.name, float(value))
+        if self.tied_parameters > self.parameters:
+            raise InputError(
+                f"tied_parameters is {self.tied_parameters:g}; it must be at most {self.parameters:g}, all parameters."
+            )
 
     @property
     def degrees(self) -> Degrees:
@@ -118,7 +122,8 @@ class ConfiguredChain(Displayed):
     Raises
     ------
     InputError
-        If there is no layer, two layers of one kind differ, or a layer lacks degrees that others have.
+        If there is no layer, two layers of one kind differ, a layer lacks degrees that others have, or a number is
+        out of its range.
     """
 
     layers: tuple[ConfiguredLayer, ...]
@@ -134,8 +139,14 @@ class ConfiguredChain(Displayed):
         object.__setattr__(self, "layers", tuple(self.layers))
         if self.micro_batch < 1:
             raise InputError(f"micro_batch is {self.micro_batch}; give a whole number, 1 or more.")
+        if self.sequence is not None and self.sequence < 1:
+            raise InputError(f"sequence is {self.sequence}; give a whole number, 1 or more.")
+        if self.flops is not None and not 0 < self.flops <= LARGEST:
+            raise InputError(f"flops is {self.flops}; it must be above 0 and at most {LARGEST:g}.")
         if not self.layers:
             raise InputError("The chain has no layer; give at least one.")
+        if not self.degrees:
+            raise InputError("The layers have no configuration; give each at least one.")
         kinds: dict[str, ConfiguredLayer] = {}
         for layer in self.layers:
             first = kinds.setdefault(layer.kind, layer)

@@ -63,8 +63,9 @@ def configured_from_document(document: Value) -> ConfiguredChain:
         else:
             item.fail("it has neither configurations nor a kind that has some.")
         layers.append(_layer(item, name, kind, ways))
+    facts = _facts(members)
     try:
-        return ConfiguredChain(tuple(layers), **_facts(members))
+        return ConfiguredChain(tuple(layers), **facts)
     except InputError as error:
         document.fail(str(error))
 

@@ -51,6 +51,15 @@ def test_python_takes_the_same_words(folder: Path) -> None:
             python.plan("gpt2", "1x4", global_batch=8, **words | {name: value})
 
 
+def test_bug_fixed_degrees_that_nothing_has_are_named() -> None:
+    """Other context degrees were ignored, and memory was blamed for microbatches that no turns can divide."""
+    words = {"bandwidth": "300GB/s", "sequence": 256}
+    with pytest.raises(InputError, match=r"^fix='cp=4': cp has other degrees; leave one of both out\.$"):
+        python.plan("gpt2", "1x4", global_batch=8, cp=2, fix="cp=4", **words)
+    with pytest.raises(InputError, match="stages in turns need a multiple of pp as microbatches"):
+        python.plan("gpt2", "1x4", global_batch=9, fix="pp=2,v=2", **words)
+
+
 def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> None:
     with pytest.raises(InputError, match=r"A chain is a file.* no ConfiguredChain"):
         python.plan(equal_chain(4), "1x4", 4, bandwidth="300GB/s")  # type: ignore[call-overload]

@@ -50,10 +50,13 @@ def test_golden_plans(layers: int, batch: int, memory: float, zero: int, best: f
 
 
 def test_nothing_fits_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"nothing fits into 6 bytes a device: each .* divided evenly, need 5 bytes"):
+    with pytest.raises(InputError, match=r"into 6 bytes a device: each .* need 5 bytes a device, and no stages"):
         plan_in_grid(equal_question(4, 4, 6), Limits())
     with pytest.raises(InputError, match=r"layer layer\.0 alone needs 3\.5 bytes on a device in its smallest"):
         plan_in_grid(equal_question(4, 4, 2), Limits())
+    question = replace(equal_question(4, 4, 2), state_bytes=StateBytes(2e9, 4e9, 12e9), memory=1.5e9)
+    with pytest.raises(InputError, match=r"nothing fits into 1\.5 GB a device: layer .* needs [\d.]+ GB"):
+        plan_in_grid(question, Limits())
 
 
 @pytest.mark.parametrize("seed", range(4))
