@@ -182,7 +182,14 @@ def test_files_are_read(page: Path, tmp_path: Path) -> None:
 
 
 def _read_rules(path: Path) -> None:
-    assert set(json.loads(path.read_text())) - {"format"} == set(KINDS)
+    assert set(json.loads(path.read_text())) - {"format"} <= set(KINDS)
+
+
+def test_all_kinds_of_constraints_are_shown() -> None:
+    shown = [json.loads(block.text) for page in MANUAL for block in blocks(page) if block.language == "json"]
+    assert {kind for document in shown if document["format"] == "mtpp-constraints/1" for kind in document} - {
+        "format"
+    } == set(KINDS)
 
 
 #: What reads a file that is shown, by its format.
