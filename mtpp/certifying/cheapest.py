@@ -128,7 +128,7 @@ def _on(
     on_progress: Callable[[Progress], None] | None,
     on_fault: Callable[[SolverNotAvailableError], None] | None,
 ) -> Result:
-    """What `certify` finds for some of the devices."""
+    """Run `certify` on some of the devices."""
     chosen = question.devices.subset(counts)
     instance = question_of_kinds(
         question.graph,
