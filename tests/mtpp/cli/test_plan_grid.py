@@ -140,7 +140,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
-        ("--global-batch 8 --memory 1MB", "nothing fits into 1e+06 bytes a device: layer head alone needs"),
+        ("--global-batch 8 --memory 1MB", "nothing fits into 1 MB a device: layer head alone needs 139.097 MB"),
         ("--global-batch 8 --device T4", "choose one of V100-16"),
         ("--global-batch 8 --microbatches 4", "leave out --microbatches"),
         ("--global-batch 8 --planner spp", "have one planner"),
