@@ -13,14 +13,14 @@ import numpy as np
 
 from instances.errors import InputError, WordError, is_refused
 from instances.json_files import read_text
-from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
+from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.transformer import Transformer
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.grid import GridResult, covered_grid
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.partitioning import runtime_of
-from mtpp.questions.planning import PlanSearchWords, PlanWords, plan_question
+from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
 from mtpp.questions.words import pick, takes_words
 
 if TYPE_CHECKING:
@@ -120,28 +120,18 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
-    search = pick(PlanSearchWords, words)
-    question = plan_question(chain, cluster, microbatches, words, planner, search)
-    if isinstance(question, TrainingInstance):
-        return planned(question, planner, search, words["runtime"]).result
-    return covered_grid(question, search["time_limit"], words["runtime"]).result
+    question = plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))
+    if isinstance(question, PlanningQuestion):
+        return planned(question).result
+    return covered_grid(question.instance, question.time_limit, question.runtime).result
 
 
-def planned(
-    instance: TrainingInstance,
-    planner: str,
-    words: PlanSearchWords,
-    runtime: str | None = None,
-    tell: Callable[[str, float], None] | None = None,
-) -> CoveredPlan:
+def planned(question: PlanningQuestion, tell: Callable[[str, float], None] | None = None) -> CoveredPlan:
     """Plan with the bounds of all classes of plans, in the order of a file if there is one.
 
     Parameters
     ----------
-    words : PlanSearchWords
-        With all defaults.
-    runtime : str, optional
-        That can express the plan.
+    question : PlanningQuestion
     tell : callable, optional
         Told each phase with the best time by then.
 
@@ -150,13 +140,14 @@ def planned(
     InputError
         If the planner is refused, or no plan fits into memory.
     """
+    words, planner, runtime = question.search, question.planner, question.runtime
     orders, seed, limit = words["orders"], words["seed"], words["time_limit"]
     from_file = orders.endswith(".csv")
     legal = None if runtime is None else partial(_legal, runtime_of(runtime))
     with catch_interrupt() as interrupted:  # never in the middle of a kernel
         order = "unsplit" if from_file else orders
         search = PlanSearch(planner, words["effort"], order, limit, tell, interrupted, legal)
-        covered = covered_plan(instance, np.random.default_rng(seed), search)
+        covered = covered_plan(question.instance, np.random.default_rng(seed), search)
         if from_file:
             covered = _in_listed_order(covered, Path(orders))
         stopped = interrupted.is_set()

@@ -1,4 +1,4 @@
-"""The part of ``mtpp plan`` for a global batch: what is printed, drawn and written of a plan in a grid."""
+"""The part of ``mtpp plan`` for a global batch: the search of a plan in a grid, and what is shown of it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.messages import complain
 
 if TYPE_CHECKING:
-    from mtpp.certifying.grid import CoveredGrid
     from mtpp.cli.outputs import PlanFiles
     from mtpp.cli.printing import Printing
-    from mtpp.questions.planning import PlanQuestionWords
+    from mtpp.questions.grid import GridQuestion
 
 __all__ = ["show_grid"]
 
 
-def show_grid(covered: CoveredGrid, words: PlanQuestionWords, files: PlanFiles, printing: Printing) -> int:
-    """Print, draw and write a plan; the exit code."""
+def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
+    """Plan, print, draw and write; the exit code."""
     from instances.runtimes.grid_settings import grid_settings
     from mtpp.certificates.writing import result_document
+    from mtpp.certifying.grid import covered_grid
     from mtpp.cli.grid_tables import comparison_rows, grid_headlines, stage_rows
-    from mtpp.questions.grid import accelerator_of
     from mtpp.text.tables import left_aligned
 
-    runtime, plan = words["runtime"], covered.result.answer
+    runtime = question.runtime
+    with printing.working(question.instance.label, "best") as line:
+        covered = covered_grid(question.instance, question.time_limit, runtime, line.tell)
+    plan = covered.result.answer
     assert plan is not None
     document: Any = partial(result_document, covered.result)
     files.write(document)
-    printing.say(left_aligned(grid_headlines(covered, accelerator_of(words).peak_flops, words["price"])))
+    printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
     printing.table(*stage_rows(plan), words={1, 4, 8})
     printing.table(*comparison_rows(covered), words={0, 1})
     if files.plot is not None:

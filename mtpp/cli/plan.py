@@ -16,7 +16,7 @@ from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.grid_plan import show_grid
 from mtpp.cli.outputs import PlanFiles
 from mtpp.cli.printing import Printing
-from mtpp.questions.planning import PlanQuestionWords, PlanSearchWords, plan_question
+from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSearchWords, plan_question
 
 __all__ = ["plan"]
 
@@ -59,25 +59,24 @@ def plan(
     files.check(files.export)
     if files.export is not None:
         _check_export(files.export, question)
-    instance = plan_question(chain, cluster, microbatches, question, planner, search)
+    asked = plan_question(chain, cluster, microbatches, question, planner, search)
+    if isinstance(asked, PlanningQuestion):
+        return _show_plan(asked, files, printing)
+    return show_grid(asked, files, printing)
 
-    from instances.planning import TrainingInstance
+
+def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:
+    """Plan, print, draw and write; the exit code."""
     from mtpp.api.planning import planned
-    from mtpp.certifying.grid import covered_grid
-
-    if not isinstance(instance, TrainingInstance):
-        with printing.working(instance.label, "best") as line:
-            grid = covered_grid(instance, search["time_limit"], question["runtime"], line.tell)
-        return show_grid(grid, question, files, printing)
-
     from mtpp.certificates.writing import result_document
     from mtpp.certifying.planning import guarantees
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
     from mtpp.text.tables import left_aligned
 
+    instance, planner = question.instance, question.planner
     with keeping_answers() as stop:
         with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}", "best") as line:
-            covered = planned(instance, planner, search, question["runtime"], line.tell)
+            covered = planned(question, line.tell)
         answer = covered.result
         iteration = answer.answer
         assert iteration is not None

@@ -175,7 +175,7 @@ def _planning() -> Iterator[str]:
     from mtpp.certificates.writing import plan_certificate
     from mtpp.certifying.grid import covered_grid
     from mtpp.certifying.planning import certify_plan
-    from mtpp.questions.grid import grid_instance
+    from mtpp.questions.grid import grid_question
     from mtpp.questions.planning import PlanWords
     from mtpp.questions.words import checked
     from mtpp.verification.verify import verify
@@ -191,7 +191,7 @@ def _planning() -> Iterator[str]:
     verify(Value(json.loads(json_text(plan_certificate([covered]))), "plan"))
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
-        covered_grid(grid_instance("gpt2", "1x2", checked(PlanWords, {**_GRID, "fix": fix})))
+        covered_grid(grid_question("gpt2", "1x2", checked(PlanWords, {**_GRID, "fix": fix})).instance)
 
 
 def _placement() -> Iterator[str]:

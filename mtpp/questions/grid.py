@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from instances.errors import InputError, WordError, word
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
     from instances.planning.grid.accelerators import Accelerator
 
-__all__ = ["GridWords", "accelerator_of", "grid_instance"]
+__all__ = ["GridQuestion", "GridWords", "grid_question"]
 
 _GRID = "Training in a grid"
 _DEVICE, _UPDATE_BYTES = "A100-80", 42
@@ -71,7 +71,18 @@ class GridWords(TypedDict, total=False):
     price: Annotated[float | None, Word("Of an hour of a device, for the cost of a step.", None, "X", _GRID, 0)]
 
 
-def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridInstance:
+@dataclass(frozen=True)
+class GridQuestion:
+    """A plan in a grid that is asked for, and what its report needs."""
+
+    instance: GridInstance
+    device: Accelerator
+    price: float | None  # of an hour of a device
+    runtime: str | None  # that has to run the plan
+    time_limit: float | None  # of the search, and of the bounds [s]
+
+
+def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit: float | None = None) -> GridQuestion:
     """The question of training in a grid.
 
     Raises
@@ -79,13 +90,18 @@ def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridIns
     InputError
         If a word, the model or the cluster is refused, or no plan can have these degrees.
     """
+    _check_words(words)
+    device = _accelerator(words)
+    memory = _FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    instance = _instance(chain, cluster, words, device, memory)
+    return GridQuestion(instance, device, words["price"], words["runtime"], time_limit)
+
+
+def _instance(chain: Any, cluster: Any, words: Mapping[str, Any], device: Accelerator, memory: float) -> GridInstance:
     from instances.planning.grid import GridInstance
     from instances.planning.grid.configurations import MODES
     from instances.planning.grid.problem import Fixed, StateBytes
 
-    _check_words(words)
-    device = accelerator_of(words)
-    memory = _FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
     fixed, servers = _fixed(words["fix"]), _servers(cluster, words)
     known = (MODES[0], MODES[-1]) if words["runtime"] else MODES  # what runtimes recompute of each layer by number
     zero, modes = _stages_of_zero(words["zero"], words["runtime"]), _modes(words["checkpoint"], known)
@@ -135,7 +151,7 @@ def _check_words(words: Mapping[str, Any]) -> None:
         raise WordError("runtime", words["runtime"], "plans for a global batch are for megatron or torchtitan.")
 
 
-def accelerator_of(words: Mapping[str, Any]) -> Accelerator:
+def _accelerator(words: Mapping[str, Any]) -> Accelerator:
     """The device of the words, with the rates that they give it."""
     from instances.planning.grid.accelerators import ACCELERATORS
 

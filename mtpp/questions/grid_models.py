@@ -65,12 +65,10 @@ def chains_of(
     clock = Clockwork(device, servers.inner)
     return tuple(
         configured(
-            model,
-            device,
-            degrees,
             LayerCosts(
                 model, clock, n, sequence, WIDTHS[dtype], words["attention"] == "fused", servers.outer, servers.size
             ),
+            degrees,
             dtype,
         )
         for n in sizes

@@ -151,6 +151,7 @@ def instances_of(
     InputError
         If a word or the graph is refused.
     """
+    runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
     if isinstance(graph, Instance):
         for name in chosen(PartitioningWords, words):
             raise InputError(f"{word(name)}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
@@ -159,7 +160,6 @@ def instances_of(
     if k is None and not is_open and devices is None:
         raise InputError(f"{word('k')} is missing; give the number of blocks.")
     counts = None if k is None else counts_of(k)
-    runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
     limits = memory_limits(words["memory"], words["activation_buffer"], by_kind=devices is not None)
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"

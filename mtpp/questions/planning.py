@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
+from instances.registry import find
 from mtpp.questions.clusters import load_cluster, network_of
-from mtpp.questions.grid import GridWords, grid_instance
-from mtpp.questions.partitioning import runtime_of
+from mtpp.questions.grid import GridQuestion, GridWords, grid_question
 from mtpp.questions.platforms import DeviceMemoryWords
 from mtpp.questions.reading import ChainWords, device_of, is_module, read_graph
 from mtpp.questions.solving import SEARCH, SeedWords
@@ -20,14 +21,15 @@ from mtpp.questions.words import Word, chosen, pick
 from mtpp.text.parsing import Quantity, parse_bytes
 
 if TYPE_CHECKING:
+    from instances.devices.roofline import Device
     from instances.planning import LayerChain, TrainingInstance
-    from instances.planning.grid import GridInstance
 
 __all__ = [
     "ChainWords",
     "PlanQuestionWords",
     "PlanSearchWords",
     "PlanWords",
+    "PlanningQuestion",
     "PlanningWords",
     "chain_of",
     "plan_question",
@@ -109,6 +111,16 @@ class PlanWords(PlanQuestionWords, PlanSearchWords, total=False):
     """Words of `mtpp.plan`."""
 
 
+@dataclass(frozen=True)
+class PlanningQuestion:
+    """A plan of so many microbatches that is asked for, and how it is searched for."""
+
+    instance: TrainingInstance
+    planner: str
+    search: PlanSearchWords
+    runtime: str | None  # that has to express the plan
+
+
 def plan_question(
     chain: Any,
     cluster: Any,
@@ -116,7 +128,7 @@ def plan_question(
     words: PlanQuestionWords,
     planner: str,
     search: PlanSearchWords,
-) -> TrainingInstance | GridInstance:
+) -> PlanningQuestion | GridQuestion:
     """The chain on its cluster with this many microbatches, or in a grid for a global batch.
 
     Raises
@@ -133,12 +145,13 @@ def plan_question(
         for name in chosen(PlanSearchWords, search):
             if name not in ("seed", "time_limit"):
                 raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
-        return grid_instance(chain, cluster, words)
+        return grid_question(chain, cluster, words, search["time_limit"])
     if microbatches is None:
         raise InputError(f"Give {word('microbatches')}, or {word('global_batch')} for equal pipelines.")
     for name in chosen(GridWords, words):
         raise InputError(f"{word(name)} belongs to plans for {word('global_batch')}; give that, or leave it out.")
-    return _training_instance(chain, cluster, microbatches, words)
+    instance = _training_instance(chain, cluster, microbatches, words)
+    return PlanningQuestion(instance, planner, search, words["runtime"])
 
 
 def _training_instance(chain: Any, cluster: Any, microbatches: int, words: PlanningWords) -> TrainingInstance:
@@ -154,12 +167,15 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
         raise InputError(f"{word('optimizer_bytes')} and {word('parameter_copies')} say the same; give one of them.")
     if dtype is not None and dtype not in ELEMENT_BYTES:
         raise WordError("dtype", dtype, f"choose one of {', '.join(ELEMENT_BYTES)}.")
-    if words["network"] == "paper":
+    paper = words["network"] == "paper"
+    if paper:
         _check_paper(words)
+    device = device_of(words)
     memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
-    layers, devices = chain_of(chain, words), load_cluster(cluster, words["bandwidth"])
+    sequence = _default_sequence(chain, words) if words["sequence"] is None else words["sequence"]
+    layers, devices = chain_of(chain, words, device), load_cluster(cluster, words["bandwidth"])
     question = partial(TrainingInstance, layers, devices, microbatches, words["full_duplex"], memory)
-    if words["network"] == "paper":
+    if paper:
         return question(parameter_copies=_or(words["parameter_copies"], _PAPER_COPIES))
     copies = _or(words["optimizer_bytes"], _OPTIMIZER_BYTES) / ELEMENT_BYTES[dtype or _DTYPE]
     return question(
@@ -168,7 +184,7 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
         samples=words["samples"],
         recomputation=words["recompute"],
         dtype=dtype or _DTYPE,
-        sequence=_default_sequence(chain, words) if words["sequence"] is None else words["sequence"],
+        sequence=sequence,
     )
 
 
@@ -196,15 +212,16 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def chain_of(chain: Any, words: PlanningWords) -> LayerChain:
+def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerChain:
     """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if it is refused."""
     from instances.planning import LayerChain
     from instances.planning.from_graph import collapse
     from instances.planning.plan_files import is_chain_file, load_chain
     from instances.readers.huggingface.files import find_architecture
+    from instances.runtimes import RUNTIMES
     from instances.runtimes.whole_layers import whole_layers
 
-    runtime, given = None if words["runtime"] is None else runtime_of(words["runtime"]), words["dims"]
+    dims, given = _dims(chain, words), words["dims"]
     if isinstance(chain, LayerChain):
         if read := chosen(ChainWords, words):
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
@@ -217,15 +234,15 @@ def chain_of(chain: Any, words: PlanningWords) -> LayerChain:
             first = "=".join(map(str, next(iter(given.items()))))
             raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
         if is_chain_file(text):
-            options = {"input_work": words["input_work"], "time_unit": words["time_unit"]}
-            return load_chain(text, **options, device=device_of(words))
+            return load_chain(text, input_work=words["input_work"], time_unit=words["time_unit"], device=device)
     elif not (isinstance(chain, ComputationGraph) or is_module(chain)):
         kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
         raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
-    reading: Any = {**pick(ChainWords, words), "dims": _dims(chain, words) or None}
+    reading: Any = {**pick(ChainWords, words), "dims": dims or None}
     graph = read_graph(chain, reading)
-    trained_only = words["network"] == "shared"  # the paper's network keeps its numbers
-    return collapse(graph if runtime is None else whole_layers(graph, runtime), trained_only=trained_only)
+    if words["runtime"] is not None:
+        graph = whole_layers(graph, find(RUNTIMES, words["runtime"], "runtime"))
+    return collapse(graph, trained_only=words["network"] == "shared")  # the paper's network keeps its numbers
 
 
 def _simulation(words: PlanningWords) -> LayerChain:

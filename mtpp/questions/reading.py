@@ -163,14 +163,15 @@ def load(
 
 def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
     """As `load`, with words that are checked."""
+    device = device_of(words)
     if is_module(graph):
-        return read_module(graph, words)
+        return read_module(graph, words, device)
     if isinstance(graph, str | PathLike):
         given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
         for name in ("peak_flops", "memory_bandwidth", *_OF_MODULES):
             given.pop(name, None)
         _refuse(words, _OF_MODULES, f"{fspath(graph)}: only PyTorch modules take examples")
-        return load_graph(fspath(graph), **given, device=device_of(words))
+        return load_graph(fspath(graph), **given, device=device)
     if names := chosen(ReadingWords, words):
         raise InputError(f"Only architectures and files are read; leave out {', '.join(names)}.")
     if isinstance(graph, ComputationGraph):
@@ -225,7 +226,7 @@ def save_module(model: Any, words: DeviceWords, path: Path) -> None:
     save_onnx(model, *_example(_name(model), words), path)
 
 
-def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
+def read_module(graph: Any, words: ReadingWords, device: Device | None) -> ComputationGraph:
     """The graph of a module or an exported program.
 
     Raises
@@ -239,10 +240,11 @@ def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
     name = _name(graph)
     allowed = (*_OF_MODULES, "dims", "peak_flops", "memory_bandwidth")
     _refuse(given, [word for word in chosen(ReadingWords, given) if word not in allowed], f"{name}: it is no file")
-    device, sizes = device_of(words) or DEFAULT_DEVICE, given.get("dims")
+    sizes = given.get("dims")
     for size, value in (sizes or {}).items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(f"{word('dims')}: {size} is {value!r}; give a whole number.")
+    device = device or DEFAULT_DEVICE
     if type(graph).__name__ != "ExportedProgram":
         args, kwargs = _example(name, given)
         return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))

@@ -12,7 +12,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.question_lines import rule_lines
 from mtpp.questions.partitioning import runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
-from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.reading import ReadingWords, device_of, read_graph
 from mtpp.questions.serving import decoder_of, layer_runtime
 from mtpp.questions.statements import StatementWords, statements
 from mtpp.questions.words import GraphLike, Word, checked, pick
@@ -99,7 +99,7 @@ class OwnGraph:
         if instance.network is not None:
             given |= {"dtype": instance.dtype, "sequence": instance.sequence}
         own: Any = self._graph
-        return chain_of(own, checked(PlanningWords, given))
+        return chain_of(own, checked(PlanningWords, given), device_of(self._reading()))
 
 
 def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> tuple[tuple[str, ...], tuple[str, ...]]:

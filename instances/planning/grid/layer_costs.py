@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from instances.errors import InputError
-from instances.planning.grid.accelerators import Accelerator
 from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.layer_times import Clockwork
 from instances.planning.grid.transformer import Transformer
@@ -173,9 +172,7 @@ class LayerCosts:
         return forward, (inputs, products)
 
 
-def configured(
-    model: Transformer, device: Accelerator, degrees: tuple[Degrees, ...], costs: LayerCosts, dtype: str
-) -> ConfiguredChain:
+def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> ConfiguredChain:
     """Chain of embedding, layers and head, for all degrees.
 
     Raises
@@ -183,6 +180,7 @@ def configured(
     InputError
         If a degree divides something that it cannot.
     """
+    model, device = costs.model, costs.clock.device
     for t, cp, ep in degrees:
         model.check_degree(t)
         if costs.sequence % cp:

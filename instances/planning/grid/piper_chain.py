@@ -39,7 +39,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
     InputError
         If the file is refused, or a node cannot be run in a way that the first one can.
     """
-    graph = read_piper(path, time_unit=time_unit)
+    unit, graph = seconds(time_unit), read_piper(path)
     nodes = [
         item.open_members(("TMPCs",))["TMPCs"] for item in read_json(path).open_members(("nodes",))["nodes"].items()
     ]
@@ -55,7 +55,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
         name = graph.names[inside[graph.work[inside].argmax()]]
         sums = {way: np.sum([ways[v][way] for v in inside], axis=0) for way in ways[0]}
         sent = {degree: _sent(graph, order, end, [one[degree, "vanilla"][-1] for one in ways]) for degree, _ in sums}
-        found = tuple(_configuration(way, sums, sent[way[0]], seconds(time_unit)) for way in sums)
+        found = tuple(_configuration(way, sums, sent[way[0]], unit) for way in sums)
         layers.append(ConfiguredLayer(name, name, found))
     source = f"workload {Path(path).name}, times in {time_unit}"
     return ConfiguredChain(tuple(layers), name=graph.name, source=source, dtype="fp32")

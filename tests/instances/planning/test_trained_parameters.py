@@ -20,7 +20,7 @@ def test_bug_masks_and_angles_counted_as_trained_in_every_layer(name: str, param
 
 def test_bug_loaded_graphs_were_planned_with_their_masks() -> None:
     by_name, loaded = (
-        chain_of(chain, checked(PlanningWords, {})) for chain in ("llama-3-8b", load_graph("llama-3-8b"))
+        chain_of(chain, checked(PlanningWords, {}), None) for chain in ("llama-3-8b", load_graph("llama-3-8b"))
     )
     assert loaded.param_bytes.sum() / 4 == by_name.param_bytes.sum() / 4 == 8_030_261_248
 

@@ -39,7 +39,7 @@ def chain_of(
 ) -> ConfiguredChain:
     device = ACCELERATORS["A100-80"]
     costs = LayerCosts(model, Clockwork(device, 300e9), micro, sequence, 2, fused, 25e9, 8)
-    return configured(model, device, ((tp, 1, 1),), costs, "bf16")
+    return configured(costs, ((tp, 1, 1),), "bf16")
 
 
 def plain(chain: ConfiguredChain) -> Configuration:
