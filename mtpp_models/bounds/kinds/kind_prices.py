@@ -32,12 +32,12 @@ from mtpp_models.solvers.highs import solve_lp
 __all__ = ["KindPrices", "Prices", "block_cost"]
 
 # Searches of a round, a kind: that begin with no block and with a known one; moves for each node, and temperatures in
-# multiples of the mean price. As in `mtpp_models.bounds.priced.price_search`.
-_FRESH, _FRESH_MOVES, _FRESH_HOT = 8, 200, 0.4
-_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 24, 50, 0.2
+# multiples of the mean price. As in `mtpp_models.bounds.priced.price_search`, half as many.
+_FRESH, _FRESH_MOVES, _FRESH_HOT = 4, 200, 0.4
+_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 12, 50, 0.2
 _COLD, _PENALTY = 0.04, 1.3
 # Prices stay so near to the centre that they are worth this much; by how much it moves towards others after a failure.
-_WORTH, _NEARER = 1.012, 0.3
+_WORTH, _NEARER = 1.012, 0.1
 # Seconds that the program is always given.
 _PROGRAM = 1.0
 # A kind whose price is below this part of the largest is as good as free.

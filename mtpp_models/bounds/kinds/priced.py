@@ -32,13 +32,16 @@ PRICED = "priced"
 
 # Where the first goal lies between the bound and the bottleneck, the next ones, and the last, which is below it.
 _RISE, _NEXT, _NEARLY, _BELOW = 0.6, 0.6, 0.004, 1e-9
-# Rounds of searches for prices of a goal, and blocks that a proof takes in before prices are sought again.
-_ROUNDS, _BLOCKS = 12, 40
+# Rounds of searches before the first proof of a goal, as trees find the blocks that matter sooner; and blocks that a
+# proof meets before prices are sought again.
+_ROUNDS, _BLOCKS = 3, 40
 # Spare prices: the most, and the part of what prices are worth more than they need; how much cheaper a block becomes.
 _SPARE, _PART, _RELIEF = 0.006, 0.5, 1e-3
 # Parts of the time left: for one goal, its searches, and the pairs of nodes that no block holds.
-_GOAL, _SEARCH, _PAIRS = 0.5, 0.4, 0.1
+_GOAL, _SEARCH, _PAIRS = 0.7, 0.4, 0.1
 _ATTEMPTS, _SHORTEST = 60, 0.05
+# Seconds for the program of prices where there is no limit.
+_PROGRAM = 60.0
 # Goals that are above the bound by less than this part are given up.
 _LEAST = 1e-4
 # How far a goal falls to the bound after a failure.
@@ -106,26 +109,23 @@ class PricesOfKinds:
 
     def _attempt(self, goal: float, deadline: Deadline) -> bool | None:
         """Prove a goal by any prices; whether that was done, None if known blocks leave no prices that can do so."""
-        search = self._prices
-        for attempt in range(_ATTEMPTS):
-            prices = None
-            for _ in range(_ROUNDS if attempt == 0 else 2):
-                prices = search.settle(goal, deadline.left if deadline.left < math.inf else 60.0)
-                if prices is None:
-                    return False
-                if prices.worth < 1:
-                    return None
-                if deadline.passed or search.search(prices, goal, deadline.share(_SEARCH)) == 0:
-                    break
+        search, rounds = self._prices, _ROUNDS
+        while True:
+            prices = search.settle(goal, deadline.left if deadline.left < math.inf else _PROGRAM)
             if prices is None or deadline.passed:
                 return False
+            if prices.worth < 1:
+                return None
+            rounds -= 1
+            if rounds >= 0 and search.search(prices, goal, deadline.share(_SEARCH)):
+                continue
             known = search.known
             if self._prove(prices, goal, deadline):
                 return True
             if search.known == known:
                 return False
+            rounds = 0
             search.near(prices)
-        return False
 
     def _tree(self, t: int, worth: FloatArray, goal: float, deadline: Deadline) -> BlockTree:
         """The tree of a kind, at its root; pairs that no block holds stay known where the goal is no higher."""
@@ -137,7 +137,7 @@ class PricesOfKinds:
         return self._trees[t]
 
     def _prove(self, prices: Prices, goal: float, deadline: Deadline) -> bool:
-        """Search a tree a kind; a block that cannot be made cheaper is learnt."""
+        """Search a tree a kind; the blocks in the way are learnt."""
         search, counts = self._prices, np.array(self._prices.instance.devices.counts, dtype=np.float64)
         spare = min(_SPARE, _PART * (prices.worth - 1))
         node = prices.node.copy()
@@ -153,15 +153,13 @@ class PricesOfKinds:
                 if block is None:
                     return False
                 met += 1
+                search.add(block)  # also one that becomes cheaper, for the next prices
                 lower = _relieved(node, block, kind[t])
                 if lower.sum() >= counts @ kind and met < 50 * _BLOCKS:
                     node = lower
                     continue
-                search.add(block)
                 tree.pass_by()
                 if met >= _BLOCKS or deadline.passed:
-                    return False
-                if search.known % 4 == 0:
                     return False
         if not all(tree.is_done for tree in self._trees):
             return False
