@@ -113,7 +113,7 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     if isinstance(instance, UnlikeInstance):
         tried = instance.graph.n * instance.k * instance.kinds <= _FEW
         exact = [Candidate("exact", 0.3, KIND_MODELS["exact"])] if tried else []
-        return [Candidate("portfolio", 0.1), *exact, Candidate(PRICED, 0.5, prices_that_go_on())]
+        return [Candidate("portfolio", 0.1), *exact, Candidate(PRICED, 0.8, prices_that_go_on())]
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
