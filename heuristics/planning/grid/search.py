@@ -168,7 +168,8 @@ def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays, dead
     M = search.fitting(setting).M
     left, seen = int(np.clip(_PASSES / (M * question.layers), _FEWEST, _MOST)), set[object]()
     by_groups: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    for value, cuts, tensor in solve(question, arrays, setting, _WIDER * search.ceiling).plans():
+    found = solve(question, arrays, setting, _WIDER * search.ceiling, deadline)
+    for value, cuts, tensor in () if found is None else found.plans():
         if search.best is not None and deadline.passed:
             return
         by_groups.setdefault(len(tensor), (cuts, tensor))

@@ -14,14 +14,18 @@ from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import Configuration
 
 __all__ = ["Fronts", "Menus", "chosen_modes", "fronts_of", "least_time"]
 
-_MOST = 256
+#: Points of a front at most; of all fronts, then of each at least; fronts at most, and those made at once.
+_MOST, _POINTS, _FEWEST = 256, 1 << 24, 8
+_RUNS, _RUNS_AT_ONCE = 1 << 21, 2048
 _T = TypeVar("_T")
 
 
@@ -36,16 +40,18 @@ class Menus(NamedTuple):
 
 
 class Fronts(NamedTuple):
-    """Fronts of all runs of layers i … j - 1, one after the other."""
+    """Fronts of runs of layers i … j - 1, one after the other; runs of the same layers share theirs."""
 
-    begin: IntArray  # (T, W, L, L + 1): where the front of a run begins
-    size: IntArray  # (T, W, L, L + 1): its points, 0 if a layer has no way below the cap
+    run: NDArray[np.int32]  # (L, L + 1): number of the run of layers i … j - 1
+    first: IntArray  # (R, 2): the first i and j with this number
+    begin: IntArray  # (T, W, R): where the front of a run begins
+    size: IntArray  # (T, W, R): its points, 0 if a layer has no way below the cap
     stored: FloatArray  # (N,): bytes of each point, rising within a front
     again: FloatArray  # (N,): time of each point, falling
 
 
 @compiled
-def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
+def _sorted_front(stored: FloatArray, again: FloatArray, count: int, most: int) -> int:
     """Sort points and keep those that no other beats; return how many."""
     order = np.argsort(stored[:count] + 0.0)
     kept_stored, kept_again, kept = np.empty(count), np.empty(count), 0
@@ -55,7 +61,7 @@ def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
         if kept == 0 or again[i] < kept_again[kept - 1]:
             kept_stored[kept], kept_again[kept] = stored[i], again[i]
             kept += 1
-    while kept > _MOST:
+    while kept > most:
         half = 0
         for i in range(0, kept, 2):
             kept_stored[half], kept_again[half] = kept_stored[i], kept_again[min(i + 1, kept - 1)]
@@ -65,50 +71,90 @@ def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
     return kept
 
 
-@compiled
-def fronts_of(menus: Menus) -> Fronts:
-    """Fronts of all runs of layers; a run whose first layer is of the kind that follows it shares that of the next."""
-    T, L, J = menus.stored.shape
-    W = menus.caps.shape[1]
-    begin, size = np.zeros((T, W, L, L + 1), dtype=np.int64), np.zeros((T, W, L, L + 1), dtype=np.int64)
-    all_stored, all_again, used = np.empty(1024), np.empty(1024), 0
-    stored, again = np.empty(_MOST * J), np.empty(_MOST * J)
-    for t in range(T):
-        for w in range(W):
-            for i in range(L):
-                for j in range(i + 1, L + 1):
-                    if i > 0 and menus.kind[i - 1] == menus.kind[j - 1]:
-                        begin[t, w, i, j], size[t, w, i, j] = begin[t, w, i - 1, j - 1], size[t, w, i - 1, j - 1]
-                        continue
-                    count, before = 0, size[t, w, i, j - 1]
-                    for p in range(max(before, 1 if j == i + 1 else 0)):
-                        at = begin[t, w, i, j - 1] + p
-                        for mode in range(J):
-                            if (
-                                menus.again[t, j - 1, mode] < np.inf
-                                and menus.working[t, j - 1, mode] <= menus.caps[t, w]
-                            ):
-                                stored[count] = menus.stored[t, j - 1, mode] + (all_stored[at] if before else 0.0)
-                                again[count] = menus.again[t, j - 1, mode] + (all_again[at] if before else 0.0)
-                                count += 1
-                    count = _sorted_front(stored, again, count)
-                    while used + count > len(all_stored):
-                        all_stored = np.concatenate((all_stored, np.empty(len(all_stored))))
-                        all_again = np.concatenate((all_again, np.empty(len(all_again))))
-                    all_stored[used : used + count], all_again[used : used + count] = stored[:count], again[:count]
-                    begin[t, w, i, j], size[t, w, i, j] = used, count
-                    used += count
-    return Fronts(begin, size, all_stored[:used].copy(), all_again[:used].copy())
+def fronts_of(menus: Menus, deadline: Deadline) -> Fronts | None:
+    """Fronts of all runs of layers; None if they are too many, or the deadline comes first."""
+    T, W = menus.caps.shape
+    run, count = _runs(menus.kind)
+    if T * W * count > _RUNS:
+        return None
+    most = int(np.clip(_POINTS // (T * W * count), _FEWEST, _MOST))
+    first = _firsts(run, count)
+    begin, size = np.zeros((T, W, count), dtype=np.int64), np.zeros((T, W, count), dtype=np.int64)
+    stored, again, used = np.empty(1024), np.empty(1024), 0
+    for t, w, low in product(range(T), range(W), range(0, count, _RUNS_AT_ONCE)):
+        if deadline.passed:
+            return None
+        some = Fronts(run, first, begin, size, stored, again)
+        stored, again, used = _fill(menus, some, t, w, low, min(low + _RUNS_AT_ONCE, count), used, most)
+    return Fronts(run, first, begin, size, stored[:used].copy(), again[:used].copy())
 
 
 @compiled
-def least_time(fronts: Fronts, caps: FloatArray, t: int, i: int, j: int, held: int, room: float) -> float:
-    """Least time to recompute, per microbatch, if `held` microbatches of layers i … j - 1 fit into `room` bytes."""
+def _runs(kind: IntArray) -> tuple[NDArray[np.int32], int]:
+    """Number of each run, and how many there are.
+
+    A run whose first layer is of the kind that follows it has the layers of the next one. What begins with the first
+    layer, or ends with the last, has a number of its own, as the ends may share numbers.
+    """
+    L, count = len(kind), 0
+    run: NDArray[np.int32] = np.zeros((L, L + 1), dtype=np.int32)
+    for i in range(L):
+        for j in range(i + 1, L + 1):
+            if i > 1 and j < L and kind[i - 1] == kind[j - 1]:
+                run[i, j] = run[i - 1, j - 1]
+            else:
+                run[i, j] = count
+                count += 1
+    return run, count
+
+
+@compiled
+def _firsts(run: NDArray[np.int32], count: int) -> IntArray:
+    first, found = np.zeros((count, 2), dtype=np.int64), 0
+    for i in range(len(run)):
+        for j in range(i + 1, len(run) + 1):
+            if run[i, j] == found:
+                first[found, 0], first[found, 1] = i, j
+                found += 1
+    return first
+
+
+@compiled
+def _fill(
+    menus: Menus, fronts: Fronts, t: int, w: int, low: int, high: int, used: int, most: int
+) -> tuple[FloatArray, FloatArray, int]:
+    """Points of all fronts so far, with those of some more runs; and how many they are."""
+    J, all_stored, all_again = menus.stored.shape[2], fronts.stored, fronts.again
+    stored, again = np.empty(most * J), np.empty(most * J)
+    for one in range(low, high):
+        i, j = fronts.first[one]
+        shorter = fronts.run[i, j - 1]
+        count, before = 0, fronts.size[t, w, shorter] if j > i + 1 else 0
+        for p in range(max(before, 1 if j == i + 1 else 0)):
+            at = fronts.begin[t, w, shorter] + p
+            for mode in range(J):
+                if menus.again[t, j - 1, mode] < np.inf and menus.working[t, j - 1, mode] <= menus.caps[t, w]:
+                    stored[count] = menus.stored[t, j - 1, mode] + (all_stored[at] if before else 0.0)
+                    again[count] = menus.again[t, j - 1, mode] + (all_again[at] if before else 0.0)
+                    count += 1
+        count = _sorted_front(stored, again, count, most)
+        while used + count > len(all_stored):
+            all_stored = np.concatenate((all_stored, np.empty(len(all_stored))))
+            all_again = np.concatenate((all_again, np.empty(len(all_again))))
+        all_stored[used : used + count], all_again[used : used + count] = stored[:count], again[:count]
+        fronts.begin[t, w, one], fronts.size[t, w, one] = used, count
+        used += count
+    return all_stored, all_again, used
+
+
+@compiled
+def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, held: int, room: float) -> float:
+    """Least time to recompute, per microbatch, if `held` microbatches of a run of layers fit into `room` bytes."""
     best = np.inf
     for w in range(caps.shape[1]):
         free = (room - caps[t, w]) / held
-        low = fronts.begin[t, w, i, j]
-        high = low + fronts.size[t, w, i, j]
+        low = fronts.begin[t, w, run]
+        high = low + fronts.size[t, w, run]
         first = low
         while low < high:  # the last point that fits
             middle = (low + high) // 2

@@ -12,6 +12,7 @@ from heuristics.limits import Limits
 from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.moves import dealt, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
+from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
 from instances.planning.grid.problem import Fixed, StateBytes
@@ -154,8 +155,6 @@ def test_bug_degrees_too_large_beside_fixed_ones_are_left_out_for_a_runtime() ->
 
 
 def test_a_limit_of_no_time_still_gives_a_plan() -> None:
-    from instances.deadline import Deadline
-
     search = plan_in_grid(equal_question(4, 4), Limits(Deadline.after(0.0)))
     assert search.best is not None
 
@@ -170,7 +169,7 @@ def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found(alike:
             continue
         best = min(plans, key=lambda plan: plan.time)
         worst = max(plans, key=lambda plan: plan.time)
-        bound = turns_bound(worst)
+        bound = turns_bound(worst, Deadline())
         assert bound is not None
         assert bound <= best.time * (1 + 1e-9)
         assert not alike or plan_in_grid(question, Limits()).ceiling <= best.time
@@ -184,7 +183,7 @@ def test_no_plan_of_two_or_three_groups_is_below_its_bound() -> None:
         plans = list(plans_in_turns(of_three_groups(rng)))
         if plans:
             best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
-            assert (turns_bound(worst) or 0.0) <= best.time * (1 + 1e-9)
+            assert (turns_bound(worst, Deadline()) or 0.0) <= best.time * (1 + 1e-9)
             groups.add(best.groups)
     assert groups == {2, 3}
 
@@ -215,7 +214,7 @@ def test_bug_nothing_fits_where_there_are_more_stages_than_equal_layers() -> Non
 def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
     question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
     plan = min(plans_in_turns(question), key=lambda plan: plan.time)
-    bounds = [turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp)))) for tp in (None, 1)]
+    bounds = [turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp))), Deadline()) for tp in (None, 1)]
     assert bounds[0] == bounds[1]
 
 
