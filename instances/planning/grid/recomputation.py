@@ -8,10 +8,11 @@ with the smaller of both values each: then times are bounds, never too long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import product
-from typing import NamedTuple, TypeVar
+from itertools import combinations, pairwise, product
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,12 @@ __all__ = ["Fronts", "Menus", "chosen_modes", "fronts_of", "least_time"]
 #: Points of a front at most; of all fronts, then of each at least; fronts at most, and those made at once.
 _MOST, _POINTS, _FEWEST = 256, 1 << 24, 8
 _RUNS, _RUNS_AT_ONCE = 1 << 21, 2048
+#: Numbers of layers that run each way, points of all kinds, and caps, up to which what layers recompute is searched.
+_SHARES, _CHOICES, _CAPS = 20_000, 4096, 8
 _T = TypeVar("_T")
+
+#: Numbers of layers of each kind that run each way: those of the last kind, behind those of the kinds before.
+_Chosen: TypeAlias = "tuple[_Chosen, tuple[int, ...]] | None"
 
 
 class Menus(NamedTuple):
@@ -170,24 +176,32 @@ def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, held: int, ro
 def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: float, room: float) -> tuple[str, ...] | None:
     """Mode of each layer such that `held` microbatches fit into `room` bytes and little time is spent again.
 
-    It is the least time where layers are of few kinds. The first layers of a kind recompute. None if nothing fits.
+    It is the least time where layers are of few kinds, and few of each. The first layers of a kind recompute. None if
+    nothing fits.
     """
+    plain = [ways[0] for ways in layers]
+    if held * sum(way.stored_bytes for way in plain) + max(way.working_bytes for way in plain) <= room:
+        return tuple(way.recompute for way in plain)
     kinds: dict[tuple[Configuration, ...], list[int]] = {}
     for place, ways in enumerate(layers):
         kinds.setdefault(ways, []).append(place)
-    best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
-    for cap in sorted({way.working_bytes for ways in layers for way in ways}):
-        points: list[tuple[float, float, tuple[tuple[int, ...], ...]]] = [(0.0, 0.0, ())]
+    most = max(_FEWEST, min(_MOST, _CHOICES // len(kinds)))
+    best: tuple[float, _Chosen] | None = None
+    caps = sorted({way.working_bytes for ways in kinds for way in ways})
+    for cap in sorted({caps[0], *caps[:: -(-len(caps) // _CAPS)], caps[-1]}):
+        points: list[tuple[float, float, _Chosen]] = [(0.0, 0.0, None)]
         for ways, places in kinds.items():
             sums = product(points, _counts(ways, len(places), cap))
-            points = _front((s + p, x + y, (*some, one)) for (s, x, some), (p, y, one) in sums)
-        for stored, again, some in points:
+            points = _front(((s + p, x + y, (some, one)) for (s, x, some), (p, y, one) in sums), most)
+        for stored, again, chosen in points:
             if held * stored + cap <= room and (best is None or again < best[0]):
-                best = again, some
+                best = again, chosen
     if best is None:
         return None
-    modes = [""] * len(layers)
-    for (ways, places), numbers in zip(kinds.items(), best[1], strict=True):
+    modes, chosen = [""] * len(layers), best[1]
+    for ways, places in reversed(kinds.items()):
+        assert chosen is not None
+        chosen, numbers = chosen
         words = [way.recompute for way, count in zip(ways, numbers, strict=True) for _ in range(count)]
         for place, word in zip(places, reversed(words), strict=True):
             modes[place] = word
@@ -198,24 +212,34 @@ def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: float, room:
 def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tuple[float, float, tuple[int, ...]]]:
     """Front of the numbers of equal layers that run each way."""
     plain, allowed = ways[0].backward, [way.working_bytes <= cap for way in ways]
-    vectors: list[tuple[int, ...]] = [()]
-    for fits in allowed[:-1]:
-        vectors = [(*one, count) for one in vectors for count in range((layers - sum(one)) * fits + 1)]
-    complete = [(*one, layers - sum(one)) for one in vectors if allowed[-1] or sum(one) == layers]
     return _front(
         (
-            sum(count * way.stored_bytes for count, way in zip(one, ways, strict=True)),
-            sum(count * (way.backward - plain) for count, way in zip(one, ways, strict=True)),
-            one,
-        )
-        for one in complete
+            (
+                sum(count * way.stored_bytes for count, way in zip(one, ways, strict=True)),
+                sum(count * (way.backward - plain) for count, way in zip(one, ways, strict=True)),
+                one,
+            )
+            for one in _shares(len(ways), layers)
+            if all(fits or count == 0 for fits, count in zip(allowed, one, strict=True))
+        ),
+        _MOST,
     )
 
 
-def _front(points: Iterable[tuple[float, float, _T]]) -> list[tuple[float, float, _T]]:
+def _shares(ways: int, layers: int) -> Iterator[tuple[int, ...]]:
+    """Numbers of layers that run each way; of very many layers those that run two ways, which fill a room as well."""
+    if math.comb(layers + ways - 1, ways - 1) > _SHARES:
+        for (i, j), count in product(combinations(range(ways), 2), range(layers + 1)):
+            yield tuple(count if way == i else layers - count if way == j else 0 for way in range(ways))
+        return
+    for bars in combinations(range(layers + ways - 1), ways - 1):
+        yield tuple(j - i - 1 for i, j in pairwise((-1, *bars, layers + ways - 1)))
+
+
+def _front(points: Iterable[tuple[float, float, _T]], most: int) -> list[tuple[float, float, _T]]:
     """Points that no other beats, by their bytes; of very many some, the smallest in any case."""
     kept: list[tuple[float, float, _T]] = []
     for point in sorted(points, key=lambda point: point[:2]):
         if not kept or point[1] < kept[-1][1]:
             kept.append(point)
-    return kept[:: -(-len(kept) // _MOST)] if kept else kept
+    return kept[:: -(-len(kept) // most)] if kept else kept

@@ -214,7 +214,9 @@ def test_bug_nothing_fits_where_there_are_more_stages_than_equal_layers() -> Non
 def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
     question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
     plan = min(plans_in_turns(question), key=lambda plan: plan.time)
-    bounds = [turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp))), Deadline()) for tp in (None, 1)]
+    bounds = [
+        turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp))), Deadline()) for tp in (None, 1)
+    ]
     assert bounds[0] == bounds[1]
 
 
