@@ -6,7 +6,7 @@ for fewer devices are part of those for more.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import cycle, permutations, product
@@ -188,10 +188,13 @@ def _listed(coming: Iterator[Sketch], deadline: Deadline) -> list[Sketch]:
 
 def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
     """The first of each, then the second ones, and so on."""
-    while many:
-        sketches = [(one, next(one, None)) for one in many]
-        many = [one for one, sketch in sketches if sketch is not None]
-        yield from (sketch for _, sketch in sketches if sketch is not None)
+    waiting = deque(many)
+    while waiting:
+        one = waiting.popleft()
+        sketch = next(one, None)
+        if sketch is not None:
+            waiting.append(one)
+            yield sketch
 
 
 def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Setting, GridArrays]]:

@@ -13,7 +13,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
-from instances.planning.grid.configurations import ConfiguredChain, Degrees
+from instances.planning.grid.configurations import ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.placing import PLACINGS
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -81,13 +81,20 @@ def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
     return kinds.index(common), len(kinds) - kinds[::-1].index(common)
 
 
+@lru_cache(maxsize=64)
+def _kinds(chain: ConfiguredChain) -> tuple[ConfiguredLayer, ...]:
+    """A layer of each kind."""
+    return tuple({layer.kind: layer for layer in chain.layers}.values())
+
+
 class _Sums:
     """Sums over layers that all recompute the same, as far as they can."""
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
-        ways = [{way.recompute: way for way in layer.modes(degrees)} for layer in chain.layers]
-        self.modes = tuple(mode if mode in one else "none" for one in ways)
-        layers = [one[word] for one, word in zip(ways, self.modes, strict=True)]
+        ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in _kinds(chain)}
+        chosen = {kind: mode if mode in one else "none" for kind, one in ways.items()}
+        self.modes = tuple(chosen[layer.kind] for layer in chain.layers)
+        layers = [ways[layer.kind][chosen[layer.kind]] for layer in chain.layers]
         self.found = mode == "none" or mode in self.modes
         self.times, self.stored, self.numbers = (
             np.cumsum([0.0, *values])
@@ -115,8 +122,9 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
     D = setting.pipelines * setting.context
     kept = sum(question.state_bytes.kept(setting.zero, D))
     most = {t: min(question.servers.devices // (D * t), question.layers) for t in arrays.degrees.tolist()}
+    tables_of = {t: [_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes] for t in most}
     for v, t in product(range(1, question.layers + 1), most):
-        tables = [_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes]
+        tables = tables_of[t]
         for S in range(1 if v == 1 else 2, min(most[t], question.layers // v) + 1):
             if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and M % S):
                 continue

@@ -8,7 +8,7 @@ import numpy as np
 
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.grid.configurations import Configuration, ConfiguredChain
+from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.recomputation import Fronts, Menus, fronts_of
 
@@ -54,10 +54,13 @@ class GridArrays:
         ]
         if not degrees:
             return None
-        plain = [chain.plain(one) for one in degrees]
+        kinds = {layer.kind: layer for layer in chain.layers}
+        plain = [[layer.modes(one)[0] for layer in kinds.values()] for one in degrees]
+        places = {kind: place for place, kind in enumerate(kinds)}
+        of = np.array([places[layer.kind] for layer in chain.layers])
 
         def table(name: str) -> FloatArray:
-            return np.array([[float(getattr(layer, name)) for layer in row] for row in plain])
+            return np.array([[float(getattr(layer, name)) for layer in row] for row in plain])[:, of]
 
         def sums(name: str) -> FloatArray:
             return np.insert(np.cumsum(table(name), axis=1), 0, 0.0, axis=1)
@@ -70,17 +73,19 @@ class GridArrays:
             largest=table("parameters"),
             output=table("output_bytes"),
             tied=np.ascontiguousarray(table("tied_parameters")[:, -1]) * (chain.n > 1),
-            menus=_menus(question, chain, degrees),
+            menus=_menus(question, list(kinds.values()), of, degrees),
         )
 
 
-def _menus(question: GridInstance, chain: ConfiguredChain, degrees: list[tuple[int, int, int]]) -> Menus:
+def _menus(
+    question: GridInstance, kinds: list[ConfiguredLayer], of: IntArray, degrees: list[tuple[int, int, int]]
+) -> Menus:
+    """Ways to run each layer, given one layer of each kind, and the kind of each layer."""
     ways = [
-        [[way for way in layer.modes(one) if way.recompute in question.modes] for layer in chain.layers]
-        for one in degrees
+        [[way for way in layer.modes(one) if way.recompute in question.modes] for layer in kinds] for one in degrees
     ]
     most = max(len(menu) for row in ways for menu in row)
-    shape = (len(degrees), chain.n, most)
+    shape = (len(degrees), len(kinds), most)
     stored, working, again = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
     for t, row in enumerate(ways):
         for layer, menu in enumerate(row):
@@ -91,12 +96,13 @@ def _menus(question: GridInstance, chain: ConfiguredChain, degrees: list[tuple[i
     for sizes, row in zip(working, caps, strict=True):  # at most as much as it is, so that times remain bounds
         sizes[:] = row[np.maximum(np.searchsorted(row, sizes, side="right") - 1, 0)]
     width = max(map(len, caps))
-    kinds: dict[tuple[Configuration, ...], int] = {}
+    alike: dict[tuple[Configuration, ...], int] = {}
+    number = np.array([alike.setdefault(layer.configurations, len(alike)) for layer in kinds])
     return Menus(
-        stored,
-        working,
-        again,
-        kind=np.array([kinds.setdefault(layer.configurations, len(kinds)) for layer in chain.layers]),
+        np.ascontiguousarray(stored[:, of]),
+        np.ascontiguousarray(working[:, of]),
+        np.ascontiguousarray(again[:, of]),
+        kind=number[of],
         caps=np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in caps]),
     )
 
