@@ -93,8 +93,8 @@ def _menus(
                 stored[t, layer, j], working[t, layer, j] = way.stored_bytes, way.working_bytes
                 again[t, layer, j] = way.backward - menu[0].backward
     caps = [_some(np.unique(sizes[there])) for sizes, there in zip(working, np.isfinite(again), strict=True)]
-    for sizes, row in zip(working, caps, strict=True):  # at most as much as it is, so that times remain bounds
-        sizes[:] = row[np.maximum(np.searchsorted(row, sizes, side="right") - 1, 0)]
+    for sizes, least in zip(working, caps, strict=True):  # at most as much as it is, so that times remain bounds
+        sizes[:] = least[np.maximum(np.searchsorted(least, sizes, side="right") - 1, 0)]
     width = max(map(len, caps))
     alike: dict[tuple[Configuration, ...], int] = {}
     number = np.array([alike.setdefault(layer.configurations, len(alike)) for layer in kinds])
