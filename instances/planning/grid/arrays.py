@@ -60,7 +60,8 @@ class GridArrays:
         of = np.array([places[layer.kind] for layer in chain.layers])
 
         def table(name: str) -> FloatArray:
-            return np.array([[float(getattr(layer, name)) for layer in row] for row in plain])[:, of]
+            values = np.array([[float(getattr(layer, name)) for layer in row] for row in plain])
+            return np.ascontiguousarray(values[:, of])
 
         def sums(name: str) -> FloatArray:
             return np.insert(np.cumsum(table(name), axis=1), 0, 0.0, axis=1)

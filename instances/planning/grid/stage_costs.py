@@ -65,8 +65,8 @@ def stage_costs(
         after += numbers[one] * (sizes.summed(zero) * part + question.update_time / (D if zero else 1))
         fixed += numbers[one] * sum(bytes_kept)
     after += np.outer(arrays.tied * sizes.gradients / beside, (i == 0) != (j == L))
-    if zero == 3 and max(shards) > 1:
-        fixed += 2 * sizes.weights * _largest(arrays.largest, fronts.run, fronts.first) * sum(D > 1 for D in shards)
+    gathering = sum(D > 1 for D in shards) * (zero == 3)
+    fixed += 2 * sizes.weights * _largest(arrays.largest, fronts.run, fronts.first) * gathering
     forward, backward = (table[:, j] - table[:, i] for table in (arrays.forward, arrays.backward))
     rooms = question.memory * (1 + 1e-12) - fixed
     passes = np.array([forward, flow * gathered, backward, flow * (gathered + reduced)])
