@@ -38,7 +38,7 @@ class GridArrays:
         return self.menus.caps
 
     def fronts(self, deadline: Deadline) -> Fronts | None:
-        """What layers may recompute, found once; None if they are too many, or the deadline comes first."""
+        """Fronts of what layers may recompute, found once; None if they are too many, or the deadline comes first."""
         if self._fronts is None:
             self._fronts = fronts_of(self.menus, deadline)
         return self._fronts
