@@ -14,6 +14,7 @@ __all__ = [
     "FalseCertificateError",
     "InputError",
     "InputWarning",
+    "NothingFitsError",
     "NothingFoundError",
     "UnknownLayersError",
     "WordError",
@@ -112,6 +113,17 @@ class InputWarning(UserWarning):
 
     The message is one line as that of `InputError`. The command line prints it once and goes on.
     """
+
+
+class NothingFitsError(InputError):
+    """No answer fits into the memory.
+
+    The command line exits with code 5 if that was `proved`, else with 1.
+    """
+
+    def __init__(self, message: str, *, proved: bool) -> None:
+        super().__init__(message)
+        self.proved = proved
 
 
 class UnknownLayersError(InputError):

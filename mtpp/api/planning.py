@@ -76,11 +76,12 @@ def plan(
     nic : str
         Of a server's card: "full", "half", and a rate, such as "25GB/s,half".
     dtype : str, optional
-        "fp32" by default, "bf16", "fp16" or "fp8"; that of an architecture, and of the bytes of a file.
+        "fp32" by default, "bf16" with `global_batch`, "fp16" or "fp8"; that of an architecture, and of the bytes of a
+        file.
     sequence : int, optional
         Tokens of a sample.
     optimizer_bytes : float, optional
-        Bytes a parameter, with its gradient and the optimizer's state; 16 by default.
+        Bytes a parameter, with its gradient and the optimizer's state; 16 by default, 18 with `global_batch`.
     parameter_copies : float, optional
         The same for each byte of parameters; 4 by default for the paper's network.
     samples : int, optional
@@ -99,7 +100,7 @@ def plan(
         Orders of passes that it may choose there, such as "auto", "unsplit", "zb" or "interleaved"; or a CSV file with
         the order for the plan that is found.
     time_limit : float, optional
-        For the search [s].
+        For the search, and with `global_batch` as much again for bounds [s].
     seed : int
     global_batch, micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price, runtime
         Of equal pipelines of whole microbatches, with degrees of parallelism: `docs/training.md`.

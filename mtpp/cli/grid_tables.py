@@ -8,6 +8,7 @@ from itertools import pairwise
 from instances.graph.display import figures
 from instances.planning.grid.plan import GridPlan
 from mtpp.certifying.grid import CoveredGrid
+from mtpp.text.numbers import how_many
 
 __all__ = ["comparison_rows", "grid_headlines", "stage_rows"]
 
@@ -18,16 +19,16 @@ def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None)
     """Labels and words: what was asked, the degrees, how fast it is, and how fast any plan could be."""
     result, plan = covered.result, _plan(covered)
     question, chain = result.instance, plan.chain
-    servers, sizes = question.servers, question.state_bytes
+    servers, sizes, layers = question.servers, question.state_bytes, how_many(chain.n, "layer")
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
     sequence = "sequence not stated" if chain.sequence is None else f"sequence {chain.sequence}"
     state = f"{sizes.weights:g} + {sizes.gradients:g} + {sizes.optimizer:g} bytes a parameter"
     rows = [
-        ("model", f"{chain.name}, {chain.n} layers, {chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
+        ("model", f"{chain.name}, {layers}, {chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
         ("numbers", f"{chain.dtype}, {sequence}, {state}"),
         ("servers", f"{servers.name}; a device sends {inner} inside its server, {outer} to others"),
         ("grid", _grid(plan)),
-        ("step", f"{plan.time:.6g} s, {question.global_batch} samples, {plan.bubble:.1%} of it no pass"),
+        ("step", f"{plan.time:.6g} s, {how_many(question.global_batch, 'sample')}, {plan.bubble:.1%} of it no pass"),
         *_speeds(plan, peak_flops, price),
     ]
     most = float(plan.memory.total.max())
@@ -54,7 +55,7 @@ def _grid(plan: GridPlan) -> str:
     others = f", cp {plan.context}" * (plan.context > 1) + f", ep {plan.expert}" * (plan.expert > 1)
     return (
         f"pp {plan.groups}, tp {degrees}{others}, dp {plan.pipelines}, v {plan.turns}, ZeRO {plan.zero}, "
-        f"{plan.microbatches} microbatches of {plan.micro_batch}, {plan.devices} devices"
+        f"{how_many(plan.microbatches, 'microbatch')} of {plan.micro_batch}, {how_many(plan.devices, 'device')}"
     )
 
 

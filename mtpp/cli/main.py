@@ -24,12 +24,12 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from instances.errors import InputError, InputWarning, spelling
+from instances.errors import InputError, InputWarning, NothingFitsError, spelling
 from instances.system.interrupts import terminate_as_interrupt
 from mtpp.cli.bound import bound
 from mtpp.cli.certify import certify
 from mtpp.cli.check import check
-from mtpp.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.explain import explain
 from mtpp.cli.export import export
 from mtpp.cli.flow import flow
@@ -115,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
         return NOTHING
+    except NothingFitsError as error:
+        return complain(str(error), IMPOSSIBLE if error.proved else NOTHING)
     except InputError as error:
         return complain(str(error), WRONG)
     except OSError as error:

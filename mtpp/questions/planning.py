@@ -59,12 +59,15 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
         str,
         Word("Of a server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]"),
     ]
-    dtype: Annotated[str | None, Word("fp32, bf16, fp16 or fp8.  [default: fp32]", metavar="NAME")]
+    dtype: Annotated[
+        str | None, Word("fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16]", metavar="NAME")
+    ]
     sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N")]
     optimizer_bytes: Annotated[
         float | None,
         Word(
-            "Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam]",
+            "Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam; of a "
+            "global batch 18, with gradients in 32 bits]",
             metavar="X",
         ),
     ]
@@ -104,7 +107,12 @@ class PlanSearchWords(SeedWords, total=False):
             SEARCH,
         ),
     ]
-    time_limit: Annotated[float | None, Word("For the search.  [default: none]", None, "SECONDS", SEARCH)]
+    time_limit: Annotated[
+        float | None,
+        Word(
+            "For the search; of a global batch, and as much again for bounds.  [default: none]", None, "SECONDS", SEARCH
+        ),
+    ]
 
 
 class PlanWords(PlanQuestionWords, PlanSearchWords, total=False):

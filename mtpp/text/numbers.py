@@ -1,4 +1,4 @@
-"""Times and sizes as text: in the unit that fits, with its name."""
+"""Times and sizes as text, in the unit that fits, with its name; and numbers of things."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Scale", "bytes_in_words", "time_in_words"]
+__all__ = ["Scale", "bytes_in_words", "how_many", "time_in_words"]
 
 _DIGITS, _MOST_DECIMALS = 4, 9
 # Numbers from here on are written with an exponent.
@@ -101,3 +101,14 @@ def bytes_in_words(size: float) -> str:
 
 def _in_words(value: float, scale: Scale) -> str:
     return f"{scale.cell(value)} {scale.unit}"
+
+
+def how_many(count: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> how_many(1, "device"), how_many(2, "microbatch")
+    ('1 device', '2 microbatches')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"

@@ -72,7 +72,7 @@ def _faults_in_turns(question: GridInstance, counts: Counter[str]) -> list[str]:
     if not plans:
         return []
     best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
-    bound = turns_bound(worst)
+    bound = turns_bound(worst, Deadline())
     counts["plans in turns"] += len(plans)
     counts["questions in turns"] += 1
     false = bound is not None and bound > best.time * _CLOSE

@@ -61,9 +61,12 @@ class Fitting:
                 (t, self.setting.context, self.setting.expert),
             )
             allowed = self.question.modes
-            self._menus[t] = [
-                tuple(way for way in layer.modes(degrees) if way.recompute in allowed) for layer in chain.layers
-            ]
+            kinds = {layer.kind: layer for layer in chain.layers}
+            menus = {
+                kind: tuple(way for way in layer.modes(degrees) if way.recompute in allowed)
+                for kind, layer in kinds.items()
+            }
+            self._menus[t] = [menus[layer.kind] for layer in chain.layers]
         return self._menus[t]
 
     def _fitting(self, runs: _Runs, t: int, held: float, part: float) -> tuple[str, ...] | None:

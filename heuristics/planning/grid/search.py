@@ -6,9 +6,10 @@ for fewer devices are part of those for more.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import cycle, permutations
+from itertools import cycle, permutations, product
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from heuristics.planning.grid.fitting import Fitting
 from heuristics.planning.grid.moves import dealt, every_plan, moves_of
 from heuristics.planning.grid.runtimes import expressible
 from heuristics.planning.grid.uniform import Sketch, built, uniform_sketches
-from instances.deadline import Deadline
-from instances.errors import InputError
+from instances.deadline import CLOCK, Deadline
+from instances.errors import InputError, NothingFitsError
 from instances.graph.display import figures
 from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.plan import GridPlan
@@ -31,8 +32,10 @@ __all__ = ["GridSearch", "plan_in_grid"]
 #: Uniform plans that are simulated; passes that are simulated for a setting; and plans of a setting, at least and most.
 _UNIFORM = 50
 _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
-#: Plans that are changed, and changes of each.
-_STARTS, _MOVES = 4, 300
+#: Plans that are changed, changes of each, and cuts of those that are.
+_STARTS, _MOVES, _CHANGED = 4, 300, 1000
+#: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
+_LISTED, _AT_LEAST = 0.3, 10.0
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
@@ -44,6 +47,7 @@ class GridSearch:
     """Best plans that a search has found."""
 
     question: GridInstance
+    deadline: Deadline
     best: GridPlan | None = None
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
@@ -51,6 +55,21 @@ class GridSearch:
     #: Best plan of each setting, degrees of groups, and number of stages.
     met: dict[tuple[Setting, tuple[int, ...], int], tuple[float, Sketch]] = field(default_factory=dict)
     _fittings: dict[Setting, Fitting] = field(default_factory=dict)
+    #: Without a plan the search may go on for the time of bounds, which need one.
+    _last: Deadline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last = replace(self.deadline, end=CLOCK.now() + max(_AT_LEAST, 2 * self.deadline.left))
+
+    @property
+    def until(self) -> Deadline:
+        """When the search ends: later as long as there is no plan."""
+        return self._last if self.best is None else self.deadline
+
+    @property
+    def over(self) -> bool:
+        """Whether the search has to end."""
+        return self.until.passed
 
     def offer(self, sketch: Sketch) -> float:
         """Check and simulate a plan; its time, infinite if it is none [s]."""
@@ -107,41 +126,75 @@ def plan_in_grid(
 
     Raises
     ------
+    NothingFitsError
+        If no plan was found that fits; the message says what the smallest one needs.
     InputError
-        If nothing fits; the message says what the smallest plan needs.
+        If no degrees are possible.
     """
-    search, settings = GridSearch(question, runtime=runtime, tell=tell), list(_settings(question, runtime))
-    sketches = sorted(
-        (sketch for setting, arrays in settings for sketch in uniform_sketches(question, arrays, setting)),
-        key=lambda sketch: sketch.estimate,
-    )
+    search = GridSearch(question, limits.deadline, runtime=runtime, tell=tell)
+    settings = list(_settings(question, runtime))
+    coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
+    _uniform(search, coming)
+    for setting, arrays in sorted(settings, key=lambda pair: even_work(question, *pair)):
+        if search.over or even_work(question, setting, arrays) >= search.ceiling:
+            break
+        _plan_setting(search, setting, arrays)
+        search.say(f"dp {setting.pipelines}")
+    if search.best is None:
+        if limits.deadline.interrupted.is_set():
+            raise KeyboardInterrupt
+        raise _no_plan(search, settings)
+    for time, sketch in sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]:
+        _change(search, time, sketch)
+    search.say("changes")
+    return search
+
+
+def _uniform(search: GridSearch, coming: Iterator[Sketch]) -> None:
+    """The best of uniform plans, and then of those in turns that must recompute."""
+    sketches = _listed(coming, search.deadline.share(_LISTED))
     fitting = 0
     for sketch in (one for one in sketches if one.modes):
         search.offer(sketch)
         fitting += search.best is not None
-        if fitting >= _UNIFORM or (search.best is not None and limits.deadline.passed):
+        if fitting >= _UNIFORM or search.over:
             break
+    for sketch in coming:  # those that were not listed in time
+        if search.best is not None or search.over:
+            break
+        if sketch.modes:
+            search.offer(sketch)
+        else:
+            search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor)
     search.uniform = search.best
     search.say("uniform plans")
     fitting = 0
     for sketch in (one for one in sketches if not one.modes):
-        if fitting == _UNIFORM or sketch.estimate >= search.ceiling or limits.deadline.passed:
+        if fitting == _UNIFORM or sketch.estimate >= search.ceiling or search.over:
             break
         fitting += search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor) < np.inf
     search.say("plans in turns")
-    for setting, arrays in sorted(settings, key=lambda pair: even_work(question, *pair)):
-        if search.best is not None and limits.deadline.passed:
+
+
+def _listed(coming: Iterator[Sketch], deadline: Deadline) -> list[Sketch]:
+    """Sketches that come until the deadline, at least one, by their estimates."""
+    found = []
+    for sketch in coming:
+        found.append(sketch)
+        if deadline.passed:
             break
-        if even_work(question, setting, arrays) >= search.ceiling:
-            break
-        _plan_setting(search, setting, arrays, limits.deadline)
-        search.say(f"dp {setting.pipelines}")
-    if search.best is None:
-        raise _no_plan(search, settings)
-    for time, sketch in sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]:
-        _change(search, time, sketch, limits.deadline)
-    search.say("changes")
-    return search
+    return sorted(found, key=lambda sketch: sketch.estimate)
+
+
+def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
+    """The first of each, then the second ones, and so on."""
+    waiting = deque(many)
+    while waiting:
+        one = waiting.popleft()
+        sketch = next(one, None)
+        if sketch is not None:
+            waiting.append(one)
+            yield sketch
 
 
 def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Setting, GridArrays]]:
@@ -155,21 +208,22 @@ def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Set
             yield from settings_of(replace(question, fixed=replace(fixed, tp=t)))
 
 
-def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays, deadline: Deadline) -> None:
+def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> None:
     """All plans of a small question; those of the program with the least values, while they may be the best."""
     question = search.question
     every = every_plan(question, arrays, setting)
     if every is not None:
         for cuts, tensor in every:
             search.offer_stages(setting, cuts, tensor)
-            if search.best is not None and deadline.passed:
+            if search.over:
                 return
         return
     M = search.fitting(setting).M
     left, seen = int(np.clip(_PASSES / (M * question.layers), _FEWEST, _MOST)), set[object]()
     by_groups: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    for value, cuts, tensor in solve(question, arrays, setting, _WIDER * search.ceiling).plans():
-        if search.best is not None and deadline.passed:
+    found = solve(question, arrays, setting, _WIDER * search.ceiling, search.until)
+    for value, cuts, tensor in () if found is None else found.plans():
+        if search.over:
             return
         by_groups.setdefault(len(tensor), (cuts, tensor))
         if value < search.ceiling and left and (cuts, tensor) not in seen:
@@ -177,16 +231,20 @@ def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays, dead
             left -= search.offer_stages(setting, cuts, tensor) < np.inf
     for cuts, tensor in (one for S, one in by_groups.items() if S > 1 and M % S == 0):
         for turns in range(2, int(np.diff(cuts).min()) + 1):
+            if search.over:
+                return
             search.offer_stages(setting, dealt(cuts, turns), tensor)
 
 
-def _change(search: GridSearch, time: float, sketch: Sketch, deadline: Deadline) -> None:
+def _change(search: GridSearch, time: float, sketch: Sketch) -> None:
     """Move layers between stages as long as the time falls."""
-    pairs, quiet, left = list(permutations(range(len(sketch.cuts) - 1), 2)), 0, _MOVES
     cuts = sketch.cuts
+    if len(cuts) > _CHANGED or search.over:
+        return
+    pairs, quiet, left = list(permutations(range(len(cuts) - 1), 2)), 0, _MOVES
     time = min(time, search.offer_stages(sketch.setting, cuts, sketch.tensor, time))
     for pair in cycle(pairs):
-        if quiet == len(pairs) or not left or deadline.passed:
+        if quiet == len(pairs) or not left or search.over:
             return
         other = moves_of(cuts, pair)
         found = np.inf if other is None else search.offer_stages(sketch.setting, other, sketch.tensor, time)
@@ -199,16 +257,19 @@ def _change(search: GridSearch, time: float, sketch: Sketch, deadline: Deadline)
 def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> InputError:
     """Error that says what the smallest configuration needs."""
     question, least, share = search.question, dict[str, float](), np.inf
+    layers = question.chains[0].layers
+    counts = Counter(layer.kind for layer in layers)
+    places = {layer.kind: place for place, layer in reversed(list(enumerate(layers)))}  # the first of each kind
     for setting, arrays in settings:
         fitting, used = search.fitting(setting), setting.pipelines * setting.context
-        even = np.full(question.layers, np.inf)  # bytes of each layer on all its devices
-        for t in arrays.degrees.tolist():
-            for place, ways in enumerate(fitting.menus(t)):
-                name, state = question.chains[0].layers[place].name, fitting.kept([ways[0]], whole=False)
-                needed = state + min(way.stored_bytes + way.working_bytes for way in ways)
-                least[name] = min(needed, least.get(name, np.inf))
-                even[place] = min(even[place], t * (state + min(way.stored_bytes for way in ways)))
-        share = min(share, even.sum() / (question.servers.devices // used))
+        even = dict.fromkeys(counts, np.inf)  # bytes of a layer on all its devices
+        for t, (kind, place) in product(arrays.degrees.tolist(), places.items()):
+            name, ways = layers[place].name, fitting.menus(t)[place]
+            states = [fitting.kept([way], whole=False) + way.stored_bytes for way in ways]
+            needed = min(state + way.working_bytes for state, way in zip(states, ways, strict=True))
+            least[name] = min(needed, least.get(name, np.inf))
+            even[kind] = min(even[kind], t * min(states))
+        share = min(share, sum(counts[kind] * even[kind] for kind in counts) / (question.servers.devices // used))
     if not least:
         return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
     groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
@@ -218,11 +279,15 @@ def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
             "never has; leave v out, or change pp or the batch."
         )
     name = max(least, key=lambda name: least[name])
+    proved, in_time = least[name] > question.memory * (1 + 1e-9), not search.over
     why = f"layer {name} alone needs {figures(least[name], 'bytes')} on a device in its smallest configuration"
-    if least[name] <= question.memory:
+    if not proved:
         why = f"each layer fits alone, but all of them, divided evenly, need {figures(share, 'bytes')} a device"
-        why += ", and no stages are that even" if share <= question.memory else ""
-    return InputError(
+        why += "" if share > question.memory else ", and no stages are that even" if in_time else ""
+    if not in_time and not proved:
+        return NothingFitsError(f"{question.label}: no plan was found in this time: {why}; give more.", proved=False)
+    return NothingFitsError(
         f"{question.label}: nothing fits into {figures(question.memory, 'bytes')} a device: {why}; give more memory, "
-        "devices, a higher stage of ZeRO or tensor degree, or smaller microbatches."
+        "devices, a higher stage of ZeRO or tensor degree, or smaller microbatches.",
+        proved=proved,
     )

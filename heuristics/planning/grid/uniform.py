@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
-from instances.planning.grid.configurations import ConfiguredChain, Degrees
+from instances.planning.grid.configurations import ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.placing import PLACINGS
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -53,15 +56,14 @@ def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
     return plans
 
 
+@lru_cache(maxsize=1 << 14)
 def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
     """Cuts into stages with equal numbers of the most frequent layers, one more in the first ones.
 
     What comes before and after these layers is part of the first and the last stage, unless it is more than they are,
     or they are fewer than the stages: then all layers count as equal. None if there are too few of all.
     """
-    kinds = [layer.kind for layer in chain.layers]
-    common = max(dict.fromkeys(kinds), key=kinds.count)
-    begin, end = kinds.index(common), len(kinds) - kinds[::-1].index(common)
+    begin, end = _most_frequent(chain)
     if 2 * (end - begin) < chain.n or end - begin < stages:
         begin, end = 0, chain.n
     if stages > end - begin:
@@ -71,13 +73,28 @@ def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
     return (0, *(begin + np.cumsum(counts)[:-1]).tolist(), chain.n)
 
 
+@lru_cache(maxsize=64)
+def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
+    """First of the most frequent layers, and the one behind the last of them."""
+    kinds = [layer.kind for layer in chain.layers]
+    common, _ = Counter(kinds).most_common(1)[0]
+    return kinds.index(common), len(kinds) - kinds[::-1].index(common)
+
+
+@lru_cache(maxsize=64)
+def _kinds(chain: ConfiguredChain) -> tuple[ConfiguredLayer, ...]:
+    """A layer of each kind."""
+    return tuple({layer.kind: layer for layer in chain.layers}.values())
+
+
 class _Sums:
     """Sums over layers that all recompute the same, as far as they can."""
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
-        ways = [{way.recompute: way for way in layer.modes(degrees)} for layer in chain.layers]
-        self.modes = tuple(mode if mode in one else "none" for one in ways)
-        layers = [one[word] for one, word in zip(ways, self.modes, strict=True)]
+        ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in _kinds(chain)}
+        chosen = {kind: mode if mode in one else "none" for kind, one in ways.items()}
+        self.modes = tuple(chosen[layer.kind] for layer in chain.layers)
+        layers = [ways[layer.kind][chosen[layer.kind]] for layer in chain.layers]
         self.found = mode == "none" or mode in self.modes
         self.times, self.stored, self.numbers = (
             np.cumsum([0.0, *values])
@@ -96,7 +113,7 @@ class _Sums:
 
 
 def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
-    """Plans of a setting for all tensor degrees, numbers of groups and turns that may fit.
+    """Plans of a setting for all tensor degrees, numbers of groups and turns that may fit, those of few turns first.
 
     Those in turns that do not fit without recomputation come once without modes.
     """
@@ -104,15 +121,14 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     D = setting.pipelines * setting.context
     kept = sum(question.state_bytes.kept(setting.zero, D))
-    every_cut = {n: even_cuts(chain, n) for n in range(1, question.layers + 1)}
-    for t in arrays.degrees.tolist():
-        degrees = (t, setting.context, setting.expert)
-        tables = [_Sums(chain, degrees, mode) for mode in question.modes]
-        most = min(question.servers.devices // (D * t), question.layers)
-        for S, v in ((groups, v) for groups in range(1, most + 1) for v in range(1, question.layers // groups + 1)):
-            if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and (S == 1 or M % S)):
+    most = {t: min(question.servers.devices // (D * t), question.layers) for t in arrays.degrees.tolist()}
+    tables_of = {t: [_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes] for t in most}
+    for v, t in product(range(1, question.layers + 1), most):
+        tables = tables_of[t]
+        for S in range(1 if v == 1 else 2, min(most[t], question.layers // v) + 1):
+            if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and M % S):
                 continue
-            cuts = every_cut[S * v]
+            cuts = even_cuts(chain, S * v)
             if cuts is None:
                 continue
             places = np.array(cuts)
@@ -123,9 +139,19 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
                     yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes if fits else ())
 
 
+@lru_cache(maxsize=1 << 10)
+def _sums(chain: ConfiguredChain, degrees: Degrees, mode: str) -> _Sums:
+    return _Sums(chain, degrees, mode)
+
+
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, kept: float) -> bool:
-    """Whether each group may have room; with several turns the order decides, so that one microbatch is counted."""
-    held = np.minimum(M, np.arange(len(cuts) - 1, 0, -1)) if v == 1 else 1
+    """Whether each group may have room.
+
+    In turns it keeps at least what it runs before its first backward pass: S microbatches of each turn but the last.
+    """
+    stages = np.arange(len(cuts) - 1, 0, -1)
+    S = len(stages) // v
+    held = np.minimum(M, stages) if v == 1 else np.where(stages > S, S, np.minimum(S, 2 * stages - 1))
     needed = held * sums.of(sums.stored, cuts) + sums.of(sums.numbers, cuts) * kept
     return bool((needed.reshape(v, -1).sum(axis=0) <= 1.001 * memory).all())
 

@@ -155,6 +155,9 @@ class ConfiguredChain(Displayed):
                     f"Layers {printable(first.name)} and {printable(layer.name)} are of one kind, "
                     f"{printable(layer.kind)}, but have other configurations; give them other kinds."
                 )
+            if first is not layer:
+                vars(layer)["_by_degrees"] = first._by_degrees  # found once for many layers
+                continue
             for degrees in self.degrees:
                 if not layer.modes(degrees):
                     words = ", ".join(f"{name} {degree}" for name, degree in zip(_NAMES, degrees, strict=True))
@@ -168,13 +171,16 @@ class ConfiguredChain(Displayed):
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
         """Degrees that there are configurations of, in rising order."""
-        return tuple(sorted({one.degrees for layer in self.layers for one in layer.configurations}))
+        kinds = {layer.kind: layer for layer in self.layers}
+        return tuple(sorted({one.degrees for layer in kinds.values() for one in layer.configurations}))
 
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of all configurations, layer by layer."""
-        text = repr([[astuple(one) for one in layer.configurations] for layer in self.layers])
-        return hashlib.sha256(f"{self.micro_batch}{text}".encode()).hexdigest()
+        kinds = {layer.kind: layer for layer in self.layers}
+        texts = {kind: repr([astuple(one) for one in layer.configurations]) for kind, layer in kinds.items()}
+        text = ", ".join(texts[layer.kind] for layer in self.layers)
+        return hashlib.sha256(f"{self.micro_batch}[{text}]".encode()).hexdigest()
 
     def plain(self, degrees: Degrees) -> Sequence[Configuration]:
         """(L,) the configuration of each layer with these degrees that recomputes nothing."""

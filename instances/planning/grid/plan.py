@@ -144,13 +144,13 @@ class GridPlan(Displayed):
     @cached_property
     def layers(self) -> tuple[Configuration, ...]:
         """(L,) configuration of each layer."""
-        found = []
+        found, layers = [], self.chain.layers
         for n, (begin, end) in enumerate(pairwise(self.cuts)):
             degrees = (self.tensor[n % self.groups], self.context, self.expert)
             for layer in range(begin, end):
-                ways = [one for one in self.chain.layers[layer].modes(degrees) if one.recompute == self.modes[layer]]
+                ways = [one for one in layers[layer].modes(degrees) if one.recompute == self.modes[layer]]
                 if not ways:
-                    name = self.chain.layers[layer].name
+                    name = layers[layer].name
                     raise InputError(
                         f"Layer {name} has no configuration {degrees} that recomputes {self.modes[layer]}."
                     )
@@ -178,10 +178,10 @@ class GridPlan(Displayed):
     @cached_property
     def transfer_time(self) -> FloatArray:
         """(S v - 1,) time to send a microbatch to the next stage, and as long back [s]."""
-        times = np.zeros(self.stages - 1)
+        times, layers = np.zeros(self.stages - 1), self.chain.layers
         for n, cut in enumerate(self.cuts[1:-1]):
             here, there = n % self.groups, (n + 1) % self.groups
-            received = self.chain.layers[cut - 1].modes((self.tensor[there], self.context, self.expert))[0]
+            received = layers[cut - 1].modes((self.tensor[there], self.context, self.expert))[0]
             sent = max(self.layers[cut - 1].output_bytes, received.output_bytes)
             times[n] = sent / self.instance.servers.rate(inside=self._beside(here, there))
         return times

@@ -26,28 +26,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.recomputation import Fronts, least_time
 from instances.planning.grid.settings import Setting
+from instances.planning.grid.stage_costs import STEPS, StageCosts, stage_costs
 
-__all__ = ["Found", "StageCosts", "solve", "stage_costs"]
+__all__ = ["Found", "solve"]
 
 _POINTS = 6
+_NUMBERS = 1 << 28  # that a table of all fronts may hold
 
 
-class StageCosts(NamedTuple):
-    """Times of all stages of one setting; infinite where a stage does not fit."""
+class _Fronts(NamedTuple):
+    """Fronts of the suffixes with a number of stages and with one less, by turns, and what is kept of all."""
 
-    tau: FloatArray  # (H, T, L, L + 1): both passes of layers i … j - 1 with h + 1 microbatches held [s]
-    floor: FloatArray  # (T, L): both passes of a layer, without what replicas send meanwhile [s]
-    floor_forward: FloatArray  # (T, L): forward passes alone [s]
-    forward: FloatArray  # (T, L, L + 1) [s]
-    after: FloatArray  # (T, L, L + 1) [s]
-    transfer: FloatArray  # (T, L): one way after each layer, at the best rate [s]
-    rooms: FloatArray  # (T, L, L + 1): bytes for what microbatches keep
-    degrees: IntArray  # (T,)
+    stay: FloatArray  # (2, L + 1, K + 1): least time until a microbatch is back
+    one: FloatArray  # (2, L + 1, K + 1, P)
+    two: FloatArray  # (2, L + 1, K + 1, P)
+    counts: IntArray  # (2, L + 1, K + 1)
+    first: FloatArray  # as those of `Found`
+    back: NDArray[np.int32]
+    found: IntArray
 
 
 @dataclass(frozen=True)
@@ -79,164 +80,123 @@ class Found:
             yield value, tuple(cuts), tuple(tensor)
 
 
-def solve(question: GridInstance, arrays: GridArrays, setting: Setting, ceiling: float) -> Found:
-    """All fronts of a setting, without what takes `ceiling` seconds or more."""
+def solve(
+    question: GridInstance, arrays: GridArrays, setting: Setting, ceiling: float, deadline: Deadline
+) -> Found | None:
+    """All fronts of a setting, without what takes `ceiling` seconds or more.
+
+    None if the deadline comes first, or the fronts take too much memory.
+    """
     L, fixed = question.layers, question.fixed.pp
     K = question.servers.devices // (setting.pipelines * setting.context)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     most = min(L, K) if fixed is None else min(fixed, L, K)
-    held = min(M, most)
-    costs = stage_costs(question, arrays, setting, held)
-    K = min(K, most * int(costs.degrees[-1]))
-    first, back, count = _solve(costs, M, most, K, L, ceiling, question.full_duplex)
+    K = min(K, most * int(arrays.degrees[-1]))
+    if most * L * (K + 1) * _POINTS > _NUMBERS:
+        return None
+    costs = stage_costs(question, arrays, setting, min(M, most), deadline)
+    if costs is None:
+        return None
+    fronts, least = _no_fronts(most, K, L), _least_before(costs, L)
+    s, i = 0, L - 1
+    while s < most:
+        if deadline.passed:
+            return None
+        s, i = _advance(costs, least, fronts, M, ceiling, question.full_duplex, s, i)
+    first, count = fronts.first, fronts.found
     if fixed is not None:
         count[: fixed - 1] = 0
     there = count > 0
     bound = min(
         (float(first[s, k, p].max()) for s, k in np.argwhere(there) for p in range(count[s, k])), default=np.inf
     )
-    return Found(bound, first, back, count, costs.degrees)
+    return Found(bound, first, fronts.back, count, costs.degrees)
 
 
-def stage_costs(question: GridInstance, arrays: GridArrays, setting: Setting, held: int) -> StageCosts:
-    """Times of all stages at the best rates that their sizes allow."""
-    servers, sizes, zero = question.servers, question.state_bytes, setting.zero
-    T, L = arrays.output.shape
-    shards = (setting.pipelines * setting.context, setting.pipelines * setting.context // setting.expert)
-    kept = [question.state_bytes.kept(zero, one) for one in shards]
-    width = arrays.degrees * setting.context
-    near = np.array([servers.rate(inside=bool(w * setting.pipelines <= servers.size)) for w in width])
-    beside = np.array([servers.rate(inside=bool(w + width[0] <= servers.size)) for w in width])
-    numbers = arrays.parameters[:, :, None, :] - arrays.parameters[:, :, :L, None]  # (2, T, L, L + 1)
-    numbers = np.maximum(numbers, 0.0)
-    numbers[0, :, 0, L] -= arrays.tied
-    gathered, reduced = sizes.weights * (zero == 3), sizes.gradients * (zero >= 2)
-    after, fixed, flow = (np.zeros((T, L, L + 1)) for _ in range(3))
-    for one, (D, bytes_kept) in enumerate(zip(shards, kept, strict=True)):
-        part = (D - 1) / D / near[:, None, None]
-        flow += numbers[one] * part
-        after += numbers[one] * (sizes.summed(zero) * part + question.update_time / (D if zero else 1))
-        fixed += numbers[one] * sum(bytes_kept)
-    again = arrays.tied * sizes.gradients / beside
-    after[:, 0, :L] += again[:, None]
-    after[:, 1:, L] += again[:, None]
-    if zero == 3 and max(shards) > 1:
-        fixed += 2 * sizes.weights * _largest(arrays.largest) * sum(D > 1 for D in shards)
-    forward = arrays.forward[:, None, :] - arrays.forward[:, :L, None]
-    backward = arrays.backward[:, None, :] - arrays.backward[:, :L, None]
-    rooms = question.memory * (1 + 1e-12) - fixed
-    forward_flow, backward_flow = flow * gathered, flow * (gathered + reduced)
-    tau, floor = _times(forward, forward_flow, backward, backward_flow, rooms, arrays.caps, arrays.fronts, held)
-    return StageCosts(
-        tau,
-        floor,
-        floor_forward=np.diff(arrays.forward, axis=1),
-        forward=np.maximum(forward, forward_flow),
-        after=after,
-        transfer=arrays.output / beside[:, None],
-        rooms=rooms,
-        degrees=arrays.degrees,
+def _no_fronts(most: int, K: int, L: int) -> _Fronts:
+    P = _POINTS
+    return _Fronts(
+        stay=np.full((2, L + 1, K + 1), np.inf),
+        one=np.zeros((2, L + 1, K + 1, P)),
+        two=np.zeros((2, L + 1, K + 1, P)),
+        counts=np.zeros((2, L + 1, K + 1), dtype=np.int64),
+        first=np.zeros((most, K + 1, P, 2)),
+        back=np.zeros((most, L, K + 1, P), dtype=np.int32),
+        found=np.zeros((most, K + 1), dtype=np.int64),
     )
 
 
-def _largest(sizes: FloatArray) -> FloatArray:
-    """(T, L, L + 1) largest layer of layers i … j - 1."""
-    T, L = sizes.shape
-    found = np.zeros((T, L, L + 1))
-    for i in range(L):
-        found[:, i, i + 1 :] = np.maximum.accumulate(sizes[:, i:], axis=1)
-    return found
-
-
 @compiled
-def _times(
-    forward: FloatArray,
-    forward_flow: FloatArray,
-    backward: FloatArray,
-    backward_flow: FloatArray,
-    rooms: FloatArray,
-    caps: FloatArray,
-    fronts: Fronts,
-    held: int,
-) -> tuple[FloatArray, FloatArray]:
-    T, L, _ = forward.shape
-    tau, floor = np.full((held, T, L, L + 1), np.inf), np.full((T, L), np.inf)
-    for t in range(T):
-        for i in range(L):
-            for j in range(i + 1, L + 1):
-                for h in range(held):
-                    again = least_time(fronts, caps, t, i, j, h + 1, rooms[t, i, j])
-                    if again == np.inf:
-                        break
-                    there = max(forward[t, i, j], forward_flow[t, i, j])
-                    tau[h, t, i, j] = there + max(backward[t, i, j] + again, backward_flow[t, i, j])
-                    if h == 0 and j == i + 1:
-                        floor[t, i] = forward[t, i, j] + backward[t, i, j] + again
-    return tau, floor
-
-
-@compiled
-def _solve(
-    costs: StageCosts, M: int, most: int, K: int, L: int, ceiling: float, full_duplex: bool
-) -> tuple[FloatArray, NDArray[np.int32], IntArray]:
-    """Fronts of all suffixes; see `Found`."""
-    T, P = len(costs.degrees), _POINTS
-    held = costs.tau.shape[0]
-    least, least_forward, need = _least_before(costs, L)
+def _advance(
+    costs: StageCosts,
+    before_layers: tuple[FloatArray, FloatArray, FloatArray],
+    fronts: _Fronts,
+    M: int,
+    ceiling: float,
+    full_duplex: bool,
+    s: int,
+    i: int,
+) -> tuple[int, int]:
+    """Fill in the fronts of some suffixes, s + 1 stages from layer i on first; return the next ones."""
+    most, L, columns, P = fronts.back.shape
+    K, T, held = columns - 1, len(costs.degrees), costs.tau.shape[0]
+    least, least_forward, need = before_layers
+    stay, one, two, counts = fronts.stay, fronts.one, fronts.two, fronts.counts
     ways = 1 if full_duplex else 2
-    stay = np.full((2, L + 1, K + 1), np.inf)  # least time until a microbatch is back
-    first, count_first = np.zeros((most, K + 1, P, 2)), np.zeros((most, K + 1), dtype=np.int64)
-    back: NDArray[np.int32] = np.zeros((most, L, K + 1, P), dtype=np.int32)
-    one, two = np.zeros((2, L + 1, K + 1, P)), np.zeros((2, L + 1, K + 1, P))
-    counts = np.zeros((2, L + 1, K + 1), dtype=np.int64)
-    for s in range(most):
+    steps = 0
+    while s < most and steps < STEPS:
         now, before = s % 2, (s + 1) % 2
-        counts[now], stay[now] = 0, np.inf
+        if i == L - s - 1:
+            counts[now], stay[now] = 0, np.inf
         rounds = (M + s) // (s + 1)
         h = min(min(M, s + 1), held) - 1
-        for i in range(L - s - 1, -1, -1):
-            ends_low, ends_high = (L, L) if s == 0 else (i + 1, L - s)
-            most_here = K if i == 0 else K - int(np.ceil(M * need[i] / ceiling * (1 - 1e-9)))
-            fewest = max(s + 1, int(np.ceil(M * (need[L] - need[i]) / ceiling * (1 - 1e-9))))
-            for j in range(ends_low, ends_high + 1):
-                fits = False
-                for t in range(T):
-                    tau = costs.tau[h, t, i, j]
-                    if not M * tau + least[i] < ceiling:
-                        continue
-                    fits = True
-                    degree = costs.degrees[t]
-                    after, forward = costs.after[t, i, j], costs.forward[t, i, j]
-                    c = costs.transfer[t, j - 1] if s > 0 else 0.0
-                    channel = tau + ways * M * c if s > 0 else 0.0
-                    low_one, low_two = max(M * tau, channel), max(M * tau, channel) + after
-                    for k in range(max(fewest, degree + s), most_here + 1):
-                        size = 1 if s == 0 else counts[before, j, k - degree]
-                        back_after = tau + (2 * c + stay[before, j, k - degree] if s > 0 else 0.0)
-                        for p in range(size):
-                            z_one = max(low_one, rounds * back_after)
-                            z_two = max(low_two, rounds * back_after + after)
-                            if s > 0:
-                                z_one = max(z_one, tau + 2 * c + one[before, j, k - degree, p])
-                                z_two = max(z_two, forward + c + two[before, j, k - degree, p])
-                            if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
-                                stay[now, i, k] = min(stay[now, i, k], back_after)
-                                counts[now, i, k] = _insert(
-                                    one[now, i, k],
-                                    two[now, i, k],
-                                    back[s, i, k],
-                                    counts[now, i, k],
-                                    z_one,
-                                    z_two,
-                                    (j * T + t) * P + p,
-                                )
-                if not fits and s > 0:
-                    break
-        for k in range(K + 1):
-            count_first[s, k] = counts[now, 0, k]
-            for p in range(counts[now, 0, k]):
-                first[s, k, p, 0], first[s, k, p, 1] = one[now, 0, k, p], two[now, 0, k, p]
-    return first, back, count_first
+        ends_low, ends_high = (L, L) if s == 0 else (i + 1, L - s)
+        most_here = K if i == 0 else K - int(np.ceil(M * need[i] / ceiling * (1 - 1e-9)))
+        fewest = max(s + 1, int(np.ceil(M * (need[L] - need[i]) / ceiling * (1 - 1e-9))))
+        for j in range(ends_low, ends_high + 1):
+            fits, run = False, costs.run[i, j]
+            for t in range(T):
+                steps += 1
+                tau = costs.tau[h, t, run]
+                if not M * tau + least[i] < ceiling:
+                    continue
+                fits = True
+                degree = costs.degrees[t]
+                after, forward = costs.after[t, run], costs.forward[t, run]
+                c = costs.transfer[t, j - 1] if s > 0 else 0.0
+                channel = tau + ways * M * c if s > 0 else 0.0
+                low_one, low_two = max(M * tau, channel), max(M * tau, channel) + after
+                for k in range(max(fewest, degree + s), most_here + 1):
+                    size = 1 if s == 0 else counts[before, j, k - degree]
+                    back_after = tau + (2 * c + stay[before, j, k - degree] if s > 0 else 0.0)
+                    steps += 1 + size
+                    for p in range(size):
+                        z_one = max(low_one, rounds * back_after)
+                        z_two = max(low_two, rounds * back_after + after)
+                        if s > 0:
+                            z_one = max(z_one, tau + 2 * c + one[before, j, k - degree, p])
+                            z_two = max(z_two, forward + c + two[before, j, k - degree, p])
+                        if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
+                            stay[now, i, k] = min(stay[now, i, k], back_after)
+                            counts[now, i, k] = _insert(
+                                one[now, i, k],
+                                two[now, i, k],
+                                fronts.back[s, i, k],
+                                counts[now, i, k],
+                                z_one,
+                                z_two,
+                                (j * T + t) * P + p,
+                            )
+            if not fits and s > 0:
+                break
+        i -= 1
+        if i < 0:
+            fronts.found[s] = counts[now, 0]
+            for k in range(columns):
+                for p in range(counts[now, 0, k]):
+                    fronts.first[s, k, p, 0], fronts.first[s, k, p, 1] = one[now, 0, k, p], two[now, 0, k, p]
+            s, i = s + 1, L - s - 2
+    return s, i
 
 
 @compiled

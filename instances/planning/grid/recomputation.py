@@ -8,21 +8,31 @@ with the smaller of both values each: then times are bounds, never too long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import product
-from typing import NamedTuple, TypeVar
+from itertools import combinations, pairwise, product
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import Configuration
 
 __all__ = ["Fronts", "Menus", "chosen_modes", "fronts_of", "least_time"]
 
-_MOST = 256
+#: Points of a front at most; of all fronts, then of each at least; fronts at most, and those made at once.
+_MOST, _POINTS, _FEWEST = 256, 1 << 24, 8
+_RUNS, _RUNS_AT_ONCE = 1 << 21, 2048
+#: Numbers of layers that run each way, points of all kinds, and caps, up to which what layers recompute is searched.
+_SHARES, _CHOICES, _CAPS = 20_000, 4096, 8
 _T = TypeVar("_T")
+
+#: Numbers of layers of each kind that run each way: those of the last kind, behind those of the kinds before.
+_Chosen: TypeAlias = "tuple[_Chosen, tuple[int, ...]] | None"
 
 
 class Menus(NamedTuple):
@@ -36,16 +46,18 @@ class Menus(NamedTuple):
 
 
 class Fronts(NamedTuple):
-    """Fronts of all runs of layers i … j - 1, one after the other."""
+    """Fronts of runs of layers i … j - 1, one after the other; runs of the same layers share theirs."""
 
-    begin: IntArray  # (T, W, L, L + 1): where the front of a run begins
-    size: IntArray  # (T, W, L, L + 1): its points, 0 if a layer has no way below the cap
+    run: NDArray[np.int32]  # (L, L + 1): number of the run of layers i … j - 1
+    first: IntArray  # (R, 2): the first i and j with this number
+    begin: IntArray  # (T, W, R): where the front of a run begins
+    size: IntArray  # (T, W, R): its points, 0 if a layer has no way below the cap
     stored: FloatArray  # (N,): bytes of each point, rising within a front
     again: FloatArray  # (N,): time of each point, falling
 
 
 @compiled
-def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
+def _sorted_front(stored: FloatArray, again: FloatArray, count: int, most: int) -> int:
     """Sort points and keep those that no other beats; return how many."""
     order = np.argsort(stored[:count] + 0.0)
     kept_stored, kept_again, kept = np.empty(count), np.empty(count), 0
@@ -55,7 +67,7 @@ def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
         if kept == 0 or again[i] < kept_again[kept - 1]:
             kept_stored[kept], kept_again[kept] = stored[i], again[i]
             kept += 1
-    while kept > _MOST:
+    while kept > most:
         half = 0
         for i in range(0, kept, 2):
             kept_stored[half], kept_again[half] = kept_stored[i], kept_again[min(i + 1, kept - 1)]
@@ -65,50 +77,90 @@ def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
     return kept
 
 
-@compiled
-def fronts_of(menus: Menus) -> Fronts:
-    """Fronts of all runs of layers; a run whose first layer is of the kind that follows it shares that of the next."""
-    T, L, J = menus.stored.shape
-    W = menus.caps.shape[1]
-    begin, size = np.zeros((T, W, L, L + 1), dtype=np.int64), np.zeros((T, W, L, L + 1), dtype=np.int64)
-    all_stored, all_again, used = np.empty(1024), np.empty(1024), 0
-    stored, again = np.empty(_MOST * J), np.empty(_MOST * J)
-    for t in range(T):
-        for w in range(W):
-            for i in range(L):
-                for j in range(i + 1, L + 1):
-                    if i > 0 and menus.kind[i - 1] == menus.kind[j - 1]:
-                        begin[t, w, i, j], size[t, w, i, j] = begin[t, w, i - 1, j - 1], size[t, w, i - 1, j - 1]
-                        continue
-                    count, before = 0, size[t, w, i, j - 1]
-                    for p in range(max(before, 1 if j == i + 1 else 0)):
-                        at = begin[t, w, i, j - 1] + p
-                        for mode in range(J):
-                            if (
-                                menus.again[t, j - 1, mode] < np.inf
-                                and menus.working[t, j - 1, mode] <= menus.caps[t, w]
-                            ):
-                                stored[count] = menus.stored[t, j - 1, mode] + (all_stored[at] if before else 0.0)
-                                again[count] = menus.again[t, j - 1, mode] + (all_again[at] if before else 0.0)
-                                count += 1
-                    count = _sorted_front(stored, again, count)
-                    while used + count > len(all_stored):
-                        all_stored = np.concatenate((all_stored, np.empty(len(all_stored))))
-                        all_again = np.concatenate((all_again, np.empty(len(all_again))))
-                    all_stored[used : used + count], all_again[used : used + count] = stored[:count], again[:count]
-                    begin[t, w, i, j], size[t, w, i, j] = used, count
-                    used += count
-    return Fronts(begin, size, all_stored[:used].copy(), all_again[:used].copy())
+def fronts_of(menus: Menus, deadline: Deadline) -> Fronts | None:
+    """Fronts of all runs of layers; None if they are too many, or the deadline comes first."""
+    T, W = menus.caps.shape
+    run, count = _runs(menus.kind)
+    if T * W * count > _RUNS:
+        return None
+    most = int(np.clip(_POINTS // (T * W * count), _FEWEST, _MOST))
+    first = _firsts(run, count)
+    begin, size = np.zeros((T, W, count), dtype=np.int64), np.zeros((T, W, count), dtype=np.int64)
+    stored, again, used = np.empty(1024), np.empty(1024), 0
+    for t, w, low in product(range(T), range(W), range(0, count, _RUNS_AT_ONCE)):
+        if deadline.passed:
+            return None
+        some = Fronts(run, first, begin, size, stored, again)
+        stored, again, used = _fill(menus, some, t, w, low, min(low + _RUNS_AT_ONCE, count), used, most)
+    return Fronts(run, first, begin, size, stored[:used].copy(), again[:used].copy())
 
 
 @compiled
-def least_time(fronts: Fronts, caps: FloatArray, t: int, i: int, j: int, held: int, room: float) -> float:
-    """Least time to recompute, per microbatch, if `held` microbatches of layers i … j - 1 fit into `room` bytes."""
+def _runs(kind: IntArray) -> tuple[NDArray[np.int32], int]:
+    """Number of each run, and how many there are.
+
+    A run whose first layer is of the kind that follows it has the layers of the next one. What begins with the first
+    layer, or ends with the last, has a number of its own, as the ends may share numbers.
+    """
+    L, count = len(kind), 0
+    run: NDArray[np.int32] = np.zeros((L, L + 1), dtype=np.int32)
+    for i in range(L):
+        for j in range(i + 1, L + 1):
+            if i > 1 and j < L and kind[i - 1] == kind[j - 1]:
+                run[i, j] = run[i - 1, j - 1]
+            else:
+                run[i, j] = count
+                count += 1
+    return run, count
+
+
+@compiled
+def _firsts(run: NDArray[np.int32], count: int) -> IntArray:
+    first, found = np.zeros((count, 2), dtype=np.int64), 0
+    for i in range(len(run)):
+        for j in range(i + 1, len(run) + 1):
+            if run[i, j] == found:
+                first[found, 0], first[found, 1] = i, j
+                found += 1
+    return first
+
+
+@compiled
+def _fill(
+    menus: Menus, fronts: Fronts, t: int, w: int, low: int, high: int, used: int, most: int
+) -> tuple[FloatArray, FloatArray, int]:
+    """Points of all fronts so far, with those of some more runs; and how many they are."""
+    J, all_stored, all_again = menus.stored.shape[2], fronts.stored, fronts.again
+    stored, again = np.empty(most * J), np.empty(most * J)
+    for one in range(low, high):
+        i, j = fronts.first[one]
+        shorter = fronts.run[i, j - 1]
+        count, before = 0, fronts.size[t, w, shorter] if j > i + 1 else 0
+        for p in range(max(before, 1 if j == i + 1 else 0)):
+            at = fronts.begin[t, w, shorter] + p
+            for mode in range(J):
+                if menus.again[t, j - 1, mode] < np.inf and menus.working[t, j - 1, mode] <= menus.caps[t, w]:
+                    stored[count] = menus.stored[t, j - 1, mode] + (all_stored[at] if before else 0.0)
+                    again[count] = menus.again[t, j - 1, mode] + (all_again[at] if before else 0.0)
+                    count += 1
+        count = _sorted_front(stored, again, count, most)
+        while used + count > len(all_stored):
+            all_stored = np.concatenate((all_stored, np.empty(len(all_stored))))
+            all_again = np.concatenate((all_again, np.empty(len(all_again))))
+        all_stored[used : used + count], all_again[used : used + count] = stored[:count], again[:count]
+        fronts.begin[t, w, one], fronts.size[t, w, one] = used, count
+        used += count
+    return all_stored, all_again, used
+
+
+@compiled
+def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, held: int, room: float) -> float:
+    """Least time to recompute, per microbatch, if `held` microbatches of a run of layers fit into `room` bytes."""
     best = np.inf
     for w in range(caps.shape[1]):
         free = (room - caps[t, w]) / held
-        low = fronts.begin[t, w, i, j]
-        high = low + fronts.size[t, w, i, j]
+        low = fronts.begin[t, w, run]
+        high = low + fronts.size[t, w, run]
         first = low
         while low < high:  # the last point that fits
             middle = (low + high) // 2
@@ -124,24 +176,32 @@ def least_time(fronts: Fronts, caps: FloatArray, t: int, i: int, j: int, held: i
 def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: float, room: float) -> tuple[str, ...] | None:
     """Mode of each layer such that `held` microbatches fit into `room` bytes and little time is spent again.
 
-    It is the least time where layers are of few kinds. The first layers of a kind recompute. None if nothing fits.
+    It is the least time where layers are of few kinds, and few of each. The first layers of a kind recompute. None if
+    nothing fits.
     """
+    plain = [ways[0] for ways in layers]
+    if held * sum(way.stored_bytes for way in plain) + max(way.working_bytes for way in plain) <= room:
+        return tuple(way.recompute for way in plain)
     kinds: dict[tuple[Configuration, ...], list[int]] = {}
     for place, ways in enumerate(layers):
         kinds.setdefault(ways, []).append(place)
-    best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
-    for cap in sorted({way.working_bytes for ways in layers for way in ways}):
-        points: list[tuple[float, float, tuple[tuple[int, ...], ...]]] = [(0.0, 0.0, ())]
+    most = max(_FEWEST, min(_MOST, _CHOICES // len(kinds)))
+    best: tuple[float, _Chosen] | None = None
+    caps = sorted({way.working_bytes for ways in kinds for way in ways})
+    for cap in sorted({caps[0], *caps[:: -(-len(caps) // _CAPS)], caps[-1]}):
+        points: list[tuple[float, float, _Chosen]] = [(0.0, 0.0, None)]
         for ways, places in kinds.items():
             sums = product(points, _counts(ways, len(places), cap))
-            points = _front((s + p, x + y, (*some, one)) for (s, x, some), (p, y, one) in sums)
-        for stored, again, some in points:
+            points = _front(((s + p, x + y, (some, one)) for (s, x, some), (p, y, one) in sums), most)
+        for stored, again, chosen in points:
             if held * stored + cap <= room and (best is None or again < best[0]):
-                best = again, some
+                best = again, chosen
     if best is None:
         return None
-    modes = [""] * len(layers)
-    for (ways, places), numbers in zip(kinds.items(), best[1], strict=True):
+    modes, chosen = [""] * len(layers), best[1]
+    for ways, places in reversed(kinds.items()):
+        assert chosen is not None
+        chosen, numbers = chosen
         words = [way.recompute for way, count in zip(ways, numbers, strict=True) for _ in range(count)]
         for place, word in zip(places, reversed(words), strict=True):
             modes[place] = word
@@ -152,24 +212,34 @@ def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: float, room:
 def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tuple[float, float, tuple[int, ...]]]:
     """Front of the numbers of equal layers that run each way."""
     plain, allowed = ways[0].backward, [way.working_bytes <= cap for way in ways]
-    vectors: list[tuple[int, ...]] = [()]
-    for fits in allowed[:-1]:
-        vectors = [(*one, count) for one in vectors for count in range((layers - sum(one)) * fits + 1)]
-    complete = [(*one, layers - sum(one)) for one in vectors if allowed[-1] or sum(one) == layers]
     return _front(
         (
-            sum(count * way.stored_bytes for count, way in zip(one, ways, strict=True)),
-            sum(count * (way.backward - plain) for count, way in zip(one, ways, strict=True)),
-            one,
-        )
-        for one in complete
+            (
+                sum(count * way.stored_bytes for count, way in zip(one, ways, strict=True)),
+                sum(count * (way.backward - plain) for count, way in zip(one, ways, strict=True)),
+                one,
+            )
+            for one in _shares(len(ways), layers)
+            if all(fits or count == 0 for fits, count in zip(allowed, one, strict=True))
+        ),
+        _MOST,
     )
 
 
-def _front(points: Iterable[tuple[float, float, _T]]) -> list[tuple[float, float, _T]]:
+def _shares(ways: int, layers: int) -> Iterator[tuple[int, ...]]:
+    """Numbers of layers that run each way; of very many layers those that run two ways, which fill a room as well."""
+    if math.comb(layers + ways - 1, ways - 1) > _SHARES:
+        for (i, j), count in product(combinations(range(ways), 2), range(layers + 1)):
+            yield tuple(count if way == i else layers - count if way == j else 0 for way in range(ways))
+        return
+    for bars in combinations(range(layers + ways - 1), ways - 1):
+        yield tuple(j - i - 1 for i, j in pairwise((-1, *bars, layers + ways - 1)))
+
+
+def _front(points: Iterable[tuple[float, float, _T]], most: int) -> list[tuple[float, float, _T]]:
     """Points that no other beats, by their bytes; of very many some, the smallest in any case."""
     kept: list[tuple[float, float, _T]] = []
     for point in sorted(points, key=lambda point: point[:2]):
         if not kept or point[1] < kept[-1][1]:
             kept.append(point)
-    return kept[:: -(-len(kept) // _MOST)] if kept else kept
+    return kept[:: -(-len(kept) // most)] if kept else kept

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,8 +26,18 @@ class Setting:
     zero: int
 
 
-def settings_of(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
-    """All settings with their arrays; the arrays are made once for each size of microbatches and degree."""
+#: Settings of questions that are in use.
+_KNOWN: WeakKeyDictionary[GridInstance, list[tuple[Setting, GridArrays]]] = WeakKeyDictionary()
+
+
+def settings_of(question: GridInstance) -> list[tuple[Setting, GridArrays]]:
+    """All settings with their arrays; these are made once for each size of microbatches and degree of a question."""
+    if question not in _KNOWN:
+        _KNOWN[question] = list(_settings(question))
+    return _KNOWN[question]
+
+
+def _settings(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
     for chain in question.chains:
         for context, expert in sorted({(c, e) for _, c, e in chain.degrees}):
             arrays = GridArrays.of(question, chain, context, expert)

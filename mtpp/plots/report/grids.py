@@ -12,7 +12,7 @@ from instances.planning.grid.plan import GridPlan
 from mtpp.plots.report.drawing import Bar, Line, legend, stacked_bars, timeline
 from mtpp.plots.report.markup import facts, paragraph, section, table
 from mtpp.plots.report.partitions import memory_section
-from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words
 
 __all__ = ["grid_question", "grid_sections"]
 
@@ -32,13 +32,13 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
     fixed = {name: getattr(question.fixed, name) for name in ("pp", "tp", "dp", "v")}
     found = {
-        "model": f"{chain.name}, {chain.n} layers, {chain.parameters:,.0f} parameters",
+        "model": f"{chain.name}, {how_many(chain.n, 'layer')}, {chain.parameters:,.0f} parameters",
         "times of layers": chain.source or "measured",
         "numbers": f"{chain.dtype}; {state.weights:g} bytes a parameter, {state.gradients:g} of gradients, "
         f"{state.optimizer:g} of the optimizer",
         "sequence": "not stated" if chain.sequence is None else f"{chain.sequence} tokens",
-        "step": f"{question.global_batch} samples",
-        "servers": f"{servers.count} of {servers.size} devices",
+        "step": how_many(question.global_batch, "sample"),
+        "servers": f"{servers.count} of {how_many(servers.size, 'device')}",
         "links": f"a device sends {inner} inside its server, {outer} to others; transfers reach {servers.reached:.0%}",
         "memory": "unlimited" if math.isinf(question.memory) else f"{bytes_in_words(question.memory)} a device",
         "ZeRO may be": ", ".join(map(str, question.zero)),
@@ -63,11 +63,12 @@ def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[str]:
 
 def _degrees(plan: GridPlan) -> dict[str, str]:
     tensor, chain, V = ", ".join(map(str, sorted(set(plan.tensor)))), plan.chain, plan.instance.servers.devices
+    stages, groups = how_many(plan.stages, "stage"), how_many(plan.groups, "group")
     found = {
-        "pipeline": f"pp {plan.groups}: {plan.stages} stages on {plan.groups} groups of devices, v {plan.turns}",
+        "pipeline": f"pp {plan.groups}: {stages} on {groups} of devices, v {plan.turns}",
         "layers shared by": f"tp {tensor}, cp {plan.context}, ep {plan.expert}",
-        "replicas": f"dp {plan.pipelines} equal pipelines, ZeRO {plan.zero}",
-        "microbatches": f"{plan.microbatches} of {plan.micro_batch} samples in each pipeline",
+        "replicas": f"dp {how_many(plan.pipelines, 'equal pipeline')}, ZeRO {plan.zero}",
+        "microbatches": f"{plan.microbatches} of {how_many(plan.micro_batch, 'sample')} in each pipeline",
         "devices": f"{plan.devices} of {V} work; {plan.bubble:.1%} of the step they run no pass",
     }
     if chain.sequence is not None:

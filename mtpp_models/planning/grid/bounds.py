@@ -27,16 +27,19 @@ COVERED = {
 def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
     """Bounds on all plans of the question that hold for this one, the narrowest first.
 
-    Settings that the deadline leaves out count with their even share of work.
+    Settings whose program the deadline leaves out or breaks off count with their even share of work.
     """
     question, narrow = plan.instance, plan.time
     settings = [(even_work(question, *one), *one) for one in settings_of(question)]
     work = Bound(min([plan.time, *(least for least, _, _ in settings)]), "work-grid")
     if plan.turns > 1:
-        turns = None if deadline.passed else turns_bound(plan)
+        turns = None if deadline.passed else turns_bound(plan, deadline)
         return (work,) if turns is None else (Bound(max(turns, work.value), "turns-grid"), work)
+    complete = True
     for least, setting, arrays in sorted(settings, key=lambda one: one[0]):
         if least >= narrow:
             break
-        narrow = min(narrow, least if deadline.passed else solve(question, arrays, setting, plan.time).bound)
-    return Bound(narrow, "z-grid", optimal=not deadline.passed), work
+        found = None if deadline.passed else solve(question, arrays, setting, plan.time, deadline)
+        complete &= found is not None
+        narrow = min(narrow, least if found is None else found.bound)
+    return Bound(narrow, "z-grid", optimal=complete), work

@@ -29,41 +29,50 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.program import stage_costs
 from instances.planning.grid.recomputation import Fronts, least_time
 from instances.planning.grid.settings import Setting, even_work, settings_of
+from instances.planning.grid.stage_costs import stage_costs
 
 __all__ = ["turns_bound"]
 
 _STEPS, _PRICES = 24, 8
 
 
-def turns_bound(plan: GridPlan) -> float | None:
-    """Time that no plan in turns is below, at most that of this plan [s]; None of less than four layers."""
+def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
+    """Time that no plan in turns is below, at most that of this plan [s]; None of less than four layers.
+
+    Of the times that were shown to be impossible by the deadline it is the largest; None if that is none.
+    """
     question, high = plan.instance, plan.time
     if question.layers < 4:
         return None
     works = [even_work(question, *one) for one in settings_of(question)]
     question = replace(question, chains=tuple(map(_equal_between_ends, question.chains)))
     both = zip(works, settings_of(question), strict=True)
-    low = min([high, *works])
-    rooms = [room for work, one in both if work < high and (room := _Room(question, *one)).holds(high)]
-    if not rooms:
-        return high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        holding = [room for room in rooms if room.holds(middle)]
-        if holding:
-            high, rooms = middle, holding
-        else:
-            low = middle
+    low = least = min([high, *works])
+    try:
+        rooms = [_Room(question, *one, deadline) for work, one in both if work < high]
+        rooms = [room for room in rooms if room.holds(high, deadline)]
+        if not rooms:
+            return high
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            holding = [room for room in rooms if room.holds(middle, deadline)]
+            if holding:
+                high, rooms = middle, holding
+            else:
+                low = middle
+    except _OutOfTimeError:
+        return low if low > least else None
     return low
 
 
@@ -87,10 +96,15 @@ def _equal_between_ends(chain: ConfiguredChain) -> ConfiguredChain:
     return replace(chain, layers=(first, *[equal] * len(between), last))
 
 
+class _OutOfTimeError(Exception):
+    """The deadline has passed, or tables are too large."""
+
+
 class _Tables(NamedTuple):
     """Times of groups by their numbers of equal layers, of T degrees."""
 
     degrees: IntArray  # (T,)
+    run: NDArray[np.int32]  # (L, L + 1): as `Fronts.run`
     tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group, for microbatches held
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
     there: FloatArray  # (T, L): forward pass of each layer
@@ -98,7 +112,7 @@ class _Tables(NamedTuple):
     transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
     between: FloatArray  # (2, T): the same if the first stage is more than the first layer; if one has this degree
     stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep of a microbatch
-    rooms: FloatArray  # (T, L, L + 1): bytes for these of layers i … j - 1
+    rooms: FloatArray  # (T, R): bytes for these of each run
     caps: FloatArray  # (T, W): as `Menus.caps`
     fronts: Fronts
     turns: tuple[int, int]  # fewest and most of them
@@ -107,43 +121,54 @@ class _Tables(NamedTuple):
 class _Room:
     """Groups of one setting."""
 
-    def __init__(self, question: GridInstance, setting: Setting, arrays: GridArrays) -> None:
+    def __init__(self, question: GridInstance, setting: Setting, arrays: GridArrays, deadline: Deadline) -> None:
         self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
         self.K = question.servers.devices // (setting.pipelines * setting.context)
         L, fixed, v = question.layers, question.fixed.pp, question.fixed.v
         most = min(L // (v or 2), self.K)
         self.groups = [S for S in range(2, most + 1) if self.M % S == 0 and fixed in (None, S)]
-        costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)))
+        costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)), deadline)
+        fronts = arrays.fronts(deadline)
+        if costs is None or fronts is None:
+            raise _OutOfTimeError
+        run = costs.run
         counts, between = np.arange(1, L - 1), costs.transfer[:, 1:-1].min(axis=1)
 
         def by_count(table: FloatArray) -> FloatArray:
             """Of the ends with so many equal layers, or of these alone; of none of them nothing."""
-            rows = (table[..., 0, 1 + counts], table[..., 1, 1 + counts], table[..., L - 1 - counts, L])
+            rows = (table[..., run[0, 1 + counts]], table[..., run[1, 1 + counts]], table[..., run[L - 1 - counts, L]])
             return np.ascontiguousarray([np.insert(row, 0, 0.0, axis=-1) for row in rows])
 
         self.tables = _Tables(
             degrees=costs.degrees,
+            run=run,
             tau=by_count(costs.tau),
             plain=np.diff(arrays.forward + arrays.backward, axis=1),
             there=np.diff(arrays.forward, axis=1),
-            after=np.ascontiguousarray(costs.after[:, 0, 1]),
+            after=np.ascontiguousarray(costs.after[:, run[0, 1]]),
             transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
             between=np.array([np.minimum.accumulate(between), between]),
-            stored=np.array([_most_stored(arrays.fronts, 1), _most_stored(arrays.fronts, L - 1)]),
+            stored=np.array([_most_stored(fronts, 1), _most_stored(fronts, L - 1)]),
             rooms=costs.rooms,
             caps=arrays.caps,
-            fronts=arrays.fronts,
+            fronts=fronts,
             turns=(v or 2, v or L),
         )
 
-    def holds(self, ceiling: float) -> bool:
+    def holds(self, ceiling: float, deadline: Deadline) -> bool:
         """Whether some number of groups may hold all layers below a time."""
-        return any(_holds(self.tables, S, self.M, self.K, ceiling) for S in self.groups)
+        for S in self.groups:
+            if deadline.passed:
+                raise _OutOfTimeError
+            if _holds(self.tables, S, self.M, self.K, ceiling):
+                return True
+        return False
 
 
 def _most_stored(fronts: Fronts, layer: int) -> FloatArray:
     """(T,) most bytes that a layer keeps of a microbatch, of ways to run it that no other beats."""
-    last = fronts.begin[:, :, layer, layer + 1] + fronts.size[:, :, layer, layer + 1] - 1
+    run = fronts.run[layer, layer + 1]
+    last = fronts.begin[:, :, run] + fronts.size[:, :, run] - 1
     return fronts.stored[last].max(axis=1)
 
 
@@ -249,9 +274,9 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
             before = last
             last = int(min((slack - sent) / step, last)) if step > 0 else last
             if r < S:
-                i, j = (1, 1 + count) if kind == 1 else (L - 1 - count, L)
-                room = tables.rooms[t, i, j] + (S - r) * (stored + last * tables.stored[0, t])
-                again = least_time(tables.fronts, tables.caps, t, i, j, S, room)
+                run = tables.run[1, 1 + count] if kind == 1 else tables.run[L - 1 - count, L]
+                room = tables.rooms[t, run] + (S - r) * (stored + last * tables.stored[0, t])
+                again = least_time(tables.fronts, tables.caps, t, run, S, room)
                 tau = max(least, again + count * plain[t, 1] + (plain[t, L - 1] if kind == 2 else 0.0))
         if M * tau + around < ceiling:
             times[t, count] = tau

@@ -140,7 +140,6 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
-        ("--global-batch 8 --memory 1MB", "nothing fits into 1 MB a device: layer head alone needs 139.097 MB"),
         ("--global-batch 8 --device T4", "choose one of V100-16"),
         ("--global-batch 8 --microbatches 4", "leave out --microbatches"),
         ("--global-batch 8 --planner spp", "have one planner"),
@@ -158,6 +157,27 @@ def test_bad_words_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]
     err = capsys.readouterr().err
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The smallest layer is a proof, as of other verbs; an even share of all of them is none."""
+    gpt2 = "plan gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8"
+    for memory, code, message in (
+        ("1MB", 5, "nothing fits into 1 MB a device: layer head alone needs 139.097 MB"),
+        ("400MB", 1, "each layer fits alone, but all of them, divided evenly, need"),
+    ):
+        assert mtpp(f"{gpt2} --memory {memory}") == code
+        err = capsys.readouterr().err
+        assert message in err
+        assert len(err.strip().splitlines()) == 1
+
+
+def test_one_of_a_thing_is_no_plural(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = "plan gpt2 --cluster 1x1 --bandwidth 1GB/s --global-batch 1 --sequence 64"
+    assert mtpp(command) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 microbatch of 1, 1 device" in out
+    assert "s, 1 sample, " in out
 
 
 def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

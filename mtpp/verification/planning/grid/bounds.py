@@ -76,19 +76,21 @@ class Setting:
         self.M = self.question.global_batch // (self.d * self.chain.micro_batch)
         self.K = self.question.servers.devices // (self.d * self.cp)
         allowed = self.question.modes
-        self.ways = {
-            t: [
-                [
+        alike = {layer.kind: layer for layer in self.chain.layers}  # layers of one kind have the same configurations
+        self.ways = {}
+        for t in self.tensor:
+            ways = {
+                kind: [
                     one
                     for one in sorted(layer.configurations, key=lambda one: one.recompute != "none")
                     if (one.tp, one.cp, one.ep) == (t, self.cp, self.ep) and one.recompute in allowed
                 ]
-                for layer in self.chain.layers
-            ]
-            for t in self.tensor
-        }
+                for kind, layer in alike.items()
+            }
+            self.ways[t] = [ways[layer.kind] for layer in self.chain.layers]
         kinds: dict[tuple[Configuration, ...], int] = {}
-        self.kind = [kinds.setdefault(layer.configurations, len(kinds)) for layer in self.chain.layers]
+        numbers = {kind: kinds.setdefault(layer.configurations, len(kinds)) for kind, layer in alike.items()}
+        self.kind = [numbers[layer.kind] for layer in self.chain.layers]
 
     @property
     def work(self) -> float:

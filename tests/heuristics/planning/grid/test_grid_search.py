@@ -12,9 +12,13 @@ from heuristics.limits import Limits
 from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.moves import dealt, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
+from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
+from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.problem import Fixed, StateBytes
+from instances.planning.grid.program import solve
+from instances.planning.grid.recomputation import _shares, chosen_modes, fronts_of
 from instances.planning.grid.settings import settings_of
 from mtpp.certifying.grid import covered_grid
 from mtpp_models.planning.grid.bounds import grid_bounds
@@ -154,10 +158,62 @@ def test_bug_degrees_too_large_beside_fixed_ones_are_left_out_for_a_runtime() ->
 
 
 def test_a_limit_of_no_time_still_gives_a_plan() -> None:
-    from instances.deadline import Deadline
-
     search = plan_in_grid(equal_question(4, 4), Limits(Deadline.after(0.0)))
     assert search.best is not None
+
+
+def test_after_the_deadline_bounds_are_even_shares_of_work() -> None:
+    """What the deadline broke off is no bound; an interrupt counts as a deadline."""
+    interrupted = Deadline()
+    interrupted.interrupted.set()
+    question = replace(equal_question(4, 4, 12), fixed=Fixed(v=1))
+    setting, arrays = settings_of(question)[0]
+    for deadline in (Deadline.after(0.0), interrupted):
+        plan = plan_in_grid(question, Limits()).best
+        assert plan is not None
+        narrow, work = grid_bounds(plan, deadline)
+        assert not narrow.optimal
+        assert narrow.value == work.value < 47
+        assert solve(question, GridArrays.of(question, question.chains[0], 1, 1), setting, np.inf, deadline) is None
+        assert turns_bound(plan, deadline) is None
+        assert fronts_of(arrays.menus, deadline) is None
+    with pytest.raises(KeyboardInterrupt):
+        plan_in_grid(equal_question(4, 4, 6), Limits(interrupted))
+
+
+def test_bug_equal_layers_took_tables_of_all_pairs() -> None:
+    question = equal_question(60, 4)
+    found = settings_of(question)[0][1].fronts(Deadline())
+    assert found is not None
+    assert found.run.shape == (60, 61)
+    assert len(found.first) < 4 * 60
+    assert found.size.shape[2] == len(found.first)
+
+
+def test_bug_shares_of_very_many_layers_were_all_tried() -> None:
+    assert sum(1 for _ in _shares(4, 20)) == math.comb(23, 3)
+    assert set(map(sum, _shares(3, 6))) == {6}
+    assert sum(1 for _ in _shares(4, 1000)) == 6 * 1001
+    ways = equal_question(4, 4).chains[0].layers[0].modes((1, 1, 1))
+    modes = chosen_modes([ways] * 1000, 2, 5002)  # 2 (3 a + b) + 2 are all bytes if a + b = 1000 and some recompute
+    assert modes is not None
+    assert 750 - 1000 // 256 <= modes.count("none") <= 750  # of 1,001 points 256 are kept
+
+
+def test_caps_of_many_kinds_are_no_more_than_what_layers_need() -> None:
+    """Rounded down, so that bounds hold."""
+    rng = np.random.default_rng(2)
+    ways = equal_question(1, 1).chains[0].layers[0].configurations
+    layers = []
+    for i in range(50):
+        other = [replace(one, working_bytes=one.working_bytes * float(rng.uniform(1, 9))) for one in ways]
+        layers.append(ConfiguredLayer(str(i), str(i), tuple(other)))
+    question = replace(equal_question(1, 1), chains=(ConfiguredChain(tuple(layers)),))
+    menus = settings_of(question)[0][1].menus
+    exact = np.array([[[way.working_bytes for way in one.modes((t, 1, 1))] for one in layers] for t in (1, 2)])
+    assert menus.caps.shape[1] == 16
+    assert (menus.working <= exact).all()
+    assert all(np.isin(row, caps).all() for row, caps in zip(menus.working, menus.caps, strict=True))
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -170,7 +226,7 @@ def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found(alike:
             continue
         best = min(plans, key=lambda plan: plan.time)
         worst = max(plans, key=lambda plan: plan.time)
-        bound = turns_bound(worst)
+        bound = turns_bound(worst, Deadline())
         assert bound is not None
         assert bound <= best.time * (1 + 1e-9)
         assert not alike or plan_in_grid(question, Limits()).ceiling <= best.time
@@ -184,7 +240,7 @@ def test_no_plan_of_two_or_three_groups_is_below_its_bound() -> None:
         plans = list(plans_in_turns(of_three_groups(rng)))
         if plans:
             best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
-            assert (turns_bound(worst) or 0.0) <= best.time * (1 + 1e-9)
+            assert (turns_bound(worst, Deadline()) or 0.0) <= best.time * (1 + 1e-9)
             groups.add(best.groups)
     assert groups == {2, 3}
 
@@ -215,7 +271,9 @@ def test_bug_nothing_fits_where_there_are_more_stages_than_equal_layers() -> Non
 def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
     question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
     plan = min(plans_in_turns(question), key=lambda plan: plan.time)
-    bounds = [turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp)))) for tp in (None, 1)]
+    bounds = [
+        turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp))), Deadline()) for tp in (None, 1)
+    ]
     assert bounds[0] == bounds[1]
 
 
