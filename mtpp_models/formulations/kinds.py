@@ -78,8 +78,9 @@ class KindFormulation(Formulation):
 
     def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
         assert isinstance(instance, UnlikeInstance)
-        if result.superblock is None or result.kind is None:
+        if result.superblock is None:
             return None
+        assert result.kind is not None
         kind = np.full(instance.k, IDLE)
         kind[: len(result.kind)] = result.kind
         try:

@@ -32,6 +32,7 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
     document = json.loads(Path("plan.json").read_text())
     assert document["format"] == "mtpp-plan/6"
     assert [rank["rank"] for rank in document["ranks"]] == list(range(4))
+    assert f"{8 * 256 / document['time']:,.0f} tokens/s" in out
     assert python.read("plan.json").cost == document["time"]
     document["time"] *= 0.9
     Path("plan.json").write_text(json.dumps(document))

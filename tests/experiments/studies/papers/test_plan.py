@@ -11,6 +11,7 @@ from profile_files import edits
 from experiments.studies.papers.partition_runs import PartitionRuns, taken
 from experiments.studies.papers.plan import PROFILES, Row, papers_of, read_plan
 from experiments.studies.papers.published import comparison, numbers
+from experiments.studies.papers.training import training_questions
 from instances import InputError
 from instances.suites import find_suite
 
@@ -147,3 +148,12 @@ def test_without_a_solver_of_the_list_bounds_are_not_run(monkeypatch: pytest.Mon
     study = PartitionRuns([row], None)
     assert {job.method for job in study.jobs} == {"simple"}
     assert study.left_out == ["exact: not run, no solver of gurobi, scip is there"]
+
+
+def test_training_asks_for_models_and_as_many_clusters_as_seeds() -> None:
+    rows = [Row("spp", ("Table III",), "training"), Row("spp", ("Fig. 11",), "training", seeds=3)]
+    asked = training_questions(rows)
+    assert [question.figure for question in asked[-3:]] == ["11"] * 3
+    models = asked[:-3]
+    assert models
+    assert all(question.figure.startswith("III") for question in models)
