@@ -61,10 +61,9 @@ class Fitting:
                 (t, self.setting.context, self.setting.expert),
             )
             allowed = self.question.modes
-            kinds = {layer.kind: layer for layer in chain.layers}
             menus = {
                 kind: tuple(way for way in layer.modes(degrees) if way.recompute in allowed)
-                for kind, layer in kinds.items()
+                for kind, layer in chain.kinds.items()
             }
             self._menus[t] = [menus[layer.kind] for layer in chain.layers]
         return self._menus[t]

@@ -13,7 +13,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
-from instances.planning.grid.configurations import ConfiguredChain, ConfiguredLayer, Degrees
+from instances.planning.grid.configurations import ConfiguredChain, Degrees
 from instances.planning.grid.placing import PLACINGS
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -81,17 +81,11 @@ def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
     return kinds.index(common), len(kinds) - kinds[::-1].index(common)
 
 
-@lru_cache(maxsize=64)
-def _kinds(chain: ConfiguredChain) -> tuple[ConfiguredLayer, ...]:
-    """A layer of each kind."""
-    return tuple({layer.kind: layer for layer in chain.layers}.values())
-
-
 class _Sums:
     """Sums over layers that all recompute the same, as far as they can."""
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
-        ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in _kinds(chain)}
+        ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in chain.kinds.values()}
         chosen = {kind: mode if mode in one else "none" for kind, one in ways.items()}
         self.modes = tuple(chosen[layer.kind] for layer in chain.layers)
         layers = [ways[layer.kind][chosen[layer.kind]] for layer in chain.layers]

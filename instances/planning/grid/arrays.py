@@ -54,9 +54,9 @@ class GridArrays:
         ]
         if not degrees:
             return None
-        kinds = {layer.kind: layer for layer in chain.layers}
-        plain = [[layer.modes(one)[0] for layer in kinds.values()] for one in degrees]
-        places = {kind: place for place, kind in enumerate(kinds)}
+        kinds = list(chain.kinds.values())
+        plain = [[layer.modes(one)[0] for layer in kinds] for one in degrees]
+        places = {kind: place for place, kind in enumerate(chain.kinds)}
         of = np.array([places[layer.kind] for layer in chain.layers])
 
         def table(name: str) -> FloatArray:
@@ -74,7 +74,7 @@ class GridArrays:
             largest=table("parameters"),
             output=table("output_bytes"),
             tied=np.ascontiguousarray(table("tied_parameters")[:, -1]) * (chain.n > 1),
-            menus=_menus(question, list(kinds.values()), of, degrees),
+            menus=_menus(question, kinds, of, degrees),
         )
 
 

@@ -16,10 +16,9 @@ CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops"
 
 def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
     """The chain as JSON; layers of one kind have their configurations once."""
-    kinds = {layer.kind: layer for layer in chain.layers}
     return {
         "format": CONFIGURED_FORMAT,
         **{name: getattr(chain, name) for name in CHAIN},
-        "kinds": {kind: [asdict(one) for one in layer.configurations] for kind, layer in kinds.items()},
+        "kinds": {kind: [asdict(one) for one in layer.configurations] for kind, layer in chain.kinds.items()},
         "layers": [{"name": layer.name, "kind": layer.kind} for layer in chain.layers],
     }

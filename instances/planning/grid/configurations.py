@@ -169,16 +169,19 @@ class ConfiguredChain(Displayed):
         return len(self.layers)
 
     @cached_property
+    def kinds(self) -> dict[str, ConfiguredLayer]:
+        """One layer of each kind, by its name."""
+        return {layer.kind: layer for layer in self.layers}
+
+    @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
         """Degrees that there are configurations of, in rising order."""
-        kinds = {layer.kind: layer for layer in self.layers}
-        return tuple(sorted({one.degrees for layer in kinds.values() for one in layer.configurations}))
+        return tuple(sorted({one.degrees for layer in self.kinds.values() for one in layer.configurations}))
 
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of all configurations, layer by layer."""
-        kinds = {layer.kind: layer for layer in self.layers}
-        texts = {kind: repr([astuple(one) for one in layer.configurations]) for kind, layer in kinds.items()}
+        texts = {kind: repr([astuple(one) for one in layer.configurations]) for kind, layer in self.kinds.items()}
         text = ", ".join(texts[layer.kind] for layer in self.layers)
         return hashlib.sha256(f"{self.micro_batch}[{text}]".encode()).hexdigest()
 
