@@ -116,8 +116,8 @@ class PricesOfKinds:
                 return False
             if prices.worth < 1:
                 return None
-            rounds -= 1
-            if rounds >= 0 and search.search(prices, goal, deadline.share(_SEARCH)):
+            if rounds and search.search(prices, goal, deadline.share(_SEARCH)):
+                rounds -= 1
                 continue
             known = search.known
             if self._prove(prices, goal, deadline):
