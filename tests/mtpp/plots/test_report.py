@@ -161,19 +161,6 @@ def test_every_format_has_a_page(tmp_path: Path) -> None:
     assert "Not checked here" in (tmp_path / "one.html").read_text()
 
 
-def test_the_cuts_of_a_front_go_from_side_to_side(tmp_path: Path) -> None:
-    """The fastest cut is at the left with the least context, the slowest at the right with the most."""
-    served = library.serve("gpt2", 2, "1GB", dims={"batch": 4})
-    page = page_of(library.report(served))
-    circles = [attributes for tag, attributes in page.tags if tag == "circle" and attributes.get("r") == "6"]
-    across, up = ([float(one[name] or 0) for one in circles] for name in ("cx", "cy"))
-    assert len(circles) > 1
-    assert across == sorted(across)
-    assert up == sorted(up, reverse=True)
-    assert (across[0], across[-1]) == (110, 690)
-    assert (up[0], up[-1]) == (230, 30)
-
-
 def test_a_plan_for_a_batch_has_its_passes_on_one_scale() -> None:
     """As many forward and backward bars as passes, each as long as its stage takes; the page says where devices lie."""
     plan = grid_plan(equal_question(4, 8, memory=12))
