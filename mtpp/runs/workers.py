@@ -46,6 +46,8 @@ _MOST_JOBS = 256
 _BEAT = 0.2
 #: Seconds to take leave of a cluster.
 _CLOSING = 3.0
+#: Loggers that tell of lost connections, the last one with a traceback of an answer that was on its way.
+_OF_CONNECTIONS = ("distributed", "distributed.client", "tornado.application")
 #: Variables that NumPy and PyTorch read when they start; a worker of dask has them already.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -141,7 +143,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
         raise WordError(
             "scheduler", address, f"no scheduler answers there ({type(error).__name__}); check the address."
         ) from None
-    quiet = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    quiet = [logging.getLogger(name) for name in _OF_CONNECTIONS]
     levels = [logger.level for logger in quiet]
     try:
         for logger in quiet:

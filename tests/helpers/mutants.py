@@ -3,9 +3,10 @@
 Which faults is drawn by a seed, at most one a file. First run the tests near the file: its examples, those at its path,
 the golden values that it may change, those that import it, and the others of its folder. Then run all that reach it
 through others, the pillars among them, the likeliest first, while the time lasts. The limit of each of the two is
-processor time, so other work on the machine decides nothing. A fault is killed if a test fails that passes without it,
-undecided if the time was over before the near tests were, and survives otherwise: then a test is missing, or the fault
-changes nothing that anybody could notice, which a line of `tests/mutants.toml` says with a reason.
+processor time, so other work on the machine decides nothing; kernels are compiled before it begins. A fault is killed
+if a test fails that passes without it, undecided if the time was over before the near tests were, and survives
+otherwise: then a test is missing, or the fault changes nothing that anybody could notice, which a line of
+`tests/mutants.toml` says with a reason.
 
 Exit codes: 0 none survived, 1 some did, 2 wrong use.
 """
@@ -33,6 +34,8 @@ from pathlib import Path
 import psutil
 from mutations import Site, excused, mutations, packages, sources
 
+from instances.compiled import kernel_sources
+
 __all__ = ["Copy", "concerned", "drawn", "importers", "main", "missing", "try_fault"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +47,9 @@ _PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not slow and not notebooks", "tests
 _SOON = 40.0
 # Who takes less than this part of one processor for so many seconds waits for what never comes.
 _IDLE, _WINDOW = 0.03, 120.0
+# Files that the machine code of all kernels depends on; processor seconds in which a fault lets them compile.
+_KERNELS = frozenset(path.relative_to(ROOT).as_posix() for path in kernel_sources())
+_COMPILING = 900.0
 # Seconds between two looks at the processor time.
 _LOOK = 0.25
 _LEFT = {"build", "dist", "results"}
@@ -170,15 +176,25 @@ class Copy:
     @contextmanager
     def fault(self, site: Site) -> Iterator[None]:
         """Plant a fault for a while; the file is afterwards as old as before, so that its machine code holds."""
-        path, machine_code = self.folder / site.file, set(self.folder.rglob("kernels-*"))
+        path = self.folder / site.file
         source, written = path.read_bytes(), path.stat()
         try:
             path.write_bytes(site.planted(source))
+            if site.file in _KERNELS:
+                self.run("-m", "mtpp", "warm-up", limit=_COMPILING)
             yield
         finally:
             path.write_bytes(source)
             os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
-            for left in set(self.folder.rglob("kernels-*")) - machine_code:
+
+    @contextmanager
+    def machine_code(self) -> Iterator[None]:
+        """Forget at the end what was compiled meanwhile."""
+        before = set(self.folder.rglob("kernels-*"))
+        try:
+            yield
+        finally:
+            for left in set(self.folder.rglob("kernels-*")) - before:
                 shutil.rmtree(left, ignore_errors=True)
 
     def run(self, *words: str, limit: float | None = None) -> tuple[int | None, str]:
@@ -233,10 +249,11 @@ def _processor_time(pid: int) -> float:
 def try_fault(copy: Copy, site: Site, groups: tuple[Sequence[str], Sequence[str]], limit: float) -> tuple[str, str]:
     """Whether the near tests of a fault notice it, or the others, and the one that does, or why nobody knows."""
     near, others = groups
-    verdict = _tried(copy, site, near, limit)
-    if verdict[0] == "survived" and others:
-        further = _tried(copy, site, others, limit)
-        return further if further[0] == "killed" else verdict
+    with copy.machine_code():
+        verdict = _tried(copy, site, near, limit)
+        if verdict[0] == "survived" and others:
+            further = _tried(copy, site, others, limit)
+            return further if further[0] == "killed" else verdict
     return verdict
 
 
@@ -271,7 +288,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of what is drawn (default: the clock)")
     parser.add_argument("--count", type=int, default=30, help="how many faults (default: 30)")
-    parser.add_argument("--limit", type=float, default=180.0, help="processor seconds for each of the two runs")
+    parser.add_argument("--limit", type=float, default=300.0, help="processor seconds for each of the two runs")
     parser.add_argument("--at", metavar="FILE:LINE", help="try all faults of a line instead")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="of the copy (default: .mutants)")
     asked = parser.parse_args()

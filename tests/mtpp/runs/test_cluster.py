@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,16 @@ def test_no_scheduler_is_an_input_error() -> None:
         pass
 
 
+def test_lost_connections_are_not_logged() -> None:
+    """Of the loggers that tell of them none prints meanwhile, and all do again afterwards."""
+    names = ("distributed.client", "distributed.core", "tornado.application")
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster:
+        with cluster_workers(cluster.scheduler_address):
+            assert not any(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)
+        assert all(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)
+
+
 def test_workers_with_several_threads_are_refused() -> None:
     """Two solvers in one process would get in each other's way."""
     options = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
@@ -116,8 +127,9 @@ def test_a_scheduler_that_stays_away_ends_the_call(tmp_path: Path) -> None:
         end(cluster.scheduler)
         assert client.wait(60) == LOST
         assert client.stderr is not None
-        (line,) = client.stderr.read().decode().splitlines()
-        assert "lost; start the scheduler again and repeat the call" in line
+        said = client.stderr.read().decode()
+        assert "lost; start the scheduler again and repeat the call" in said
+        assert said.count("\n") == 1, said
         client.stderr.close()
         runs = read_runs(tmp_path / "runs.jsonl")
         assert 10 <= len(runs) < 30
