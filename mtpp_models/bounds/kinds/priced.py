@@ -97,10 +97,10 @@ class PricesOfKinds:
                 self._value = max(self._value, goal)
                 rise = _NEXT
                 controls.report(Progress(PRICED, watch.passed, None, self._value, None))
-            elif proved is None:  # known blocks leave no prices for it
-                self._ceiling = min(self._ceiling, goal)
             elif near:
                 self._ceiling -= _FALL * (self._ceiling - base)
+            elif proved is None:  # known blocks leave no prices for it
+                self._ceiling = min(self._ceiling, goal)
             else:
                 rise *= 1 - _FALL
             if goal - base < _LEAST * goal and not proved:
