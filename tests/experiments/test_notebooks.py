@@ -45,14 +45,14 @@ def test_there_are_notebooks() -> None:
 def test_runs(path: Path, tmp_path: Path) -> None:
     """No cell fails, and none needs a file of the folder that it runs in or leaves one behind there.
 
-    What has a limit of some seconds for each of many runs has half a second.
+    What has a limit of some seconds for each of many runs has a fifth of a second.
     """
     pytest.importorskip("ipykernel", reason="the extra 'notebooks' is not installed")
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
-        cell.source = LIMIT.sub("LIMIT = 0.5", cell.source)
+        cell.source = LIMIT.sub("LIMIT = 0.2", cell.source)
     client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     assert list(tmp_path.iterdir()) == []

@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # A fault may ask for all the memory there is [bytes].
 _MEMORY = 2**34
 _OPTIONS = ["-x", "-v", "-rfE", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "first failure"]
-_PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not slow and not notebooks", "tests/conftest.py"]  # which has the profile
+_PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not notebooks", "tests/conftest.py"]  # which has the profile
 # Processor seconds within which a test ends that is said to wait for ever because of a fault.
 _SOON = 40.0
 # Who takes less than this part of one processor for so many seconds waits for what never comes.

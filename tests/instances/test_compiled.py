@@ -122,6 +122,7 @@ def parts_of_kernels() -> Iterator[tuple[Path, str]]:
                 rest.append((found[0], next(key for key, node in GLOBALS[found[0]].items() if node is found[1])))
 
 
+@pytest.mark.slow
 def test_whatever_kernels_use_is_part_of_the_hash() -> None:
     parts = set(parts_of_kernels())
     found = {(path.relative_to(ROOT).as_posix(), name) for path, name in parts}
@@ -218,6 +219,7 @@ def test_a_users_folder_comes_first(project: Path) -> None:
     assert not list((project / "instances").rglob("*.nb?")) + list((project / "mtpp_models").rglob("*.nb?"))
 
 
+@pytest.mark.slow
 def test_sources_that_cannot_be_written_beside(project: Path) -> None:
     """Then the user's folder of caches holds the code; without one a private temporary folder, else it is said."""
     (project / "instances" / "__pycache__").write_text("a file stands where the folder should be")

@@ -84,6 +84,7 @@ def test_exact_and_ideals_are_the_optimum(instance: Instance) -> None:
         assert (ideals.status is Status.IMPOSSIBLE) == (best == math.inf)
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(PEAKS)
 def test_least_peaks_exceed_no_peak(instance: Instance) -> None:
@@ -96,6 +97,7 @@ def test_least_peaks_exceed_no_peak(instance: Instance) -> None:
     assert bound.value == pytest.approx(modelled, rel=2e-6)  # that of ideals
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(PEAKS)
 def test_models_know_the_least_peak(instance: Instance) -> None:

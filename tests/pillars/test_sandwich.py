@@ -46,18 +46,21 @@ def check_sandwich(instance: Instance, start: Partition | None) -> None:
         assert partition.bottleneck >= value * (1 - 1e-9), heuristic.name
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(instances(max_nodes=6, huge_ratio=False, overflow=False))
 def test_sandwich(instance: Instance) -> None:
     check_sandwich(instance, start=None)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(instances(max_nodes=6, huge_ratio=False, overflow=True))
 def test_sandwich_with_overflow(instance: Instance) -> None:
     check_sandwich(instance, start=None)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(instances(max_nodes=6, huge_ratio=False), st.integers(0, 3))
 def test_sandwich_with_a_start(instance: Instance, seed: int) -> None:

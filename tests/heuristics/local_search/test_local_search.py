@@ -40,6 +40,7 @@ def rounding(instance: Instance) -> float:
     return 1e-11 * float(1 + instance.graph.work.sum() + params + instance.tensor_time.sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(partitions(max_nodes=8, huge_ratio=False), st.integers(1, 300), st.integers(0, 99), st.sampled_from([1.0, 1e6]))
 def test_after_any_walk_the_sums_are_those_of_the_blocks(start: Partition, moves: int, seed: int, hot: float) -> None:

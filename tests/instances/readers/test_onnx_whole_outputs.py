@@ -91,6 +91,7 @@ def test_names_that_two_nodes_have_are_not_needed(tmp_path: Path) -> None:
         cut_model(path, {}, partition_of(path, [0], 1))
 
 
+@pytest.mark.slow
 def test_bug_shapes_that_depend_on_values_are_not_fixed(tmp_path: Path) -> None:
     """That of one run was taken for that of all, and the next stage refused what came."""
     nodes = "s = NonZero(x) a = Cast<to = 1>(s) b = ReduceSum<keepdims = 0>(a) y = Add(x, b)"
@@ -113,6 +114,7 @@ def test_which_shapes_depend_on_values(nodes: str, expected: set[str]) -> None:
     assert open_shapes(network, Scope(network.graph)) == expected
 
 
+@pytest.mark.slow
 def test_an_exported_transformer(tmp_path: Path) -> None:
     """Embeddings, attention, norms and a head, as PyTorch writes them, with an open batch."""
     torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")

@@ -68,6 +68,7 @@ def test_a_plan_file_names_its_planner(tmp_path: Path) -> None:
     assert (origin["planner"], origin["seed"], origin["time_limit"]) == ("improved", 3, 20)
 
 
+@pytest.mark.slow
 def test_what_was_saved_is_read(tmp_path: Path) -> None:
     """Costs are computed anew, bounds are stated and prove nothing."""
     saved = [

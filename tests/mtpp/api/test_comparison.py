@@ -30,6 +30,7 @@ def broken(*_: Any) -> None:
     raise RuntimeError("this method is broken")
 
 
+@pytest.mark.slow
 def test_six_graphs_three_k_six_methods(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Row by row in the order asked for; a second call makes what is missing alone."""
     monkeypatch.setitem(HEURISTICS._entries, "random-1", replace(HEURISTICS["random-1"], run=broken))
@@ -103,6 +104,7 @@ def test_what_is_refused_is_refused_before_any_run(words: dict[str, Any], messag
     assert not file.exists() or file.read_text() == ""
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_frame(tmp_path: Path) -> None:
     """From a script that has no guard as well as long as one process is enough."""
     script = tmp_path / "study.py"

@@ -193,6 +193,7 @@ def test_small_graphs_are_valid(
     assert mtpp(f"bound graph.json -k {k} --bandwidth 1 --model guess-the-bottleneck") == 0
 
 
+@pytest.mark.slow
 def test_table_end_to_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables on stdout and in files; the second call only prints, in another format."""
     command = (
@@ -294,6 +295,7 @@ def test_ctrl_c_prints_what_is_known(verb: str, folder: Path) -> None:
     assert json.loads(Path("o.json").read_text())["format"].startswith("mtpp-")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_runs_of_a_table(folder: Path) -> None:
     """An interrupted table says how to go on, and its file is whole."""
     root = Path(experiments.__file__).parent.parent

@@ -259,6 +259,7 @@ def test_the_same_answer_makes_the_same_page() -> None:
     assert library.report(partition) == library.report(partition)
 
 
+@pytest.mark.slow
 def test_many_intervals_are_drawn_as_fewer() -> None:
     """A plan of many microbatches keeps its page small; each interval lies within the iteration."""
     plan = library.plan("simulation", "1x4", 400, bandwidth="32Gbps", effort=0)

@@ -24,6 +24,7 @@ from mtpp.runs.workers import cluster_workers
 distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     """One of two workers is killed in mid-run; all runs are made once, and their answers are those of one process."""
     n = 12
@@ -70,6 +71,7 @@ def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
     assert [[run[name] for name in fields] for run in runs] == [[run[name] for name in fields] for run in made]
 
 
+@pytest.mark.slow
 def test_own_heuristics_answer_there_as_here(tmp_path: Path) -> None:
     """The file goes with the job; its process runs beside a worker that may have none of its own."""
     (tmp_path / "mine.py").write_text(SOUND)

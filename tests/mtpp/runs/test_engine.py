@@ -49,6 +49,7 @@ def test_a_run_that_lacks_a_field_is_made_again(tmp_path: Path) -> None:
     assert run["bottleneck"] > 0
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_answers_and_a_rerun_does_nothing(tmp_path: Path, expected: list[Run]) -> None:
     """Two processes answer as one; the second call makes no run."""
     jobs = jobs_of(questions(), METHODS)
@@ -68,6 +69,7 @@ class Deadly(Instance):
         return os._exit, (1,)
 
 
+@pytest.mark.slow
 def test_a_dying_process_costs_its_own_run_only(tmp_path: Path, expected: list[Run]) -> None:
     """The guilty run is recorded with an error, all others are made, and a rerun tries only that one again."""
     jobs = jobs_of(questions(), METHODS)
@@ -107,6 +109,7 @@ def test_bug_a_last_run_that_kills_slowly_is_not_tried_for_ever(tmp_path: Path) 
     assert len(made) == 2
 
 
+@pytest.mark.slow
 def test_resume_after_kill(tmp_path: Path) -> None:
     """After kill -9 in mid-run, the same call makes the rest: every key is there, no finished run is made twice."""
     save_graph(diamonds(), tmp_path / "graph.json")

@@ -35,6 +35,7 @@ def sound(tmp_path: Path) -> str:
     return f"{tmp_path}/mine.py:mine"
 
 
+@pytest.mark.slow
 def test_one_process_and_several_give_equal_frames(sound: str, tmp_path: Path) -> None:
     """From a file, with seeds; a changed file is another question, a changed comment is none."""
     file = tmp_path / "runs.jsonl"
@@ -86,6 +87,7 @@ def test_a_function_of_no_module_runs_here() -> None:
     assert compared([scope["mine"], "random-1"])["error"].isna().all()
 
 
+@pytest.mark.slow
 def test_a_bad_heuristic_costs_its_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fails with one line of its own, and the rest goes on; what it says of its cost counts for nothing."""
     monkeypatch.setattr(method_process, "GRACE", 0.5)
@@ -224,6 +226,7 @@ def study(jobs):
 """
 
 
+@pytest.mark.slow
 def test_a_script_needs_a_guard_for_several_processes_alone(tmp_path: Path) -> None:
     """Its function runs in one process and in two."""
     script = tmp_path / "study.py"

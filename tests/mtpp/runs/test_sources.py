@@ -94,6 +94,7 @@ print(frame["bound"].tolist())
 """
 
 
+@pytest.mark.slow
 def test_a_changed_method_never_answers_from_an_old_file(copied: Path, tmp_path: Path) -> None:
     """Bounds of a copy of the packages, one of which is changed between two calls; the other is not made again."""
     file, module = tmp_path / "runs.jsonl", copied / "mtpp_models" / "registry.py"

@@ -103,6 +103,7 @@ def test_no_tree_proves_more_than_the_optimum(question: Instance, r: Random) -> 
         assert proved(question, prices, tree, value) <= optimum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["priced", "priced-quick"])
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(instance=instances(max_nodes=7, max_k=3, huge_ratio=False), r=st.randoms(use_true_random=False))
@@ -229,6 +230,7 @@ def test_the_check_ends_when_its_time_is_up(made: Document) -> None:
     assert len(read_tree(text, 16).multipliers) == made["bounds"][0]["parameters"]["tree"].count(-1)
 
 
+@pytest.mark.slow
 def test_a_tree_of_a_reduced_graph_is_proved_in_the_original(tmp_path: Path) -> None:
     """Constants in front, all merged away, groups, and memory that overflows or is a hard limit."""
     count = 8

@@ -104,6 +104,7 @@ def aimed_anew(
     return prices, goal, value
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.data())
 def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) -> None:

@@ -33,6 +33,7 @@ from mtpp_models.solvers.interface import Controls
 FloatArray = np.ndarray
 
 
+@pytest.mark.slow
 @settings(max_examples=2000)
 @given(st.data())
 def test_some_block_of_every_partition_is_worth_its_share(data: st.DataObject) -> None:
@@ -250,6 +251,7 @@ class Searches(Deadline):
         return self.looks[0] <= 0
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(partitions(max_nodes=7, huge_ratio=False))
 def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:

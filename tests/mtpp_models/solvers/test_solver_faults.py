@@ -126,6 +126,7 @@ def test_a_distorted_answer_is_found_out(script: str, symptom: str, small: Insta
         solve(small, "exact", SolveOptions(solver="cbc", time_limit=30))
 
 
+@pytest.mark.slow
 def test_a_program_that_ignores_its_limit_ends_with_its_children(
     small: Instance, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
