@@ -47,7 +47,8 @@ def verify(
     k, bandwidth, memory, activation_buffer, fit, constraints, runtime
         What the question has to say, read as by the function that made the file.
     unequal
-        The devices of a placement.
+        The devices: of several kinds, as `mtpp.certify` takes `devices`; of a placement, as `mtpp.place` does. With
+        `graph` the works on each kind are compared as well.
     cluster, microbatches, dtype, sequence
         Of a plan.
     ideals : bool

@@ -16,14 +16,16 @@ import numpy as np
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
+from instances.devices.kinds import Devices
 from instances.devices.unequal import DeviceTable, read_devices
-from instances.errors import WordError, word
+from instances.errors import WordError, printable, word
 from instances.graph.display import figures
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.problem import UnlikeInstance, pair_rates
 from instances.partitioning.kinds.works import places_of_kinds
 from instances.partitioning.question_lines import rule_lines
 from instances.planning.grid import GridInstance
 from mtpp.questions.clusters import load_cluster
+from mtpp.questions.kinds import devices_of
 from mtpp.questions.partitioning import Blocks, Rules, counts_of, rules_of, runtime_rules
 from mtpp.questions.platforms import bandwidth_of
 from mtpp.questions.words import Word
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import TrainingInstance
 
-__all__ = ["StatementWords", "statements"]
+__all__ = ["StatementWords", "devices_asked", "statements"]
 
 _PANEL = "The question that the file has to answer"
 _HASH = re.compile(r"[0-9a-f]{16,64}")
@@ -54,7 +56,13 @@ class StatementWords(TypedDict, total=False):
     constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE", _PANEL)]
     runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME", _PANEL)]
     unequal: Annotated[
-        str | PathLike[str] | DeviceTable | None, Word("Unequal devices (mtpp-devices/1).", None, "FILE", _PANEL)
+        str | PathLike[str] | Devices | DeviceTable | None,
+        Word(
+            "Devices of several kinds, such as 2xA100,2xT4, or a file; of a placement, unequal ones.",
+            None,
+            "KINDS|FILE",
+            _PANEL,
+        ),
     ]
     cluster: Annotated[str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", _PANEL)]
     microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M", _PANEL)]
@@ -132,15 +140,85 @@ def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable
             same &= not asked.on
         return None if same else "its constraints are not those that you ask for"
 
+    def memory() -> str | None:
+        if not isinstance(instance, UnlikeInstance):
+            return _size("memory", platform.memory, given["memory"])
+        asked = parse_bytes(given["memory"], "memory")  # of the kinds that have none of their own
+        found = asked in (kind.memory for kind in instance.devices.kinds)
+        return None if found else f"no kind of devices has a memory of {figures(asked, 'bytes')}, which you ask for"
+
+    def devices() -> str | None:
+        asked = devices_asked(instance, given)
+        if isinstance(instance, UnlikeInstance):
+            return _other_devices(instance, asked)
+        return _other_alike(instance, asked, asked.total if given.get("k") is None else instance.k)
+
     return {
         "k": lambda: _unlike("k", platform.k, _one(given["k"])),
         "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, given["bandwidth"]),
-        "memory": lambda: _size("memory", platform.memory, given["memory"]),
+        "memory": memory,
         "activation_buffer": lambda: _size("activation_buffer", platform.activation_buffer, given["activation_buffer"]),
         "fit": lambda: _unlike("fit", platform.fit, given["fit"]),
         "constraints": rules,
         "runtime": rules,
+        "unequal": devices,
     }
+
+
+def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Devices:
+    """The devices that a caller states, completed as those of the question were."""
+    rate = instance.platform.bandwidth
+    if given.get("bandwidth") is not None:
+        rate = bandwidth_of(instance.graph, given["bandwidth"])
+    limit = math.inf if given.get("memory") is None else parse_bytes(given["memory"], "memory")
+    return devices_of(given["unequal"], rate, limit)
+
+
+def _other_devices(instance: UnlikeInstance, asked: Devices) -> str | None:
+    """Hold the devices of a question against those that are asked for; works on them come from the graph."""
+    true, default = instance.devices, instance.platform.bandwidth
+    names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
+    in_order = names if true.is_fixed else [name for name in others if name in names]
+    if true.order != asked.order:
+        return f"its devices are in {true.order} order, you ask for {asked.order} order"
+    if (
+        set(names) != set(others)
+        or others != in_order
+        or any(true.counts[names.index(kind.name)] != kind.count for kind in asked.kinds)
+    ):
+        return f"its devices are {_counted(true)}, you ask for {_counted(asked)}"
+    at = [names.index(name) for name in others]
+    for t, kind in zip(at, asked.kinds, strict=True):
+        own = true.kinds[t]
+        if own.memory != kind.memory:
+            return _unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
+        rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
+        if rates[0] != rates[1]:
+            return _unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{instance.time_unit}"))
+    between, wanted = pair_rates(true), pair_rates(asked)
+    if between is None or wanted is None:
+        same = between is None and wanted is None
+    else:
+        same = np.array_equal(between[np.ix_(at, at)], wanted)
+    return None if same else "its rates between kinds are not those that you ask for"
+
+
+def _other_alike(instance: Instance, asked: Devices, k: int) -> str | None:
+    """Hold devices that are all alike against those that are asked for, of which k are used."""
+    platform, (kind, *more) = instance.platform, asked.kinds
+    if more or asked.is_fixed or instance.k != k or k > asked.total:
+        return f"its devices are {instance.k} that are alike, you ask for {_counted(asked)}"
+    between = pair_rates(asked)
+    rate = float(between[0, 0]) if between is not None else kind.bandwidth
+    if rate is not None and rate != platform.bandwidth:
+        return _unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
+    if kind.memory == platform.memory:
+        return None
+    return _unlike("memory", *_apart(platform.memory, kind.memory, "bytes"))
+
+
+def _counted(devices: Devices) -> str:
+    return ",".join(f"{kind.count}x{printable(kind.name)}" for kind in devices.kinds)
 
 
 def _of_placement(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:

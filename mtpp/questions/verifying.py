@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,11 +11,12 @@ from instances.certificates.claims import Envelope
 from instances.errors import word
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.question_lines import rule_lines
+from mtpp.questions.kinds import works_of_kinds
 from mtpp.questions.partitioning import runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
 from mtpp.questions.reading import ReadingWords, device_of, read_graph
 from mtpp.questions.serving import decoder_of, layer_runtime
-from mtpp.questions.statements import StatementWords, statements
+from mtpp.questions.statements import StatementWords, devices_asked, statements
 from mtpp.questions.words import GraphLike, Word, checked, pick
 
 if TYPE_CHECKING:
@@ -71,7 +73,27 @@ class OwnGraph:
         if "graph" not in self._read:
             own = self._graph
             self._read["graph"] = own.graph if isinstance(own, Instance) else read_graph(own, self._reading())
+        if stated.answer_name == "partition" and self._words.get("unequal") is not None:
+            return self._other_works(stated.instance)
         return _other_graph(stated.instance.graph, self._read["graph"])
+
+    def _other_works(self, instance: Instance) -> str | None:
+        """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
+        own = self._graph.graph if isinstance(self._graph, Instance) else self._graph
+        asked = devices_asked(instance, self._words)
+        works = works_of_kinds(own, self._read["graph"], asked, self._reading())
+        if not isinstance(instance, UnlikeInstance):
+            return _other_graph(instance.graph, replace(self._read["graph"], work=works[0]))
+        fault = _other_graph(instance.graph, self._read["graph"])
+        names = [kind.name for kind in instance.devices.kinds]
+        for kind, row in zip(asked.kinds, works, strict=True):
+            if fault is not None or kind.name not in names:  # other kinds are a difference of the devices
+                return fault
+            t = names.index(kind.name)
+            for v in (instance.able[t] & (instance.works[t] != row)).nonzero()[0][:1].tolist():
+                times = f"{float(instance.works[t, v])!r}, there {float(row[v])!r}"
+                fault = f"the work of node {v} ({instance.graph.names[v]}) on {kind.name} is {times}"
+        return fault
 
     def _other_front(self, stated: StatedServing) -> str | None:
         """Hold chain and constraints of a front against those that the decoder has for its runtime."""

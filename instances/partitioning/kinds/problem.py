@@ -38,7 +38,7 @@ from instances.partitioning.kinds.works import check_works, places_of_kinds
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_lines import graph_in_words, rules_in_words
 
-__all__ = ["UnlikeInstance", "question_of_kinds"]
+__all__ = ["UnlikeInstance", "pair_rates", "question_of_kinds"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,88 @@
+"""The devices that a caller states, against those of a certificate."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import mtpp
+
+import mtpp as api
+from instances import ComputationGraph
+from instances.devices.kinds import DeviceKind, Devices
+
+FAST = DeviceKind("fast", 1, speed=2.0, memory=100.0, bandwidth=4.0)
+SLOW = DeviceKind("slow", 2, speed=1.0, memory=200.0, bandwidth=1.0)
+GRAPH = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], [4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 1.0, 0.0])
+RATES = [[4.0, 0.5], [1.0, 1.0]]
+
+
+def compared(asked: Any, devices: Devices, **words: Any) -> tuple[str, ...]:
+    """What is wrong with the question of a certificate over devices."""
+    verdict = api.verify(api.certify(GRAPH, devices=devices, time_limit=2), unequal=asked, **words)
+    assert "unequal" in verdict.compared
+    return verdict.faults
+
+
+@pytest.mark.parametrize("order", ["free", "fixed"])
+def test_the_devices_of_a_question_are_recognised(order: str) -> None:
+    true = Devices([FAST, SLOW], order)
+    assert compared(true, true, graph=GRAPH) == ()
+    for wrong, words in [
+        (Devices([FAST, replace(SLOW, count=3)], order), "1xfast,2xslow, you ask for 1xfast,3xslow"),
+        (Devices([FAST], order), "you ask for 1xfast"),
+        (Devices([FAST, replace(SLOW, name="other")], order), "you ask for 1xfast,2xother"),
+        (Devices([FAST, replace(SLOW, memory=201.0)], order), "memory of slow is 200 bytes, you ask for 201 bytes"),
+        (Devices([replace(FAST, bandwidth=5.0), SLOW], order), "bandwidth of fast is 4 bytes/s, you ask for 5 bytes/s"),
+        (Devices([FAST, SLOW], "fixed" if order == "free" else "free"), f"in {order} order"),
+        (Devices([FAST, SLOW], order, RATES), "rates between kinds"),
+    ]:
+        (fault,) = compared(wrong, true)
+        assert words in fault
+
+
+def test_kinds_may_be_stated_in_another_order_unless_it_is_fixed() -> None:
+    turned = [row[::-1] for row in RATES[::-1]]
+    assert compared(Devices([SLOW, FAST]), Devices([FAST, SLOW]), graph=GRAPH) == ()
+    assert compared(Devices([SLOW, FAST], rates=turned), Devices([FAST, SLOW], rates=RATES)) == ()
+    assert len(compared(Devices([SLOW, FAST], rates=RATES), Devices([FAST, SLOW], rates=RATES))) == 1
+    assert len(compared(Devices([SLOW, FAST], "fixed"), Devices([FAST, SLOW], "fixed"))) == 1
+
+
+def test_speeds_show_in_the_works_of_the_graph() -> None:
+    true, faster = Devices([FAST, SLOW]), Devices([FAST, replace(SLOW, speed=1.5)])
+    assert compared(faster, true) == ()  # a certificate holds works, and no speeds
+    (fault,) = compared(faster, true, graph=GRAPH)
+    assert "the work of node 0 (0) on slow is 4.0, there 2.66" in fault
+
+
+def test_devices_that_are_alike_are_a_platform() -> None:
+    true = Devices([SLOW])
+    assert compared(true, true, graph=GRAPH) == ()
+    assert compared(Devices([replace(SLOW, count=3)]), true, k=2) == ()
+    for wrong, words in [
+        (Devices([replace(SLOW, count=3)]), "2 that are alike, you ask for 3xslow"),
+        (Devices([FAST, SLOW]), "2 that are alike, you ask for 1xfast,2xslow"),
+        (Devices([replace(SLOW, memory=100.0)]), "memory is 200 bytes"),
+        (Devices([replace(SLOW, bandwidth=2.0)]), "bandwidth is 1 bytes/s"),
+    ]:
+        (fault,) = compared(wrong, true)
+        assert words in fault
+    (fault,) = compared(Devices([replace(SLOW, speed=2.0)]), true, graph=GRAPH)
+    assert "the work of node 0 (0) is 4.0, there 2.0" in fault
+
+
+def test_memory_completes_what_a_file_leaves_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In certify and in verify."""
+    kinds = [{"name": "fast", "count": 1, "speed": 2.0, "memory": 100.0}, {"name": "slow", "count": 2, "speed": 1.0}]
+    Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    assert mtpp("certify path.json --devices kinds.json --memory 200 --bandwidth 4 --time-limit 2 --out c.json") == 0
+    assert mtpp("verify c.json --devices kinds.json --memory 200 --bandwidth 4 --graph path.json") == 0
+    assert "compared   --bandwidth, --memory, --devices, --graph" in capsys.readouterr().out
+    assert mtpp("verify c.json --devices kinds.json --memory 300 --bandwidth 4") == 1
+    assert "no kind of devices has a memory of 300 bytes" in capsys.readouterr().err
+    assert mtpp("verify c.json --devices kinds.json --memory 200") == 0
+    assert mtpp("verify c.json --devices 2xA100,1xnone") == 2
