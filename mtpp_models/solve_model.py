@@ -12,7 +12,7 @@ import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.partitioning.kinds.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.no_fit import proof_of_no_fit, proof_of_no_kind
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.reductions import KindContraction, reduce_kinds
@@ -134,6 +134,8 @@ def _solve_kinds(
         # Of merged nodes the peak may be less than what one of them needs.
         question = reduction.instance if reduction.instance.need is None else reduction.instance.modelled()
         assert isinstance(question, UnlikeInstance)
+        if (reason := proof_of_no_kind(question)) is not None:
+            return Result(name, instance, impossible=reason)
         # Of bounds only the exact ones know windows.
         free = cast(UnlikeInstance, question.without_constraints())
         begin = one_block_of_kinds(free)

@@ -17,12 +17,12 @@ from kinds_cases import GOLDEN, U1, devices, question
 from kinds_oracle import draw_case, optimum_of
 
 from heuristics import Limits, search
-from instances import InputError, Instance, Platform
+from instances import ComputationGraph, InputError, Instance, Platform
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import json_text, parse_json
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.certifying.cheapest import LeastPrice, find_least
@@ -285,3 +285,15 @@ def test_cuts_for_a_runtime(
     assert columns(capsys.readouterr().out)["status"] == "optimal"
     assert mtpp("verify c.json") == 0
     assert mtpp("export c.json --for accelerate") == 0
+
+
+@pytest.mark.parametrize("model", ["simple", "bottleneck", "priced", "ideals", "exact"])
+def test_bug_nodes_together_that_no_kind_can_run_are_impossible(model: str) -> None:
+    """Each of them alone runs on some kind; a model said that its bound was infinite."""
+    works = np.array([[1.0, np.inf, 2.0], [np.inf, 3.0, 1.0]])
+    kinds = [DeviceKind("a", 2, speed=1.0, bandwidth=1.0), DeviceKind("b", 1, speed=1.0, bandwidth=2.0)]
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 1.0, 1.0])
+    asked = question_of_kinds(graph, Devices(kinds), works, constraints=Constraints(together=((0, 1),)))
+    answer = solve(asked, model)
+    assert answer.impossible == "does not fit: no kind of devices can run all nodes that share a block with node 1"
+    assert answer.bound is None

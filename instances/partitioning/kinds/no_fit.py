@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from instances.errors import printable
 from instances.graph.display import figures
 from instances.graph.memory import held_alone
@@ -10,7 +12,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import needs_of, room, surely_above, total_held
 from instances.partitioning.problem import Instance
 
-__all__ = ["proof_of_no_fit"]
+__all__ = ["proof_of_no_fit", "proof_of_no_kind"]
 
 
 def proof_of_no_fit(instance: Instance) -> str | None:
@@ -39,4 +41,12 @@ def _no_kind_fits(instance: UnlikeInstance) -> str | None:
     for v in nowhere.nonzero()[0][:1].tolist():
         name, taken = printable(instance.graph.names[v]), float((loads + needs_of(questions[0]))[v])
         return f"does not fit: node {v} ({name}) takes {figures(taken, 'bytes')}, more than a device of any kind has"
+    return None
+
+
+def proof_of_no_kind(instance: UnlikeInstance) -> str | None:
+    """Say in one line which nodes, merged as they share a block, no kind can run together; None if there are none."""
+    for v in np.flatnonzero(~instance.able.any(axis=0))[:1].tolist():
+        name = printable(instance.graph.names[v])
+        return f"does not fit: no kind of devices can run all nodes that share a block with node {name}"
     return None
