@@ -88,7 +88,7 @@ def test_zero_bubble_beats_the_bound_that_does_not_cover_it() -> None:
 def test_memory_that_nothing_fits_is_refused() -> None:
     chain = LayerChain([1], [1], [], [], [10])
     instance = TrainingInstance(chain, Cluster.of_servers([1, 1], 1.0, 1.0), 2, memory=39.0, network=Network())
-    with pytest.raises(InputError, match="fits into the memory"):
+    with pytest.raises(InputError, match="nothing fits into"):
         bounds_by_coverage(instance)
 
 
