@@ -106,7 +106,7 @@ def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: p
         ("9GB", "improved", 5, "layer 0 (0) alone needs 10 GB on each"),
         ("14GB", "spp", 5, "all layers, divided evenly, need 15 GB on each of 2"),
         ("19GB", "improved", 1, "each layer fits alone, and all of them need 15 GB on each of 2"),
-        ("19GB", "gpipe", 1, "but only if divided evenly"),
+        ("19GB", "gpipe", 1, "Stage 0 needs 2e+10 bytes on each device"),
         ("20GB", "improved", 0, ""),
     ):
         words = f"--parameter-copies 1 --memory {memory} --planner {planner} --network paper"
