@@ -7,21 +7,12 @@ prime of the stages after it,
 .. math::
     Z_1 = \max(B, τ + 2 M c, τ + 2 c + Z_1'), \qquad Z_2 = \max(B + A, τ + 2 M c + A, f + c + Z_2'),
 
-2 M c being M c in full duplex. B is what a stage takes from its first pass to its last one. A forward pass comes back
-as a backward one after R = 2 c + ρ' or longer, :math:`ρ = τ + R`, ρ' the least of any stages after it, and the first of
-s stages holds at most k = min(M, s) microbatches at once.
-
-- Before its first backward pass it ends at most k forward passes, the one of that microbatch R before, so that it idles
-  for R - (k - 1) f; likewise for R - (k - 1) b after its last forward pass. If M > k that one starts after a backward
-  pass, and it idles twice: :math:`B ≥ M τ + (R - (k - 1) f)^+ + (R - (k - 1) b)^+`. This grows with f and b.
-- Of its forward passes in the order of their starts, and its backward ones of their ends, the j-th ones lie ρ apart,
-  neighbours f and b, and the (j + k)-th forward one starts after the j-th backward one. So q stays follow one another
-  with all passes that they leave out: :math:`B ≥ q ρ + (M - 1 - k (q - 1)) \max(f, b)`, q = 1 and q = ⌈M / k⌉.
-
-States are the stages left s, the first layer l, and devices k of a pipeline; a state has a front of pairs, at most
-`_POINTS`: beyond that two neighbours become one with the smaller of both values each. Transfers and AllReduces run at
-the rate within a server where groups of the size could lie in one. A stage recomputes the least that fits. So the least
-of max(Z_1, Z_2) is a bound for all these plans, wherever they lie.
+2 M c being M c in full duplex. B is `least_span`: the first of s stages holds at most k = min(M, s) microbatches, and a
+forward pass comes back as a backward one after R = 2 c + ρ' or longer, :math:`ρ = τ + R`, ρ' the least of any stages
+after it. States are the stages left s, the first layer l, and devices k of a pipeline; a state has a front of pairs, at
+most `_POINTS`: beyond that two neighbours become one with the smaller of both values each. Transfers and AllReduces run
+at the rate within a server where groups of the size could lie in one. A stage recomputes the least that fits. So the
+least of max(Z_1, Z_2) is a bound for all these plans, wherever they lie.
 """
 
 from __future__ import annotations
@@ -40,6 +31,7 @@ from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.settings import Setting
 from instances.planning.grid.stage_costs import STEPS, StageCosts, stage_costs
+from instances.planning.least_span import least_span
 
 __all__ = ["Found", "solve"]
 
@@ -175,7 +167,7 @@ def _advance(
                 for k in range(max(fewest, degree + s), most_here + 1):
                     size = 1 if s == 0 else counts[before, j, k - degree]
                     away = 2 * c + stay[before, j, k - degree] if s > 0 else 0.0
-                    low = max(channel, _busy(M, h + 1, forward, tau - forward, away))
+                    low = max(channel, least_span(M, h + 1, forward, tau - forward, away))
                     steps += 1 + size
                     for p in range(size):
                         z_one, z_two = low, low + after
@@ -203,15 +195,6 @@ def _advance(
                     fronts.first[s, k, p, 0], fronts.first[s, k, p, 1] = one[now, 0, k, p], two[now, 0, k, p]
             s, i = s + 1, L - s - 2
     return s, i
-
-
-@compiled
-def _busy(M: int, k: int, forward: float, backward: float, away: float) -> float:
-    """Least time from the first pass of a stage, which holds k microbatches, to its last one."""
-    both, longer, rounds = forward + backward, max(forward, backward), (M + k - 1) // k
-    stays = both + away + (rounds - 1) * max(0.0, both + away - k * longer) + (M - 1) * longer
-    waits = max(0.0, away - (k - 1) * forward) + max(0.0, away - (k - 1) * backward) if k < M else 0.0
-    return max(M * both + waits, stays)
 
 
 @compiled
