@@ -9,7 +9,7 @@ import numpy as np
 from heuristics.planning.execution import Order, all_forward_first, execute, one_forward_one_backward, pe
 from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.splitting import even_counts, hierarchical_split, min_max_split
-from instances.errors import InputError
+from instances.errors import InputError, NothingFitsError
 from instances.planning import Cluster, Iteration, Plan, TrainingInstance
 
 __all__ = [
@@ -55,7 +55,7 @@ def pipedream(instance: TrainingInstance, *, every_minibatch: bool = False) -> I
     )
     plans = [plan for plan in plans_by_stages(seen, range(cluster.n), one_forward_one_backward) if plan is not None]
     if not plans:
-        raise InputError("No plan of PipeDream fits into the memory of the devices; give more of it.")
+        raise NothingFitsError("No plan of PipeDream fits into the memory; give more of it.", proved=False)
     best = min(plans, key=lambda plan: plan.workload)
     return _executed(Plan(instance, best.cuts, best.devices), one_forward_one_backward)
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from instances.errors import InputError
+from instances.errors import InputError, NothingFitsError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.problem import TrainingInstance
@@ -242,14 +242,15 @@ class Plan(Displayed):
 
         Raises
         ------
-        InputError
+        NothingFitsError
             If a stage needs more than `instance.memory`.
         """
         needed = self.memory_needed(in_flight)
         for n in np.flatnonzero(needed > self.instance.memory)[:1]:
-            raise InputError(
+            raise NothingFitsError(
                 f"Stage {n} needs {needed[n]:.6g} bytes on each device with {np.asarray(in_flight)[n]:g} microbatches "
-                f"in flight; a device has {self.instance.memory:.6g}. Use more stages or smaller microbatches."
+                f"in flight; a device has {self.instance.memory:.6g}. Use more stages or smaller microbatches.",
+                proved=False,
             )
 
     def _title(self) -> str:

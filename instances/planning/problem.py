@@ -14,7 +14,7 @@ import numpy as np
 
 from instances.devices.cluster import Cluster
 from instances.devices.network import Network, Ports
-from instances.errors import InputError
+from instances.errors import InputError, NothingFitsError
 from instances.graph.display import figures
 from instances.graph.question_lines import QuestionRecord, said_number
 from instances.graph.tensors import FloatArray, freeze
@@ -35,6 +35,8 @@ __all__ = ["ELEMENT_BYTES", "TrainingInstance"]
 ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 _MOST_MICROBATCHES = 100_000
+#: Part of the memory that sums of bytes may be off.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,23 +187,30 @@ class TrainingInstance(QuestionRecord):
 
     @property
     def no_plan(self) -> InputError:
-        """Error that says why no plan exists: a layer fits on no device, the sum does not fit, or links are missing."""
+        """Error that says why no plan was found: a layer fits on no device, the sum does not fit, or links are missing.
+
+        A layer in one stage on all devices keeps least of a microbatch, and no stages are more even than shares of all.
+        """
         chain, V = self.chain, self.cluster.n
         fixed, kept = self.parameter_copies * chain.param_bytes, chain.stored / V
         layer = int((fixed + kept).argmax())
         needed, total = float((fixed + kept)[layer]), float((fixed / V + kept).sum())
+        shares = f"{figures(total, 'bytes')} on each of {V}, with one microbatch on its way"
         if needed > self.memory:
-            why = f"layer {layer} ({chain.names[layer]}) alone needs {needed:.4g} bytes on each"
+            why = f"layer {layer} ({chain.names[layer]}) alone needs {figures(needed, 'bytes')} on each"
         elif total > self.memory:
-            why = f"all layers need {total:.4g} bytes on each of {V}, with one microbatch on its way"
+            why = f"all layers, divided evenly, need {shares}"
+        elif (self.cluster.bandwidth + np.eye(V) > 0).all():
+            why = f"each layer fits alone, and all of them need {shares}, but only if divided evenly"
         else:
             return InputError(
-                "There is no plan: devices that would have to exchange data have no link, and stages that need none do "
-                "not fit into memory; give the links of the cluster a bandwidth above 0."
+                "No plan was found: devices that would have to exchange data have no link, and stages that need none "
+                "do not fit into memory; give the links of the cluster a bandwidth above 0."
             )
-        return InputError(
-            f"No plan fits into the memory of the devices: {why}, and they have {self.memory:.4g}; give more memory, "
-            "devices or microbatches."
+        return NothingFitsError(
+            f"{self.label}: nothing fits into {figures(self.memory, 'bytes')} a device: {why}; give more memory, "
+            "devices or microbatches.",
+            proved=max(needed, total) > self.memory * (1 + _ROUNDING),
         )
 
     @property

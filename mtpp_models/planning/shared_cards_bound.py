@@ -12,8 +12,9 @@ other on devices of one server are a run; u is the number of devices of a run fr
   and :math:`y_h` of the receivers, a share of :math:`x_h (r - y_h) / (q r)` of the bytes leaves through its card, and
   :math:`y_h (q - x_h) / (q r)` comes in. `least_loads` takes the best of all such numbers. No share is 0, as only all
   devices in one server load no card. `_crossing_part` says more where a stage is packed or has an anchor.
-- With room for k microbatches in a stage, :math:`⌈M / k⌉` of them stay there one after the other, each for :math:`ρ = t
-  + c + ρ'`, ρ' the least of any stages that may follow: :math:`Z^1 ≥ ⌈M / k⌉ ρ` and :math:`Z^2 ≥ ⌈M / k⌉ ρ + A`.
+- With room for k microbatches in a stage, they stay there one after the other, each for :math:`ρ = t + c + ρ'`, ρ' the
+  least of any stages that may follow: :math:`Z^1 ≥ B` and :math:`Z^2 ≥ B + A`, B as `least_span` has it. With split
+  backward passes B counts the gradients of inputs alone, and those of weights fill its waits at best.
 - All transfers to the next stage lie between the first forward and the last backward pass, so that also
   :math:`Z^2 ≥ t + M c + A`, at the least c of any next stage.
 
@@ -32,6 +33,7 @@ from instances.devices.network import Ports
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import TrainingInstance
 from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.least_span import least_span
 from instances.planning.link_speeds import fastest_groups, transfer_time
 from instances.planning.makespan_bound import FRONT, insert_pair
 
@@ -160,8 +162,9 @@ def _least(
                             rho += next_least[e, left - r, r, u, 0]
                             channel = t + next_least[e, left - r, r, u, 1] + after
                         kept = room * (1 + 1e-9) / stored if stored > 0 else np.inf
-                        rounds = np.ceil(M / max(fewest_kept, np.floor(kept))) if kept < M else 1.0
-                        low, done = max(M * t, rounds * rho), max(done, channel, rounds * rho + after)
+                        held = max(fewest_kept, int(kept)) if kept < M else M
+                        low = least_span(M, held, f, t - f, rho - t)
+                        done = max(done, channel, low + after)
                         if e == L:
                             if (u == U or u == r <= g) and low < best and done < best:
                                 stay[left, r, u] = min(stay[left, r, u], rho)

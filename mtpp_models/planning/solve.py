@@ -101,7 +101,7 @@ def solve_replication(
     if start is None:
         points = z_points(instance, speeds, math.inf, np.ones(1))
         if not len(points.first):
-            raise InputError("No plan along this order fits into memory, or links are missing; use another order.")
+            raise instance.no_plan
         cuts, replicas, _ = points.stages(int(points.first[0]))
         start = Plan.along(instance, cuts, replicas, places)
     stages = _stages_along(instance, start, places)

@@ -5,15 +5,14 @@ Every order of unsplit passes that keeps 1F1B's number of microbatches takes at 
 prime of the stages after it,
 
 .. math::
-    Z_1 = \max(M τ, τ + 2 M c, N ρ, τ + 2 c + Z_1'), \qquad
-    Z_2 = \max(M τ + A, τ + 2 M c + A, N ρ + A, f + c + Z_2'),
+    Z_1 = \max(B, τ + 2 M c, τ + 2 c + Z_1'), \qquad Z_2 = \max(B + A, τ + 2 M c + A, f + c + Z_2'),
 
-2 M c being M c in full duplex. A microbatch stays in a stage until it is back, for :math:`ρ = τ + 2 c + ρ'` or longer,
-and the first of s stages holds at most min(M, s) at once, so that :math:`N = ⌈M / s⌉` of them follow one another; ρ' is
-the least of any stages after it. States are the stages left s, the first layer l, and devices k of a pipeline; a state
-has a front of pairs, at most `_POINTS`: beyond that two neighbours become one with the smaller of both values each.
-Transfers and AllReduces run at the rate within a server where groups of the size could lie in one. A stage recomputes
-the least that fits. So the least of max(Z_1, Z_2) is a bound for all these plans, wherever they lie.
+2 M c being M c in full duplex. B is `least_span`: the first of s stages holds at most k = min(M, s) microbatches, and a
+forward pass comes back as a backward one after R = 2 c + ρ' or longer, :math:`ρ = τ + R`, ρ' the least of any stages
+after it. States are the stages left s, the first layer l, and devices k of a pipeline; a state has a front of pairs, at
+most `_POINTS`: beyond that two neighbours become one with the smaller of both values each. Transfers and AllReduces run
+at the rate within a server where groups of the size could lie in one. A stage recomputes the least that fits. So the
+least of max(Z_1, Z_2) is a bound for all these plans, wherever they lie.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.settings import Setting
 from instances.planning.grid.stage_costs import STEPS, StageCosts, stage_costs
+from instances.planning.least_span import least_span
 
 __all__ = ["Found", "solve"]
 
@@ -148,7 +148,6 @@ def _advance(
         now, before = s % 2, (s + 1) % 2
         if i == L - s - 1:
             counts[now], stay[now] = 0, np.inf
-        rounds = (M + s) // (s + 1)
         h = min(min(M, s + 1), held) - 1
         ends_low, ends_high = (L, L) if s == 0 else (i + 1, L - s)
         most_here = K if i == 0 else K - int(np.ceil(M * need[i] / ceiling * (1 - 1e-9)))
@@ -165,19 +164,18 @@ def _advance(
                 after, forward = costs.after[t, run], costs.forward[t, run]
                 c = costs.transfer[t, j - 1] if s > 0 else 0.0
                 channel = tau + ways * M * c if s > 0 else 0.0
-                low_one, low_two = max(M * tau, channel), max(M * tau, channel) + after
                 for k in range(max(fewest, degree + s), most_here + 1):
                     size = 1 if s == 0 else counts[before, j, k - degree]
-                    back_after = tau + (2 * c + stay[before, j, k - degree] if s > 0 else 0.0)
+                    away = 2 * c + stay[before, j, k - degree] if s > 0 else 0.0
+                    low = max(channel, least_span(M, h + 1, forward, tau - forward, away))
                     steps += 1 + size
                     for p in range(size):
-                        z_one = max(low_one, rounds * back_after)
-                        z_two = max(low_two, rounds * back_after + after)
+                        z_one, z_two = low, low + after
                         if s > 0:
                             z_one = max(z_one, tau + 2 * c + one[before, j, k - degree, p])
                             z_two = max(z_two, forward + c + two[before, j, k - degree, p])
                         if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
-                            stay[now, i, k] = min(stay[now, i, k], back_after)
+                            stay[now, i, k] = min(stay[now, i, k], tau + away)
                             counts[now, i, k] = _insert(
                                 one[now, i, k],
                                 two[now, i, k],

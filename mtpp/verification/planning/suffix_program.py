@@ -1,9 +1,13 @@
 r"""Whether some plan on servers with shared cards may be below a time: all suffixes of stages, backwards, compiled.
 
 With T the time, a stage of r devices takes f and t = f + b (b: gradients of inputs alone, where passes may be split), A
-after its last backward pass, and c one way or c^f + c^b both ways to the next. Of a suffix :math:`Z_1 = \max(M t,
-t + M c, N ρ, t + c + Z_1')` and :math:`Z_2 = \max(M (f + b) + A, t + M c + A, N ρ + A, f + c^f + Z_2')`, where
-microbatches come back after :math:`ρ = t + c + ρ'` and N = ⌈M / k⌉ stays of the k that fit follow one another. A plan
+after its last backward pass, and c one way or c^f + c^b both ways to the next. Of a suffix :math:`Z_1 = \max(D,
+t + M c, t + c + Z_1')` and :math:`Z_2 = \max(M (f + b) + A, t + M c + A, D + A, f + c^f + Z_2')`, D from the first pass
+to the last one of microbatches that are elsewhere for R = c + ρ' in between, here for :math:`ρ = t + R`. With room for
+k of them D is at least M t, and the times that no pass fills if k < M: k forward passes at most are over when the first
+backward one begins, R after its own, and k - 1 others that go back lie between the last forward pass and its way back,
+later than some backward pass. It is N stays, N = 1 and N = ⌈M / k⌉, one after the other, as the (i + k)-th microbatch
+comes in when i have gone, with M - 1 - k (N - 1) of the longer passes before the first or behind the last one. A plan
 below T has a suffix with both values below T at every layer; only those go on. Each is a point of a front; fronts are
 complete unless `MERGED` is answered, and so where there are too many points.
 
@@ -97,8 +101,8 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
                             continue
                         kept = max(layers.fewest, np.floor(room * (1 + 1e-9) / stored)) if stored > 0 else M
                         rho = t + rest
-                        waits = np.ceil(M / max(kept, 1)) * rho if kept < M else rho
-                        low, late = max(M * t, waits), max(work, t + ahead + after, waits + after)
+                        low = _at_least(M, max(min(kept, M), 1), f, t - f, rest)
+                        late = max(work, t + ahead + after, low + after)
                         if not (low < limit and late < limit):
                             continue
                         place = start[end, left - r, r, kind] if end < L else 0
@@ -146,6 +150,17 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
         if used > _MOST_POINTS:
             return MERGED
     return NONE_BELOW
+
+
+@compiled
+def _at_least(M: int, kept: float, there: float, back: float, rest: float) -> float:
+    """Time of all passes of a stage with room for so many microbatches, each of which is elsewhere for a time."""
+    stay, longer, turns = there + rest + back, max(there, back), np.ceil(M / kept)
+    least = max(stay + (M - 1) * longer, turns * stay + (M - 1 - kept * (turns - 1)) * longer, M * (there + back))
+    if kept < M:
+        idle = max(0.0, rest - (kept - 1) * there) + max(0.0, rest - (kept - 1) * back)
+        least = max(least, M * (there + back) + idle)
+    return least
 
 
 @compiled

@@ -95,8 +95,25 @@ def test_memory_changes_the_plan_or_refuses(capsys: pytest.CaptureFixture[str]) 
         used = [float(line.split()[-1]) for line in out.splitlines() if re.match(r"\d+ ", line)]
         assert max(used) <= float(memory.removesuffix("GiB"))
     assert times[0] < times[1]
-    assert mtpp(f"{command} --memory 1MiB") == 2
-    assert "fits into the memory" in capsys.readouterr().err
+    assert mtpp(f"{command} --memory 1MiB") == 5
+    assert "nothing fits into 1.04858 MB a device: layer" in capsys.readouterr().err
+
+
+def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of three layers that keep 10 GB two share a device: 5 for one, 15 for each half, and 20 in truth."""
+    write_json(folder / "chain.json", chain_document(LayerChain([1] * 3, [2] * 3, [0] * 2, [0] * 2, [10e9] * 3)))
+    for memory, planner, code, message in (
+        ("9GB", "improved", 5, "layer 0 (0) alone needs 10 GB on each"),
+        ("14GB", "spp", 5, "all layers, divided evenly, need 15 GB on each of 2"),
+        ("19GB", "improved", 1, "each layer fits alone, and all of them need 15 GB on each of 2"),
+        ("19GB", "gpipe", 1, "Stage 0 needs 2e+10 bytes on each device"),
+        ("20GB", "improved", 0, ""),
+    ):
+        words = f"--parameter-copies 1 --memory {memory} --planner {planner} --network paper"
+        assert mtpp(f"plan chain.json --cluster 1x2 --bandwidth 1GB/s,1GB/s --microbatches 2 {words}") == code
+        err = capsys.readouterr().err
+        assert message in err
+        assert len(err.strip().splitlines()) <= 1
 
 
 def test_same_seed_same_answer(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

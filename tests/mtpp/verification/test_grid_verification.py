@@ -62,7 +62,7 @@ def _forge(*path: Any, change: Callable[[Any], Any]) -> Callable[[dict[str, Any]
 FAULTS = {
     "a bound too high": _forge("bounds", 0, "value", change=lambda x: 1.01 * x),
     "the time": _forge("time", change=lambda x: 0.99 * x),
-    "the ratio": _forge("ratio", change=lambda x: 1.0),
+    "the ratio": _forge("ratio", change=lambda x: 0.99 * x),
     "another batch": _forge("global_batch", change=lambda x: 2 * x),
     "another question": _forge("instance", "memory", change=lambda x: 100.0),
     "faster layers": _forge(

@@ -30,7 +30,7 @@ def test_no_plan_is_faster_than_its_bounds() -> None:
     assert count > 500
 
 
-@pytest.mark.parametrize(("outside", "fixed"), [(1.0, 31.0), (0.25, 38.25)])
+@pytest.mark.parametrize(("outside", "fixed"), [(1.0, 32.0), (0.25, 38.25)])
 def test_layers_stay_in_a_server_or_pay_for_it(outside: float, fixed: float) -> None:
     """Three layers on two servers of two; the best of 1F1B, GPipe and others takes 37.75 and 38.25."""
     chain = LayerChain([2] * 3, [4] * 3, [4] * 2, [4] * 2, [6] * 3)
@@ -88,7 +88,7 @@ def test_zero_bubble_beats_the_bound_that_does_not_cover_it() -> None:
 def test_memory_that_nothing_fits_is_refused() -> None:
     chain = LayerChain([1], [1], [], [], [10])
     instance = TrainingInstance(chain, Cluster.of_servers([1, 1], 1.0, 1.0), 2, memory=39.0, network=Network())
-    with pytest.raises(InputError, match="fits into the memory"):
+    with pytest.raises(InputError, match="nothing fits into"):
         bounds_by_coverage(instance)
 
 

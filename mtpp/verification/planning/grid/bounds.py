@@ -3,13 +3,21 @@ r"""Bounds on all plans in a grid, proved a second time.
 *work-grid*: on K devices of each of d pipelines, M microbatches take at least :math:`M \sum_l \min_t t (f + b) / K`.
 
 *z-grid*: of plans whose devices run one stage each, by all suffixes of stages, backwards. Stage n with c one way to the
-next, :math:`τ = f + b` and A after its last backward pass needs :math:`Z_1 = \max(M τ, τ + 2 M c, N ρ, τ + 2 c + Z_1')`
-and :math:`Z_2 = \max(M τ + A, τ + 2 M c + A, N ρ + A, f + c + Z_2')`, in full duplex M c for 2 M c. The first of s
-stages holds min(M, s) microbatches, each until it is back, after :math:`ρ = τ + 2 c + ρ'` or more: so N = ⌈M / s⌉ stays
-follow one another, ρ' the least of all suffixes below the claim. It recomputes no more than it must. Links are those
-within a server where groups of the size can lie in one. A plan below the claim would leave a suffix below it at every
-layer; there is none. Sums are floats, and the claim is taken a part of 5e-10 lower than stated, far more than they are
-off.
+next, :math:`τ = f + b`, D from its first pass to its last one and A after that needs :math:`Z_1 = \max(D, τ + 2 M c,
+τ + 2 c + Z_1')` and :math:`Z_2 = \max(D + A, τ + 2 M c + A, f + c + Z_2')`, in full duplex M c for 2 M c. A microbatch
+is away for :math:`R = 2 c + ρ'` or more between its passes, and so in the stage for :math:`ρ = τ + R`, ρ' the least of
+all suffixes below the claim. The first of s stages holds h = min(M, s) of them. Then D is no less than
+
+- M τ, and if M > h the times between passes that nothing fills: no forward pass but h - 1 ends between the first of
+  them and the first backward pass, which lie R apart, and no backward pass but h - 1 runs between the last forward pass
+  and that of its microbatch; in between lies a backward pass before a forward one, so that both times add up;
+- ρ and M - 1 of the longer passes: either all others start before the last one does, or all others end after the first;
+- N stays one after the other, N = ⌈M / h⌉, since microbatch i + h comes in when i have gone, and M - 1 - h (N - 1) of
+  the longer passes before the first or behind the last of them.
+
+It recomputes no more than it must. Links are those within a server where groups of the size can lie in one. A plan
+below the claim would leave a suffix below it at every layer; there is none. Sums are floats, and the claim is taken a
+part of 5e-10 lower than stated, far more than they are off.
 """
 
 from __future__ import annotations
@@ -121,12 +129,12 @@ class Setting:
                             break
                         tau, forward, after, c = stage
                         c = c if s > 1 else 0.0
-                        one = max(self.M * tau, tau + duplex * self.M * c if s > 1 else 0.0)
+                        one = tau + duplex * self.M * c if s > 1 else 0.0
                         for k, points in later[j].items():
                             if k + t > self.K - self.M * need[i] / ceiling * (1 - MARGIN):
                                 continue
-                            rho = tau + 2 * c + stays[j][k]
-                            low = max(one, -(-self.M // s) * rho)
+                            away = 2 * c + stays[j][k]
+                            low = max(one, self._from_first_to_last(s, forward, tau - forward, away))
                             found = [
                                 (
                                     max(low, tau + 2 * c + p) if s > 1 else low,
@@ -139,12 +147,23 @@ class Setting:
                             ]
                             if keep:
                                 here[i].setdefault(k + t, []).extend(keep)
-                                back[i][k + t] = min(rho, back[i].get(k + t, math.inf))
+                                back[i][k + t] = min(tau + away, back[i].get(k + t, math.inf))
                 here[i] = {k: _lowest(points) for k, points in here[i].items()}
             if fixed in (None, s):
                 best = min([best, *(max(point) for points in here[0].values() for point in points)])
             later, stays = here, back
         return best
+
+    def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
+        """Least time of all passes of the first of some stages, whose microbatches are away between theirs."""
+        held, stay = min(self.M, stages), forward + backward + away
+        in_turn = -(-self.M // held)
+        more = (self.M - 1, 1), (self.M - 1 - held * (in_turn - 1), in_turn)
+        least = max(stays * stay + passes * max(forward, backward) for passes, stays in more)
+        busy = self.M * (forward + backward)
+        if held < self.M:
+            busy += sum(max(0.0, away - (held - 1) * one) for one in (forward, backward))
+        return max(least, busy)
 
     def layer(self, t: int, layer: int) -> tuple[float, float]:
         """Forward and backward time of a layer that recomputes nothing."""

@@ -1,0 +1,84 @@
+"""The bound on plans with one stage a device against all orders that keep as few microbatches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from instances.deadline import Deadline
+from instances.graph.tensors import IntArray
+from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
+from instances.planning.grid.problem import Fixed, StateBytes
+from instances.planning.grid.simulator import step_time
+from mtpp.verification.clock import Clock
+from mtpp.verification.planning.grid.proving import proved_bound
+from mtpp_models.planning.grid import grid_bounds
+
+
+def one_layer_a_stage(rng: np.random.Generator) -> GridPlan:
+    """The only plan of two to four layers that differ, one on each device."""
+    S = int(rng.integers(2, 5))
+    layers = []
+    for i in range(S):
+        forward, inputs, weights, sent = rng.integers(0, 6, 4).astype(float).tolist()
+        way = Configuration(
+            tp=1,
+            forward=forward + 0.5,
+            input_backward=inputs,
+            weight_backward=weights + 0.5,
+            parameters=float(rng.integers(0, 3)),
+            stored_bytes=1.0,
+            output_bytes=sent * float(rng.choice([0.0, 0.5, 2.0])),
+        )
+        layers.append(ConfiguredLayer(str(i), str(i), (way,)))
+    question = GridInstance(
+        (ConfiguredChain(tuple(layers)),),
+        Servers(1, S, 1.0, 1.0),
+        int(rng.integers(1, 9)),
+        state_bytes=StateBytes(1, 1, 2),
+        update_time=0.25,
+        zero=(0,),
+        fixed=Fixed(pp=S, tp=1, dp=1, v=1),
+        full_duplex=bool(rng.integers(2)),
+    )
+    return GridPlan(question, 1, 1, tuple(range(S + 1)), (1,) * S, ("none",) * S, zero=0)
+
+
+def random_orders(rng: np.random.Generator, S: int, M: int) -> IntArray:
+    """Passes of each group such that the first of s stages keeps min(M, s) microbatches at most."""
+    forward = np.arange(M)
+    if rng.random() < 0.3:
+        rng.shuffle(forward)
+    orders = []
+    for g in range(S):
+        held, passes = list[int](), list[int]()
+        coming, eager = list(forward), rng.random()
+        while coming or held:
+            if coming and len(held) < min(M, S - g) and (not held or rng.random() < eager):
+                held.append(coming.pop(0))
+                passes.append(2 * g * M + held[-1])
+            else:
+                place = int(rng.integers(len(held))) if rng.random() < 0.1 else 0
+                passes.append((2 * g + 1) * M + held.pop(place))
+        orders.append(passes)
+    return np.array(orders, dtype=np.int64)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_order_that_keeps_as_few_microbatches_is_below_the_bound(seed: int) -> None:
+    """The best of these orders is near the bound, which is proved a second time."""
+    rng, ratios = np.random.default_rng(seed), []
+    for _ in range(40):
+        plan = one_layer_a_stage(rng)
+        S, M = plan.groups, plan.microbatches
+        bound = grid_bounds(plan, Deadline())[0].value
+        starts, sent, best = np.zeros((2 * S, M)), np.zeros((2 * S - 2, M)), plan.time
+        for _ in range(60):
+            time = step_time(plan.passes, random_orders(rng, S, M), M, starts, sent, np.inf)
+            assert bound <= time * (1 + 1e-9)
+            best = min(best, time)
+        proved = proved_bound(plan.instance, "z-grid", bound, Clock(60))
+        assert proved is not None
+        assert float(proved) >= bound * (1 - 1e-9)
+        ratios.append(best / bound)
+    assert np.exp(np.log(ratios).mean()) < 1.03
