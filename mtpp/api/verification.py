@@ -49,7 +49,7 @@ def verify(
     unequal
         The devices: of several kinds, as `mtpp.certify` takes `devices`; of a placement, as `mtpp.place` does. With
         `graph` the works on each kind are compared as well.
-    cluster, microbatches, dtype, sequence
+    cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
     ideals : bool
         Has no effect any more, as ideals are always looked at; it will go.

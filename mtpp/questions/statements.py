@@ -66,6 +66,7 @@ class StatementWords(TypedDict, total=False):
     ]
     cluster: Annotated[str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", _PANEL)]
     microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M", _PANEL)]
+    global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES", _PANEL)]
     dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME", _PANEL)]
     sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N", _PANEL)]
 
@@ -242,8 +243,7 @@ def _of_placement(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Calla
 
 def _of_plan(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
     if isinstance(stated.instance, GridInstance):
-        memory = stated.instance.memory
-        return {"memory": lambda: _size("memory", memory, given["memory"])}
+        return _of_grid(stated.instance, given)
     instance: TrainingInstance = stated.instance
 
     def cluster() -> str | None:
@@ -261,6 +261,18 @@ def _of_plan(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[
         "memory": lambda: _size("memory", instance.memory, given["memory"]),
         "dtype": lambda: _unlike("dtype", instance.dtype, given["dtype"]),
         "sequence": lambda: _unlike("sequence", instance.sequence, given["sequence"]),
+    }
+
+
+def _of_grid(instance: GridInstance, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
+    """Statements of plans for a global batch; its chains, one a size of microbatches, have sequence and type."""
+    chain = instance.chains[0]
+    return {
+        "cluster": lambda: _unlike("cluster", instance.servers.name, given["cluster"]),
+        "memory": lambda: _size("memory", instance.memory, given["memory"]),
+        "global_batch": lambda: _unlike("global batch", instance.global_batch, given["global_batch"]),
+        "dtype": lambda: _unlike("dtype", chain.dtype, given["dtype"]),
+        "sequence": lambda: _unlike("sequence", chain.sequence, given["sequence"]),
     }
 
 

@@ -34,6 +34,12 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
     assert [rank["rank"] for rank in document["ranks"]] == list(range(4))
     assert f"{8 * 256 / document['time']:,.0f} tokens/s" in out
     assert python.read("plan.json").cost == document["time"]
+    assert mtpp("verify plan.json --cluster 1x4 --global-batch 8 --sequence 256 --dtype bf16") == 0
+    capsys.readouterr()
+    others = {"cluster 2x2": "1x4", "global-batch 16": 8, "sequence 512": 256, "dtype fp32": "bf16"}
+    for other, true in others.items():
+        assert mtpp(f"verify plan.json --{other}") == 1
+        assert f"is {true}, you ask for {other.split()[1]}" in capsys.readouterr().err
     document["time"] *= 0.9
     Path("plan.json").write_text(json.dumps(document))
     assert mtpp("verify plan.json") == 1
