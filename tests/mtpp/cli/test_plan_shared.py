@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import mtpp
+from command_line import assert_impossible, mtpp
 
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain
@@ -91,7 +91,6 @@ def test_models_plan_too(form: str, files: Path, capsys: pytest.CaptureFixture[s
         ("--effort 7", "effort is 7"),
         ("--orders none", "no orders 'none'"),
         ("--orders missing.csv", "missing.csv"),
-        ("--memory 1", "alone needs"),
         ("--optimizer-bytes 16 --parameter-copies 4", "say the same"),
         ("--network paper --samples 2", "--samples"),
         ("--network paper --recompute", "--recompute"),
@@ -107,3 +106,8 @@ def test_wrong_use_is_one_line(options: str, named: str, files: Path, capsys: py
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert line.startswith("mtpp: ")
     assert named in line
+
+
+def test_a_memory_that_no_plan_fits_into(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = "plan chain.json --cluster cluster.json --microbatches 4 --memory 1"
+    assert_impossible(capsys, command, "nothing fits into 1 bytes a device: layer 1 (1) alone needs")
