@@ -6,21 +6,22 @@ for fewer devices are part of those for more.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import cycle, permutations, product
+from itertools import cycle, permutations
 
 import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.planning.grid.fitting import Fitting
 from heuristics.planning.grid.moves import dealt, every_plan, moves_of
+from heuristics.planning.grid.no_plan import no_plan
 from heuristics.planning.grid.runtimes import expressible
 from heuristics.planning.grid.uniform import Sketch, built, uniform_sketches
 from instances.deadline import CLOCK, Deadline
-from instances.errors import InputError, NothingFitsError
-from instances.graph.display import figures
+from instances.errors import InputError
 from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -36,6 +37,8 @@ _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
 _STARTS, _MOVES, _CHANGED = 4, 300, 1000
 #: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
 _LISTED, _AT_LEAST = 0.3, 10.0
+#: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more the powers of 2.
+_FEWER, _FEW = 0.5, 8
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
@@ -51,6 +54,7 @@ class GridSearch:
     best: GridPlan | None = None
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
+    known: float = np.inf  # time of a plan of other servers [s]
     tell: Callable[[str, float], None] | None = None
     #: Best plan of each setting, degrees of groups, and number of stages.
     met: dict[tuple[Setting, tuple[int, ...], int], tuple[float, Sketch]] = field(default_factory=dict)
@@ -110,8 +114,8 @@ class GridSearch:
 
     @property
     def ceiling(self) -> float:
-        """Time of the best plan; infinite if there is none [s]."""
-        return np.inf if self.best is None else self.best.time
+        """Time of the best plan that is known; infinite if there is none [s]."""
+        return min(self.known, np.inf if self.best is None else self.best.time)
 
     def say(self, phase: str) -> None:
         """Tell the phase that has ended."""
@@ -133,25 +137,62 @@ def plan_in_grid(
     """
     search = GridSearch(question, limits.deadline, runtime=runtime, tell=tell)
     settings = list(_settings(question, runtime))
-    coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
-    _uniform(search, coming)
-    for setting, arrays in sorted(settings, key=lambda pair: even_work(question, *pair)):
-        if search.over or even_work(question, setting, arrays) >= search.ceiling:
-            break
-        _plan_setting(search, setting, arrays)
-        search.say(f"dp {setting.pipelines}")
+    _uniform(search, settings)
+    _on_fewer_servers(search)
+    _plan_settings(search, settings)
     if search.best is None:
         if limits.deadline.interrupted.is_set():
             raise KeyboardInterrupt
-        raise _no_plan(search, settings)
-    for time, sketch in sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]:
+        raise no_plan(question, settings, search.fitting, not search.over)
+    for time, sketch in _first(search):
         _change(search, time, sketch)
     search.say("changes")
     return search
 
 
-def _uniform(search: GridSearch, coming: Iterator[Sketch]) -> None:
+def _on_fewer_servers(search: GridSearch) -> None:
+    """The best plans of fewer servers, which are plans of all.
+
+    Where links between servers are slow, plans of all servers take far longer than the least values that the program
+    has for them, so that its plans are no good ones.
+    """
+    question, deadline = search.question, search.deadline.share(_FEWER)
+    servers = question.servers
+    for count in [c for c in range(1, servers.count) if servers.count <= _FEW or c & (c - 1) == 0]:
+        with suppress(InputError):  # its devices do not divide the batch, or are fewer than degrees that are fixed
+            fewer = replace(question, servers=replace(servers, count=count))
+            settings = list(_settings(fewer, search.runtime))
+            if deadline.passed or all(even_work(fewer, *pair) >= search.ceiling for pair in settings):
+                continue
+            own = GridSearch(fewer, deadline, runtime=search.runtime, known=search.ceiling)
+            _uniform(own, settings)
+            _plan_settings(own, settings)
+            for time, sketch in _first(own):
+                _change(own, time, sketch)
+            for _, sketch in _first(own):
+                search.offer(sketch)
+    search.say("fewer servers")
+
+
+def _first(search: GridSearch) -> list[tuple[float, Sketch]]:
+    """The best plans of different settings, with their times."""
+    return sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]
+
+
+def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
+    """Plans of each setting that may be the best, the one with the least even share of the work first."""
+    question = search.question
+    for setting, arrays in sorted(settings, key=lambda pair: even_work(question, *pair)):
+        if search.over or even_work(question, setting, arrays) >= search.ceiling:
+            return
+        _plan_setting(search, setting, arrays)
+        search.say(f"dp {setting.pipelines}")
+
+
+def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
     """The best of uniform plans, and then of those in turns that must recompute."""
+    question = search.question
+    coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
     sketches = _listed(coming, search.deadline.share(_LISTED))
     fitting = 0
     for sketch in (one for one in sketches if one.modes):
@@ -252,42 +293,3 @@ def _change(search: GridSearch, time: float, sketch: Sketch) -> None:
         quiet += 1
         if other is not None and found < time:
             time, cuts, quiet = found, other, 0
-
-
-def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> InputError:
-    """Error that says what the smallest configuration needs."""
-    question, least, share = search.question, dict[str, float](), np.inf
-    layers = question.chains[0].layers
-    counts = Counter(layer.kind for layer in layers)
-    places = {layer.kind: place for place, layer in reversed(list(enumerate(layers)))}  # the first of each kind
-    for setting, arrays in settings:
-        fitting, used = search.fitting(setting), setting.pipelines * setting.context
-        even = dict.fromkeys(counts, np.inf)  # bytes of a layer on all its devices
-        for t, (kind, place) in product(arrays.degrees.tolist(), places.items()):
-            name, ways = layers[place].name, fitting.menus(t)[place]
-            states = [fitting.kept([way], whole=False) + way.stored_bytes for way in ways]
-            needed = min(state + way.working_bytes for state, way in zip(states, ways, strict=True))
-            least[name] = min(needed, least.get(name, np.inf))
-            even[kind] = min(even[kind], t * min(states))
-        share = min(share, sum(counts[kind] * even[kind] for kind in counts) / (question.servers.devices // used))
-    if not least:
-        return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
-    groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
-    if (question.fixed.v or 1) > 1 and all(search.fitting(one).M % S for one, _ in settings for S in groups):
-        return InputError(
-            f"{question.label}: stages in turns need a multiple of pp as microbatches of a pipeline, which this batch "
-            "never has; leave v out, or change pp or the batch."
-        )
-    name = max(least, key=lambda name: least[name])
-    proved, in_time = least[name] > question.memory * (1 + 1e-9), not search.over
-    why = f"layer {name} alone needs {figures(least[name], 'bytes')} on a device in its smallest configuration"
-    if not proved:
-        why = f"each layer fits alone, but all of them, divided evenly, need {figures(share, 'bytes')} a device"
-        why += "" if share > question.memory else ", and no stages are that even" if in_time else ""
-    if not in_time and not proved:
-        return NothingFitsError(f"{question.label}: no plan was found in this time: {why}; give more.", proved=False)
-    return NothingFitsError(
-        f"{question.label}: nothing fits into {figures(question.memory, 'bytes')} a device: {why}; give more memory, "
-        "devices, a higher stage of ZeRO or tensor degree, or smaller microbatches.",
-        proved=proved,
-    )

@@ -197,3 +197,12 @@ def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: p
         err = capsys.readouterr().err
         assert message in err
         assert len(err.strip().splitlines()) == 1
+
+
+def test_bug_more_servers_gave_a_slower_plan() -> None:
+    """Where links between servers are slow, plans of all of them took longer than the best plan of one."""
+    words = {"bandwidth": "100GB/s,50GB/s", "global_batch": 96, "device": "H100-80", "sequence": 512}
+    alone, both = (python.plan("gpt2", f"{count}x8", **words) for count in (1, 2))
+    assert alone.cost is not None
+    assert both.cost is not None
+    assert both.cost <= alone.cost * (1 + 1e-12)
