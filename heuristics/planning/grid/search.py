@@ -38,7 +38,7 @@ _STARTS, _MOVES, _CHANGED = 4, 300, 1000
 #: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
 _LISTED, _AT_LEAST = 0.3, 10.0
 #: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more the powers of 2.
-_FEWER, _FEW = 0.5, 8
+_FEWER, _FEW = 0.8, 8
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
@@ -67,8 +67,8 @@ class GridSearch:
 
     @property
     def until(self) -> Deadline:
-        """When the search ends: later as long as there is no plan."""
-        return self._last if self.best is None else self.deadline
+        """When the search ends: later as long as no plan is known."""
+        return self._last if self.ceiling == np.inf else self.deadline
 
     @property
     def over(self) -> bool:
@@ -138,7 +138,8 @@ def plan_in_grid(
     search = GridSearch(question, limits.deadline, runtime=runtime, tell=tell)
     settings = list(_settings(question, runtime))
     _uniform(search, settings)
-    _on_fewer_servers(search)
+    if search.best is not None:
+        _on_fewer_servers(search)
     _plan_settings(search, settings)
     if search.best is None:
         if limits.deadline.interrupted.is_set():
