@@ -32,10 +32,12 @@ def grid_settings(plan: GridPlan, runtime: str) -> str:
 
 def _cut(plan: GridPlan) -> LayerCut:
     units = [n for n, (begin, end) in enumerate(pairwise(plan.cuts)) for _ in range(begin, end)]
-    kinds = [layer.kind for layer in plan.chain.layers]
-    if len(units) < 3 or len(set(kinds[1:-1])) > 1 or kinds[1] in (kinds[0], kinds[-1]):
+    kinds, names = ([getattr(layer, name) for layer in plan.chain.layers] for name in ("kind", "name"))
+    equal = len(units) > 2 and len(set(kinds[1:-1])) == 1 and kinds[1] not in (kinds[0], kinds[-1])
+    if not equal and names != ["embedding", *(f"layer.{n}" for n in range(len(units) - 2)), "head"]:
         raise InputError(
-            f"{plan.chain.name}: runtimes cut what comes before equal layers, these, and what comes after."
+            f"{plan.chain.name}: runtimes cut what comes before equal layers, these, and what comes after; layers "
+            "that differ have to be named embedding, layer.0 and on, and head."
         )
     return LayerCut(
         network=plan.chain.name,

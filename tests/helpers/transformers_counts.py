@@ -16,7 +16,7 @@ from model_defaults import defaults_of
 
 from instances.readers.huggingface.configuration import model_types
 
-__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "counted", "random_configuration", "read"]
+__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "counted", "random_configuration", "random_sizes", "read"]
 
 BATCH, PROMPT = 2, 11
 #: Whose operations torch counts otherwise: its scans by chunks, and experts that all see all tokens.
@@ -67,11 +67,12 @@ def random_configuration(kind: str, random: Random) -> Any:
 
     known = {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
     known |= set(model_types().get(kind, {}).get("earlier", ()))
-    own = {name: value for name, value in _sizes(kind, random).items() if name in known}
+    own = {name: value for name, value in random_sizes(kind, random).items() if name in known}
     return CONFIG_MAPPING[kind](**own)
 
 
-def _sizes(kind: str, random: Random) -> dict[str, Any]:
+def random_sizes(kind: str, random: Random) -> dict[str, Any]:
+    """Small sizes, by the names that any model type has for them."""
     heads = random.choice((4, 8))
     width = random.choice((16, 24, 32))
     hidden = heads * width

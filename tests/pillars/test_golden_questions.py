@@ -77,7 +77,7 @@ def of_training(question: TrainingInstance) -> list[float]:
 def _grid(name: str, device: str, fused: bool) -> ConfiguredChain:
     model, accelerator = TRANSFORMERS[name], ACCELERATORS[device]
     costs = LayerCosts(model, Clockwork(accelerator, 300e9), 2, 1024, 2, fused, 25e9, 4)
-    return configured(costs, SPARSE if model.experts > 1 else DENSE, "bf16")
+    return configured(costs, SPARSE if model.experts else DENSE, "bf16")
 
 
 def _read(kind: str) -> list[float]:

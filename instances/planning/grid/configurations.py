@@ -141,8 +141,10 @@ class ConfiguredChain(Displayed):
             raise InputError(f"micro_batch is {self.micro_batch}; give a whole number, 1 or more.")
         if self.sequence is not None and self.sequence < 1:
             raise InputError(f"sequence is {self.sequence}; give a whole number, 1 or more.")
-        if self.flops is not None and not 0 < self.flops <= LARGEST:
-            raise InputError(f"flops is {self.flops}; it must be above 0 and at most {LARGEST:g}.")
+        if self.flops is not None:
+            if not 0 < self.flops <= LARGEST:
+                raise InputError(f"flops is {self.flops}; it must be above 0 and at most {LARGEST:g}.")
+            object.__setattr__(self, "flops", float(self.flops))  # as it is read from a file
         if not self.layers:
             raise InputError("The chain has no layer; give at least one.")
         if not self.degrees:

@@ -3,11 +3,14 @@ r"""Time and memory of the layers of language models in each configuration.
 T tokens of a microbatch lie on each device before tensor parallelism, e bytes a number. With sequence parallelism
 everything that a layer stores is divided by the tensor degree t (Korthikanti et al. 2023):
 
-.. math:: [2 e T h + e T h + e T (h + 2 k) + e T h + 4 a T + x (e T h + n e T i)] / t,
+.. math:: [2 e T h + e T h + e T (q + k + v) + e T o + 4 a T + e T (h + n i) + x (e T h + n e T j)] / t,
 
 inputs and output of the first norm and the input of the second, queries, keys and values, the output of attention,
-statistics of fused attention for a heads, and for each of x experts of a token its input and n inner values; 2 T h / t
-masks more with dropout. Unfused attention stores 2.5 e a s T / t instead of its statistics.
+statistics of fused attention for a heads, the input and n inner values of a network that all tokens take, and the same
+for each of x experts of a token; 2 T h / t masks more with dropout. Unfused attention stores 2.5 e a s T / t instead of
+its statistics. Further norms store their inputs, gates their values and what they multiply, latent attention the latent
+vectors before and after their norms. As Megatron-LM does, a device makes the latent vectors of its own tokens with
+whole matrices, and gathers these instead of the layer's input.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from instances.errors import InputError
 from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer, Degrees
+from instances.planning.grid.layer_sizes import LayerSizes
 from instances.planning.grid.layer_times import Clockwork
 from instances.planning.grid.transformer import Transformer
 
@@ -24,11 +28,14 @@ __all__ = ["ATTENTIONS", "LayerCosts", "configured"]
 #: Attention in one kernel that keeps no scores, or in several that keep them.
 ATTENTIONS = ("fused", "eager")
 
-# Bytes that norms, sums and transposes of a layer move for each number of its output; masks, kept bytes a number.
-_NORMS, _SUMS, _TRANSPOSES, _KERNELS = 2 * 4, 2 * 7, 12, 5
+# Bytes that each norm, sums and transposes of a layer move for each number of its output; masks, kept bytes a number.
+_NORM, _SUMS, _TRANSPOSES, _KERNELS = 4, 2 * 7, 12, 5
+_TWO_NORMS = 2 * _NORM
 _SCORES = 2.5
-# Bytes that unfused attention moves for each score; those of a logit; collectives of a layer, forward and backward.
-_SCORE_MOVES, _LOGIT, _COLLECTIVES, _COLLECTIVES_BACK = 9, 4, 4, 6
+# Bytes that unfused attention moves for each score; those of a logit. Collectives of a layer of its width, forward and
+# backward, and those of what is gathered before attention.
+_SCORE_MOVES, _LOGIT = 9, 4
+_COLLECTIVES, _GATHERED = (3, 4), (1, 2)
 
 
 @dataclass(frozen=True)
@@ -44,39 +51,39 @@ class LayerCosts:
     outer_link: float = 0.0  # bandwidth to devices of other servers [bytes/s]
     server: int = 1  # devices of a server
 
-    def layer(self, degrees: Degrees) -> tuple[Configuration, ...]:
+    def layer(self, sizes: LayerSizes, degrees: Degrees) -> tuple[Configuration, ...]:
         """All ways to run a layer with these degrees."""
-        (t, cp, _), model, e = degrees, self.model, self.width
-        tokens, h, s = self._tokens(cp), model.hidden, self.sequence
-        attended = self._attention(tokens, s, t, cp)
-        forward, backward = self._times(degrees, attended)
-        stored = self._stored(tokens, t)
-        inner = self.model.chosen * e * tokens * model.inner / t
+        (t, cp, ep), e, h = degrees, self.width, sizes.hidden
+        tokens = self._tokens(cp)
+        attended = self._attention(sizes, tokens, t, cp)
+        forward, backward = self._times(sizes, degrees, attended)
+        stored, scores = self._stored(sizes, tokens) / t, self._scores(sizes, tokens) / t
         plain = Configuration(
-            tp=degrees[0],
-            cp=degrees[1],
-            ep=degrees[2],
+            tp=t,
+            cp=cp,
+            ep=ep,
             forward=forward,
             input_backward=backward[0],
             weight_backward=backward[1],
-            parameters=(model.attention_parameters + self._dense) / t + 2 * model.norm_parameters + model.vectors,
-            expert_parameters=self._experts / (t * degrees[2]),
-            stored_bytes=stored,
+            parameters=sizes.divided_parameters / t + sizes.whole_parameters,
+            expert_parameters=sizes.expert_parameters / (t * ep),
+            stored_bytes=stored + scores,
             output_bytes=e * tokens * h / t,
         )
+        inner = e * tokens * (sizes.inner + sizes.routed) / t
         normed = 2 * e * tokens * h / t + inner
-        again = self.clock.moved(_NORMS * tokens * h / t, 2) + self.clock.moved(2 * inner)
-        ways = [plain, _recomputed(plain, "act", stored - normed, normed, again)]
+        again = self.clock.moved(_TWO_NORMS * tokens * h / t, 2) + self.clock.moved(2 * inner)
+        ways = [plain, _recomputed(plain, "act", plain.stored_bytes - normed, normed, again)]
         if not self.fused:
-            scores = _SCORES * e * model.heads * s * tokens / t
-            ways.append(_recomputed(plain, "core", stored - scores, scores, attended[0]))
-        return (*ways, _recomputed(plain, "full", e * tokens * h / t, stored, forward))
+            ways.append(_recomputed(plain, "core", stored, scores, attended[0]))
+        return (*ways, _recomputed(plain, "full", e * tokens * h / t, plain.stored_bytes, forward))
 
     def embedding(self, degrees: Degrees) -> tuple[Configuration, ...]:
         """The only way to run what comes before the layers."""
         (t, cp, ep), model = degrees, self.model
         size = self.width * self._tokens(cp) * model.hidden
-        time = self.clock.moved(2 * size / t) + self.clock.sent(size * (t - 1) / t)
+        widened, narrow = self._widened(cp, t)
+        time = self.clock.moved(2 * size / t) + self.clock.sent(size * (t - 1) / t) + widened
         return (
             Configuration(
                 tp=t,
@@ -86,23 +93,26 @@ class LayerCosts:
                 input_backward=0.0,
                 weight_backward=2 * time,
                 parameters=model.embedding_parameters / t,
-                stored_bytes=size / t if model.dropout else 0.0,
+                stored_bytes=narrow + (size / t if model.dropout else 0.0),
                 output_bytes=size / t,
             ),
         )
 
     def head(self, degrees: Degrees) -> tuple[Configuration, ...]:
-        """The only way to run what comes after the layers: the head with its loss, or a pooler."""
+        """The only way to run what comes after the layers: the head with its loss, a pooler, or nothing."""
         (t, cp, ep), model = degrees, self.model
         tokens, h = self._tokens(cp), model.hidden
         size = self.width * tokens * h
         if model.head:
-            product = self.clock.product(tokens, -(-model.vocabulary // t), h)
+            widened, narrow = self._widened(cp, t)
+            product = self.clock.product(tokens, -(-model.vocabulary // t), model.table_width) + widened
             logits = _LOGIT * tokens * model.vocabulary / t
             rest = self.clock.moved(4 * tokens * h / t + 2 * logits, 3) + self.clock.sent(size * (t - 1) / t)
-            stored = 2 * size / t + logits
-        else:
+            stored = 2 * size / t + narrow + logits
+        elif model.pooled:
             product, rest, stored = self.clock.product(self.micro_batch, -(-h // t), h), 0.0, size / t
+        else:
+            product, rest, stored = 0.0, 0.0, 0.0
         return (
             Configuration(
                 tp=t,
@@ -112,68 +122,122 @@ class LayerCosts:
                 input_backward=product + 2 * rest,
                 weight_backward=product,
                 parameters=model.head_parameters / t,
-                tied_parameters=model.tied * model.table_parameters / t,
+                tied_parameters=model.tied * model.head * model.table_parameters / t,
                 stored_bytes=stored,
                 output_bytes=0.0,
             ),
         )
 
     @property
-    def _dense(self) -> int:
-        """Parameters that do not belong to one of several experts, without norms and attention."""
-        return self.model.router_parameters if self.model.experts > 1 else self.model.expert_parameters
-
-    @property
-    def _experts(self) -> int:
-        return self.model.experts * self.model.expert_parameters if self.model.experts > 1 else 0
+    def operations(self) -> float:
+        """Operations of the products of a forward pass of a sample."""
+        model, s = self.model, self.sequence
+        layers = sum(2 * s * (one.weights + (one.queries + one.outputs) * self._attended(one)) for one in model.sizes)
+        ends = (1 + model.head) * model.widening + model.head * model.table_parameters
+        return float(layers + 2 * s * ends + 2 * model.pooled * model.hidden**2)
 
     def _tokens(self, cp: int) -> float:
         return self.micro_batch * self.sequence / cp
 
-    def _stored(self, tokens: float, t: int) -> float:
-        model, e = self.model, self.width
-        h, x = model.hidden, model.chosen
-        wide = model.query_width + 2 * model.key_width + model.query_width
-        parts = e * tokens * (3 * h + wide) + x * e * tokens * (h + model.matrices * model.inner)
-        scores = _LOGIT * model.heads * tokens
-        if not self.fused:
-            scores = _SCORES * e * model.heads * self.sequence * tokens
-        return (parts + scores + model.dropout * 2 * tokens * h) / t
+    def _widened(self, cp: int, t: int) -> tuple[float, float]:
+        """Time of the product between a table of another width and the layers, and bytes of its narrow side, if any."""
+        model, tokens = self.model, self._tokens(cp) / t
+        if not model.widening:
+            return 0.0, 0.0
+        return self.clock.product(tokens, model.hidden, model.table_width), self.width * tokens * model.table_width
 
-    def _attention(self, tokens: float, s: int, t: int, cp: int) -> tuple[float, float]:
+    def _stored(self, sizes: LayerSizes, tokens: float) -> float:
+        """Bytes that all devices of a tensor degree keep, but for scores or their statistics."""
+        e, h, n = self.width, sizes.hidden, sizes.matrices
+        wide = sizes.queries + sizes.keys + sizes.values + sizes.outputs + 2 * sizes.normed_latents
+        wide += sizes.gate + (sizes.outputs if sizes.gate else 0)
+        kept = (3 + self._further_norms(sizes)) * h + wide
+        if sizes.inner:
+            kept += h + n * sizes.inner
+        if sizes.experts is not None:
+            kept += sizes.experts.chosen * h + n * sizes.routed + (h if sizes.shared_gate else 0)
+        return e * tokens * kept + self.model.dropout * 2 * tokens * h
+
+    def _scores(self, sizes: LayerSizes, tokens: float) -> float:
+        """The same for scores, or for the statistics of attention that keeps none."""
+        each = _LOGIT if self.fused else _SCORES * self.width * self.sequence
+        return each * sizes.attention.heads * tokens
+
+    @staticmethod
+    def _further_norms(sizes: LayerSizes) -> int:
+        """Norms beside the two that every layer has, with parameters or without."""
+        return max(0, sizes.layer.norms - 2)
+
+    def _attention(self, sizes: LayerSizes, tokens: float, t: int, cp: int) -> tuple[float, float]:
         """Forward and backward time of attention without its linear maps; with a context degree keys go round."""
-        model, clock = self.model, self.clock
-        flops = 4 * tokens * s * model.query_width / t
+        clock, s = self.clock, self.sequence
+        flops = 2 * tokens * (sizes.queries + sizes.outputs) / t
         if self.fused:
-            forward = clock.attention(flops / (1 + model.causal), fused=True)
+            forward = clock.attention(flops * self._attended(sizes), fused=True)
             backward = 2.5 * forward
         else:
-            moved = clock.moved(_SCORE_MOVES * model.heads * s * tokens / t, 3)
-            forward = clock.attention(flops, fused=False) + moved
+            moved = clock.moved(_SCORE_MOVES * sizes.attention.heads * s * tokens / t, 3)
+            forward = clock.attention(flops * s, fused=False) + moved
             backward = 2 * forward
-        ring = clock.sent(2 * self.width * tokens * model.key_width / t * (cp - 1))
+        ring = clock.sent(self.width * tokens * (sizes.keys + sizes.values) / t * (cp - 1))
         return max(forward, ring), max(backward, 2 * ring)
 
-    def _times(self, degrees: Degrees, attended: tuple[float, float]) -> tuple[float, tuple[float, float]]:
+    def _attended(self, sizes: LayerSizes) -> float:
+        return sizes.attended(self.sequence) if self.model.causal else self.sequence
+
+    def _times(
+        self, sizes: LayerSizes, degrees: Degrees, attended: tuple[float, float]
+    ) -> tuple[float, tuple[float, float]]:
         """Forward time of a layer, and both parts of its backward time."""
-        (t, cp, ep), model, clock, e = degrees, self.model, self.clock, self.width
-        tokens, h, q = self._tokens(cp), model.hidden, model.query_width
-        products = clock.product(tokens, (q + 2 * model.key_width) / t, h) + clock.product(tokens, h, q / t)
-        local, rows = model.experts / ep, model.chosen * tokens * ep / model.experts
-        feed = clock.product(rows, (model.matrices - 1) * model.inner / t, h) + clock.product(rows, h, model.inner / t)
-        products += local * feed + (clock.product(tokens, model.experts, h) if model.experts > 1 else 0.0)
-        moved = clock.moved((_NORMS + _SUMS + _TRANSPOSES) * tokens * h / t, _KERNELS)
-        moved += clock.moved(2 * e * model.chosen * tokens * model.inner / t)
-        one = clock.sent(e * tokens * h * (t - 1) / t)
+        (t, cp, ep), clock, e = degrees, self.clock, self.width
+        tokens, h = self._tokens(cp), sizes.hidden
+        products = self._projections(sizes, tokens, t) + self._networks(sizes, tokens, t, ep)
+        norms = _TWO_NORMS + _NORM * self._further_norms(sizes)
+        kernels = _KERNELS + self._further_norms(sizes)
+        moved = clock.moved((norms + _SUMS + _TRANSPOSES) * tokens * h / t, kernels)
+        moved += clock.moved(2 * e * tokens * (sizes.inner + sizes.routed) / t)
+        if sizes.gate:
+            moved += clock.moved(e * tokens * (sizes.gate + 2 * sizes.outputs) / t)
+        if sizes.latents:
+            moved += clock.moved(_NORM * tokens * sizes.normed_latents / t, 2)
+        one, gathered = (clock.sent(e * tokens * width * (t - 1) / t) for width in (h, sizes.gathered))
+        sent = [_COLLECTIVES[i] * one + _GATHERED[i] * gathered for i in range(2)]
         link = clock.link if t * cp * ep <= self.server else self.outer_link
-        exchange = 2 * clock.sent(model.chosen * e * tokens * h / t * (ep - 1) / ep, link)
-        forward = products + attended[0] + moved + _COLLECTIVES * one + exchange
-        inputs = products + attended[1] + 2 * moved + _COLLECTIVES_BACK * one + exchange
+        chosen = 0 if sizes.experts is None else sizes.experts.chosen
+        exchange = 2 * clock.sent(chosen * e * tokens * h / t * (ep - 1) / ep, link)
+        forward = products + attended[0] + moved + sent[0] + exchange
+        inputs = products + attended[1] + 2 * moved + sent[1] + exchange
         return forward, (inputs, products)
+
+    def _projections(self, sizes: LayerSizes, tokens: float, t: int) -> float:
+        """Time of the products around attention."""
+        time = sum(self.clock.product(tokens, outputs / t, inputs) for inputs, outputs in sizes.products)
+        if sizes.latents:
+            time += self.clock.product(tokens / t, sizes.latents, sizes.hidden)
+        return time + self.clock.product(tokens, sizes.hidden, sizes.outputs / t)
+
+    def _networks(self, sizes: LayerSizes, tokens: float, t: int, ep: int) -> float:
+        """Time of the products of a network for all tokens, and of experts with their router."""
+        own, h, time = sizes.experts, sizes.hidden, 0.0
+        if sizes.inner:
+            time += self._network(sizes, tokens, sizes.inner / t)
+        if own is not None:
+            rows = own.chosen * tokens * ep / own.count
+            time += own.count / ep * self._network(sizes, rows, own.inner / t)
+            time += self.clock.product(tokens, own.count, h)
+        if sizes.shared_gate:
+            time += self.clock.product(tokens / t, 1, h)
+        return time
+
+    def _network(self, sizes: LayerSizes, rows: float, inner: float) -> float:
+        h, product = sizes.hidden, self.clock.product
+        return product(rows, (sizes.matrices - 1) * inner, h) + product(rows, h, inner)
 
 
 def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> ConfiguredChain:
     """Chain of embedding, layers and head, for all degrees.
+
+    Layers with the same costs are of one kind, such as those whose windows no sequence fills.
 
     Raises
     ------
@@ -181,27 +245,17 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         If a degree divides something that it cannot.
     """
     model, device = costs.model, costs.clock.device
-    for t, cp, ep in degrees:
-        model.check_degree(t)
-        if costs.sequence % cp:
-            raise InputError(f"{model.name}: a context degree of {cp} does not divide {costs.sequence} tokens.")
-        if model.experts % ep or (ep > 1 and model.experts == 1):
-            raise InputError(f"{model.name}: an expert degree of {ep} does not divide {model.experts}, its experts.")
-    s, q = costs.sequence, model.query_width
-    weights = model.hidden * (2 * q + 2 * model.key_width)
-    weights += model.chosen * model.matrices * model.hidden * model.inner + model.router_parameters
-    layer = 2 * s * weights + 4 * s * s * q / (1 + model.causal)
-    ends = 2 * s * model.table_parameters if model.head else 2 * model.hidden**2
+    _check_degrees(costs, degrees)
     parts = [
         ConfiguredLayer("embedding", "embedding", tuple(way for one in degrees for way in costs.embedding(one))),
-        *_layers(model, tuple(way for one in degrees for way in costs.layer(one))),
+        *_layers(costs, degrees),
         ConfiguredLayer("head", "head", tuple(way for one in degrees for way in costs.head(one))),
     ]
     return ConfiguredChain(
         layers=tuple(parts),
         micro_batch=costs.micro_batch,
-        sequence=s,
-        flops=model.layers * layer + ends,
+        sequence=costs.sequence,
+        flops=costs.operations,
         name=model.name,
         source=f"{'fused' if costs.fused else 'unfused'} attention, estimated for {device.name}",
         dtype=dtype,
@@ -209,8 +263,29 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
     )
 
 
-def _layers(model: Transformer, ways: tuple[Configuration, ...]) -> list[ConfiguredLayer]:
-    return [ConfiguredLayer(f"layer.{number}", "layer", ways) for number in range(model.layers)]
+def _check_degrees(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> None:
+    model = costs.model
+    for t, cp, ep in degrees:
+        model.check_degree(t)
+        if costs.sequence % cp:
+            raise InputError(f"{model.name}: a context degree of {cp} does not divide {costs.sequence} tokens.")
+        for count in model.experts or (1,):
+            if count % ep:
+                raise InputError(f"{model.name}: an expert degree of {ep} does not divide {count}, its experts.")
+
+
+def _layers(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> list[ConfiguredLayer]:
+    ways = {
+        layer: tuple(way for one in degrees for way in costs.layer(sizes, one))
+        for layer, sizes in costs.model.kinds.items()
+    }
+    kinds = {one: f"layer {number}" for number, one in enumerate(dict.fromkeys(ways.values()))}
+    if len(kinds) == 1:
+        kinds = dict.fromkeys(kinds, "layer")
+    return [
+        ConfiguredLayer(f"layer.{number}", kinds[ways[layer]], ways[layer])
+        for number, layer in enumerate(costs.model.layers)
+    ]
 
 
 def _recomputed(plain: Configuration, mode: str, stored: float, working: float, again: float) -> Configuration:

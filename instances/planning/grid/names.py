@@ -8,10 +8,10 @@ from instances.planning.grid.transformer import Transformer
 
 __all__ = ["TRANSFORMERS"]
 
-_llama = partial(Transformer, vocabulary=128256)
-_gpt = partial(Transformer, vocabulary=50257, positions=1024, gated=False, biases=True, dropout=True, tied=True)
+_llama = partial(Transformer.uniform, vocabulary=128256)
+_gpt = partial(Transformer.uniform, vocabulary=50257, positions=1024, gated=False, biases=True, dropout=True, tied=True)
 _bert = partial(
-    Transformer,
+    Transformer.uniform,
     vocabulary=30522,
     positions=512,
     segments=2,
@@ -19,7 +19,6 @@ _bert = partial(
     biases=True,
     dropout=True,
     causal=False,
-    head=False,
 )
 
 _ALL = (

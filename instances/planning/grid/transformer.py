@@ -1,119 +1,174 @@
-r"""Sizes of language models, and how many parameters they have.
+"""Language models as layers of attention and feed-forward networks, and how many parameters they have.
 
-A layer of width h whose keys are k wide has :math:`h (h + 2 k) + h^2` weights of attention and :math:`n h i` in each
-feed-forward network of inner width i, n = 3 if it is gated and 2 otherwise; with experts there is one network for each,
-and a router. Masks and angles of positions are no parameters.
+Masks and angles of positions are no parameters; a table that embedding and head share counts once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-from instances.errors import InputError
+from instances.errors import InputError, UnknownLayersError
+from instances.planning.grid.layer_sizes import LayerSizes, obstacle
+from instances.readers.huggingface.record import Attention, Experts, FeedForward, Layer
 
-__all__ = ["Transformer"]
+__all__ = ["Transformer", "norm_parameters"]
+
+#: Parameters of a norm, as multiples of its width.
+_NORMS = {"rms": 1, "plain": 1, "layer": 2, "none": 0}
+
+
+def norm_parameters(norm: str, width: int) -> int:
+    """Parameters of one norm: a scale, and a shift, or neither."""
+    return _NORMS[norm] * width
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """Sizes of a decoder or an encoder."""
+    """A decoder or an encoder, layer by layer; `uniform` makes one of equal layers.
+
+    Raises
+    ------
+    InputError
+        If a size is absurd; an `UnknownLayersError` if no costs are known of a layer, whose message says why.
+    """
 
     name: str
-    layers: int
     hidden: int  # width between layers, h
-    heads: int  # of queries
-    key_heads: int  # of keys and of values
-    inner: int  # width within a feed-forward network, i
     vocabulary: int
-    head_width: int | None = None  # of a head; hidden / heads if missing
-    gated: bool = True  # whether the feed-forward network has a gate, a third matrix
-    positions: int = 0  # learned ones
-    segments: int = 0  # kinds of tokens with a vector each
-    experts: int = 1  # feed-forward networks of a layer
-    chosen: int = 1  # experts of a token
-    biases: bool = False  # whether products and norms have them
+    layers: tuple[Layer, ...]
+    norm: str = "rms"  # rms, layer (scale and shift), plain (a scale alone) or none (no parameters)
+    embedding: int | None = None  # width of the table of tokens, where a matrix makes it `hidden`
+    positions: int = 0  # tokens of a sequence at most; 0 if nothing limits them
+    before: int = 0  # parameters before the layers beside that table, such as a table of positions
+    after: int = 0  # parameters after the layers beside the head, such as a norm
     dropout: bool = False  # whether training keeps masks of dropout
     causal: bool = True  # whether a token attends to those before it alone
-    head: bool = True  # whether the last layer predicts tokens; otherwise there is a pooler
+    head: bool = True  # whether tokens are predicted after the layers
+    pooled: bool = False  # whether there is a pooler after the layers
     tied: bool = False  # whether the head uses the table of the embedding
-    vectors: int = 0  # other parameters of a layer
-    end_vectors: int = 0  # other parameters after the layers
+
+    @classmethod
+    def uniform(
+        cls,
+        *,
+        name: str,
+        layers: int,
+        hidden: int,
+        heads: int,
+        key_heads: int,
+        inner: int,
+        vocabulary: int,
+        gated: bool = True,
+        biases: bool = False,
+        experts: int = 1,
+        chosen: int = 1,
+        positions: int = 0,
+        segments: int = 0,
+        dropout: bool = False,
+        causal: bool = True,
+        tied: bool = False,
+    ) -> Transformer:
+        """A decoder of equal layers; if it is not causal, an encoder with a norm of its embedding and a pooler.
+
+        With biases, products have them, and norms have a shift. One expert is a dense network.
+        """
+        if heads < 1 or hidden % heads:
+            raise InputError(f"{name}: {heads} heads do not divide a width of {hidden}.")
+        width = hidden // heads
+        routed = Experts(experts, chosen, inner, bias=biases) if experts != 1 or chosen != 1 else None
+        layer = Layer(
+            (Attention(heads, key_heads, width, width, bias=biases, output_bias=biases),),
+            FeedForward(0 if routed else inner, gated, biases, experts=routed),
+            norms=2,
+        )
+        norm = (1 + biases) * hidden
+        return cls(
+            name=name,
+            hidden=hidden,
+            vocabulary=vocabulary,
+            layers=(layer,) * layers,
+            norm="layer" if biases else "rms",
+            positions=positions,
+            before=(positions + segments) * hidden + (0 if causal else norm),
+            after=norm if causal else 0,
+            dropout=dropout,
+            causal=causal,
+            head=causal,
+            pooled=not causal,
+            tied=tied,
+        )
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "key_heads", "inner", "vocabulary", "experts", "chosen"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{self.name}: {name} is {getattr(self, name)}; it must be 1 or more.")
-        if self.heads % self.key_heads:
-            raise InputError(f"{self.name}: {self.heads} heads share {self.key_heads} keys; one must divide the other.")
-        if self.head_width is None and self.hidden % self.heads:
-            raise InputError(f"{self.name}: {self.heads} heads do not divide a width of {self.hidden}.")
-        if self.chosen > self.experts:
-            raise InputError(f"{self.name}: a token takes {self.chosen} of {self.experts} experts; that is too many.")
+        sizes = {"hidden": self.hidden, "vocabulary": self.vocabulary, "layers": len(self.layers)}
+        for name, size in {**sizes, "embedding": self.table_width}.items():
+            if size < 1:
+                raise InputError(f"{self.name}: {name} is {size}; it must be 1 or more.")
+        if self.norm not in _NORMS:
+            raise InputError(f"{self.name}: norm is {self.norm!r}; give one of {', '.join(_NORMS)}.")
+        for layer in dict.fromkeys(self.layers):
+            if why := obstacle(layer):
+                raise UnknownLayersError(f"{self.name}: no costs are known of {why}.")
+            self._check(LayerSizes(layer, self.hidden, self._norm))
+
+    def _check(self, layer: LayerSizes) -> None:
+        own, heads = layer.experts, layer.attention.heads
+        sizes = {"heads": heads, "key_heads": layer.key_heads, "width of a key": layer.keys}
+        sizes |= {"width of a value": layer.values, "inner": layer.inner + layer.routed}
+        if own is not None:
+            sizes |= {"experts": own.count, "chosen": own.chosen}
+        for name, size in sizes.items():
+            if size < 1:
+                raise InputError(f"{self.name}: {name} is {size}; it must be 1 or more.")
+        if heads % layer.key_heads:
+            raise InputError(f"{self.name}: {heads} heads share {layer.key_heads} keys; one must divide the other.")
+        if own is not None and own.chosen > own.count:
+            raise InputError(f"{self.name}: a token takes {own.chosen} of {own.count} experts; that is too many.")
 
     @property
-    def matrices(self) -> int:
-        """Matrices of a feed-forward network, n."""
-        return 3 if self.gated else 2
+    def sizes(self) -> list[LayerSizes]:
+        """Sizes of each layer; equal layers share theirs."""
+        return [self.kinds[layer] for layer in self.layers]
+
+    @cached_property
+    def kinds(self) -> dict[Layer, LayerSizes]:
+        """Layers that differ, in the order in which they come, with their sizes."""
+        return {layer: LayerSizes(layer, self.hidden, self._norm) for layer in dict.fromkeys(self.layers)}
 
     @property
-    def query_width(self) -> int:
-        """Width of all queries together."""
-        return self.heads * self._width
+    def experts(self) -> tuple[int, ...]:
+        """Numbers of routed experts that layers have."""
+        return tuple(sorted({one.experts.count for one in self.kinds.values() if one.experts is not None}))
 
     @property
-    def key_width(self) -> int:
-        """Width of all keys together, k."""
-        return self.key_heads * self._width
+    def _norm(self) -> int:
+        return norm_parameters(self.norm, self.hidden)
 
     @property
-    def _width(self) -> int:
-        return self.hidden // self.heads if self.head_width is None else self.head_width
+    def table_width(self) -> int:
+        """Width of the table of tokens."""
+        return self.hidden if self.embedding is None else self.embedding
 
     @property
-    def norm_parameters(self) -> int:
-        """Parameters of one norm: a scale, and a shift where there are biases."""
-        return (1 + self.biases) * self.hidden
-
-    @property
-    def attention_parameters(self) -> int:
-        """Parameters of the attention of a layer."""
-        weights = self.hidden * (2 * self.query_width + 2 * self.key_width)
-        return weights + self.biases * (self.query_width + 2 * self.key_width + self.hidden)
-
-    @property
-    def expert_parameters(self) -> int:
-        """Parameters of one feed-forward network."""
-        h, i = self.hidden, self.inner
-        return self.matrices * h * i + self.biases * ((self.matrices - 1) * i + h)
-
-    @property
-    def router_parameters(self) -> int:
-        """Parameters that choose the experts of a token."""
-        return self.hidden * self.experts if self.experts > 1 else 0
-
-    @property
-    def layer_parameters(self) -> int:
-        """Parameters of a layer with all experts and two norms."""
-        feed = self.experts * self.expert_parameters + self.router_parameters
-        return self.attention_parameters + feed + 2 * self.norm_parameters + self.vectors
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Parameters before the layers; an encoder's embedding has a norm."""
-        tables = (self.vocabulary + self.positions + self.segments) * self.hidden
-        return tables + (0 if self.head else self.norm_parameters)
+    def widening(self) -> int:
+        """Weights of the matrix between table and layers, which a head has as well; 0 without one."""
+        return self.table_width * self.hidden if self.table_width != self.hidden else 0
 
     @property
     def table_parameters(self) -> int:
         """Parameters of the table of tokens, which embedding and head share where they are tied."""
-        return self.vocabulary * self.hidden
+        return self.vocabulary * self.table_width
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters before the layers."""
+        return self.table_parameters + self.widening + self.before
 
     @property
     def head_parameters(self) -> int:
-        """Parameters after the layers: the last norm and the head, with its table even if that is tied; or a pooler."""
-        if not self.head:
-            return self.hidden**2 + self.hidden
-        return self.norm_parameters + self.table_parameters + self.end_vectors
+        """Parameters after the layers, with the table of a head even if that is tied."""
+        head = self.head * (self.table_parameters + self.widening)
+        return head + self.pooled * (self.hidden**2 + self.hidden) + self.after
 
     @property
     def parameters(self) -> int:
@@ -125,17 +180,20 @@ class Transformer:
         >>> TRANSFORMERS["llama-3-8b"].parameters
         8030261248
         """
-        ends = self.embedding_parameters + self.head_parameters - self.tied * self.table_parameters
-        return self.layers * self.layer_parameters + ends
+        ends = self.embedding_parameters + self.head_parameters - self.tied * self.head * self.table_parameters
+        return sum(one.parameters for one in self.sizes) + ends
 
     def check_degree(self, tp: int) -> None:
-        """Refuse a degree of tensor parallelism that does not divide heads, keys, widths or the vocabulary's table.
+        """Refuse a degree of tensor parallelism that does not divide heads, keys or inner widths of some layer.
 
         Raises
         ------
         InputError
             If it does not; the vocabulary is padded, as runtimes do.
         """
-        for what, count in (("heads", self.heads), ("heads of keys", self.key_heads), ("inner width", self.inner)):
-            if count % tp:
-                raise InputError(f"{self.name}: a tensor degree of {tp} does not divide {count}, its {what}.")
+        for layer in self.kinds.values():
+            counts = {"heads": layer.attention.heads, "heads of keys": layer.key_heads, "inner width": layer.inner}
+            counts["inner width of experts"] = 0 if layer.experts is None else layer.experts.inner
+            for what, count in counts.items():
+                if count % tp:
+                    raise InputError(f"{self.name}: a tensor degree of {tp} does not divide {count}, its {what}.")

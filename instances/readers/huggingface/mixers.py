@@ -65,6 +65,7 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
         width=width,
         value_width=fields.whole(fields.words["value_width"]) if "value_width" in fields.words else width,
         window=window,
+        chunked=kind == CHUNKED,
         bias=fields.says("bias"),
         output_bias=fields.says("output_bias") or bool(last and fields.word("last_output_bias")),
         norms=(norms[0] * scale, norms[1] * scale),

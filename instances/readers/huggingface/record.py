@@ -17,6 +17,7 @@ class Attention:
     width: int  # of a query and a key
     value_width: int
     window: int | None = None  # tokens that are attended to, the newest included; None for all
+    chunked: bool = False  # whether the window is one of parts of the sequence that attend to themselves alone
     bias: bool = False  # of queries, keys and values
     output_bias: bool = False
     norms: tuple[int, int] = (0, 0)  # parameters of the norms of queries and of keys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from instances.errors import InputError
@@ -64,7 +62,8 @@ def test_a_layer_of_llama_keeps_1089_mebibytes_of_8192_tokens() -> None:
 
 def test_unfused_attention_keeps_what_its_paper_counts() -> None:
     """s b h (34 + 5 a s / h) bytes, and without the core of attention 34 s b h."""
-    model = replace(TRANSFORMERS["gpt2"], hidden=1024, heads=16, key_heads=16, inner=4096, name="small")
+    training = {"gated": False, "biases": True, "dropout": True, "tied": True, "positions": 1024, "vocabulary": 50257}
+    model = Transformer.uniform(name="small", layers=12, hidden=1024, heads=16, key_heads=16, inner=4096, **training)  # type: ignore[arg-type]
     s, b, h, a = 512, 3, 1024, 16
     chain = chain_of(model, sequence=s, micro=b, fused=False)
     assert plain(chain).stored_bytes == s * b * h * (34 + 5 * a * s / h)
@@ -95,7 +94,7 @@ def test_steps_take_as_long_as_published(name: str) -> None:
     (heads, hidden, layers, p, v, batch, micro), *published = STEPS[name]
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "key_heads": heads, "inner": 4 * hidden}
     training = {"gated": False, "biases": True, "dropout": True, "tied": True, "positions": 2048, "vocabulary": 51200}
-    chain = chain_of(Transformer(name=name, **sizes, **training), micro=micro, tp=8, fused=False)  # type: ignore[arg-type]
+    chain = chain_of(Transformer.uniform(name=name, **sizes, **training), micro=micro, tp=8, fused=False)  # type: ignore[arg-type]
     update = 42 / (0.8 * ACCELERATORS["A100-80"].memory_bandwidth)
     question = GridInstance(
         (chain,), Servers(p, 8, 300e9, 25e9, 0.8), batch, update_time=update, zero=(0,), full_duplex=True
