@@ -77,6 +77,7 @@ def chains_of(
 
 def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transformer:
     """Measured layers, or a model whose layers are estimated."""
+    from instances.architectures import ARCHITECTURES
     from instances.planning.grid import ConfiguredChain
     from instances.planning.grid.from_decoder import transformer_of
     from instances.planning.grid.names import TRANSFORMERS
@@ -102,6 +103,8 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
         raise InputError(f"{str(error).removesuffix('.')}; {_instead()}") from None
     if Path(text).is_file():
         return _read(text, words)
+    if text in ARCHITECTURES:
+        raise InputError(f"{text}: no costs are known of its layers; {_instead()}")
     known = ", ".join(TRANSFORMERS)
     raise InputError(
         f"{text}: there is no such model with configurations; give {known}, a "

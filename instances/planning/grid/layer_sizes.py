@@ -16,7 +16,7 @@ __all__ = ["LayerSizes", "obstacle"]
 
 
 def obstacle(layer: Layer) -> str | None:
-    """What of a layer has no costs here, in words; None if it has costs."""
+    """The part of a layer that has no costs here, in words; None if all have."""
     others = [mixer.kind for mixer in layer.mixers if not isinstance(mixer, Attention | LatentAttention)]
     if others:
         return f"{others[0]} in a layer"
@@ -42,7 +42,7 @@ class LayerSizes:
 
     @property
     def attention(self) -> Attention | LatentAttention:
-        """What mixes the tokens."""
+        """The mixer of the tokens."""
         found = self.layer.mixers[0]
         assert isinstance(found, Attention | LatentAttention)
         return found
@@ -81,7 +81,7 @@ class LayerSizes:
 
     @property
     def outputs(self) -> int:
-        """Width of what all heads give together."""
+        """Width of the outputs of all heads together."""
         return self.attention.heads * self.attention.value_width
 
     @property

@@ -6,10 +6,12 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from random import Random
 
 import pytest
 from command_line import mtpp
 from runtime_readers import megatron
+from transformers_counts import random_sizes
 
 import mtpp as python
 from instances import InputError
@@ -122,6 +124,31 @@ def test_a_plan_file_is_exported_as_the_plan_was(
     assert "vllm trains no plans for a global batch" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["deepseek_v3", "gemma3_text"])
+def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """Their arguments count whole layers; measured layers that differ have to be named as such."""
+    sizes = {**random_sizes(kind, Random(kind)), "num_hidden_layers": 6, "first_k_dense_replace": 1}
+    sizes |= {"sliding_window": 4, "sliding_window_pattern": 2, "layer_types": None}
+    (folder / "config.json").write_text(json.dumps({"model_type": kind, **sizes}))
+    words = "--cluster 1x2 --bandwidth 300GB/s --global-batch 4 --sequence 32 --fix pp=2,tp=1,v=1"
+    assert mtpp(f"plan config.json {words} --for megatron --export run.args --out plan.json") == 0
+    document = json.loads(Path("plan.json").read_text())
+    assert len(document["instance"]["chains"][0]["kinds"]) > 3
+    layout = re.search(r'--pipeline-model-parallel-layout ".*"', Path("run.args").read_text())
+    assert layout is not None
+    cut = document["cuts"][1]
+    assert megatron(f"--pipeline-model-parallel-size 2 {layout[0]}\n", 6, 2) == [0] * cut + [1] * (8 - cut)
+    assert mtpp("export plan.json --for torchtitan --out run.toml") == 0
+    parts = tomllib.loads(Path("run.toml").read_text())["parallelism"]["module_fqns_per_model_part"]
+    assert [len(part) for part in parts] == [cut, 9 - cut]  # behind the layers there are norm and output
+    chain = document["instance"]["chains"][0]
+    chain["layers"][2]["name"] = "attention"
+    write_json(folder / "chain.json", chain)
+    capsys.readouterr()
+    assert mtpp(f"plan chain.json {words.replace('--sequence 32', '')} --for megatron --export again.args") == 2
+    assert "layers that differ have to be named embedding, layer.0 and on, and head" in capsys.readouterr().err
+
+
 def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(folder / "chain.json", chain_document(equal_chain(4)))
     assert mtpp("plan chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4 --memory 1MB --out plan.json") == 0
@@ -189,7 +216,8 @@ def test_one_of_a_thing_is_no_plural(folder: Path, capsys: pytest.CaptureFixture
 
 def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command, message in (
-        ("plan resnet50 --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
+        ("plan resnet50 --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no costs are known of its layers; give"),
+        ("plan nosuch --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
         ("plan gpt2 --cluster 1x4+1x2 --bandwidth 1GB/s --global-batch 8", "needs equal servers such as 8x8"),
         ("plan gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within and between servers"),
     ):
