@@ -1,6 +1,8 @@
 """Training plans as runtimes run them: equal pipelines of whole microbatches, with degrees of parallelism a stage.
 
-- `accelerators`: devices by name; `transformer`, `names`: parameters of language models
+- `accelerators`: devices by name
+- `transformer`, `layer_sizes`: widths and parameters of language models, layer by layer; `names`, `from_decoder`: of
+  published ones and of configurations
 - `layer_times`, `layer_costs`: time and memory of their layers in each configuration
 - `configurations`: `ConfiguredChain`, layers with all ways to run them; `chain_file`: as JSON
 - `problem`: `GridInstance`, one question; `plan`: `GridPlan`, one answer; all costs of it
