@@ -1,4 +1,7 @@
-"""All plans of small questions, and changes of plans of large ones: a layer moves from one stage to another."""
+"""All plans of small questions, and changes of plans of large ones.
+
+A layer moves from one stage to another, or two stages of different tensor degrees change places.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,16 @@ from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.settings import Setting
 
-__all__ = ["dealt", "every_plan", "moves_of"]
+__all__ = ["Stages", "dealt", "every_plan", "exchanged", "moved", "moves_of"]
 
 #: Plans of a setting with one stage a device, up to which all are tried.
 _ALL = 1000
 
-_Stages = tuple[tuple[int, ...], tuple[int, ...]]
+#: Cuts of stages, and the tensor degree of each group.
+Stages = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def every_plan(question: GridInstance, arrays: GridArrays, setting: Setting) -> list[_Stages] | None:
+def every_plan(question: GridInstance, arrays: GridArrays, setting: Setting) -> list[Stages] | None:
     """Cuts and tensor degrees of all plans of a setting, in turns as well; None if they are many."""
     L, T = question.layers, len(arrays.degrees)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
@@ -43,6 +47,24 @@ def moves_of(cuts: tuple[int, ...], pair: tuple[int, int]) -> tuple[int, ...] | 
     step = 1 if source > target else -1
     low, high = min(pair) + 1, max(pair)
     return (*cuts[:low], *(cut + step for cut in cuts[low : high + 1]), *cuts[high + 1 :])
+
+
+def moved(stages: Stages, pair: tuple[int, int]) -> Stages | None:
+    """The same with degrees, which stay as they are."""
+    cuts = moves_of(stages[0], pair)
+    return None if cuts is None else (cuts, stages[1])
+
+
+def exchanged(stages: Stages, pair: tuple[int, int]) -> Stages | None:
+    """Stages after two have changed places, each with its number of layers; None if that changes no tensor degree."""
+    cuts, tensor = stages
+    one, other = pair
+    if len(cuts) > len(tensor) + 1 or tensor[one] == tensor[other]:
+        return None
+    counts, degrees = np.diff(cuts).tolist(), list(tensor)
+    for values in (counts, degrees):
+        values[one], values[other] = values[other], values[one]
+    return (0, *np.cumsum(counts).tolist()), tuple(degrees)
 
 
 def dealt(cuts: tuple[int, ...], turns: int) -> tuple[int, ...]:

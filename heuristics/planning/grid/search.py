@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import cycle, permutations
+from itertools import combinations, cycle, permutations, product
 
 import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.planning.grid.fitting import Fitting
-from heuristics.planning.grid.moves import dealt, every_plan, moves_of
+from heuristics.planning.grid.moves import dealt, every_plan, exchanged, moved
 from heuristics.planning.grid.no_plan import no_plan
 from heuristics.planning.grid.runtimes import expressible
 from heuristics.planning.grid.uniform import Sketch, built, uniform_sketches
@@ -37,8 +37,9 @@ _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
 _STARTS, _MOVES, _CHANGED = 4, 300, 1000
 #: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
 _LISTED, _AT_LEAST = 0.3, 10.0
-#: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more the powers of 2.
-_FEWER, _FEW = 0.8, 8
+#: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more powers of 2, and
+#: three times those.
+_FEWER, _FEW, _ODD = 0.8, 8, (1, 3)
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
@@ -159,7 +160,7 @@ def _on_fewer_servers(search: GridSearch) -> None:
     """
     question, deadline = search.question, search.deadline.share(_FEWER)
     servers = question.servers
-    for count in [c for c in range(1, servers.count) if servers.count <= _FEW or c & (c - 1) == 0]:
+    for count in [c for c in range(1, servers.count) if servers.count <= _FEW or c // (c & -c) in _ODD]:
         with suppress(InputError):  # its devices do not divide the batch, or are fewer than degrees that are fixed
             fewer = replace(question, servers=replace(servers, count=count))
             settings = list(_settings(fewer, search.runtime))
@@ -197,10 +198,11 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
     sketches = _listed(coming, search.deadline.share(_LISTED))
     fitting = 0
     for sketch in (one for one in sketches if one.modes):
-        search.offer(sketch)
-        fitting += search.best is not None
         if fitting >= _UNIFORM or search.over:
             break
+        if search.fitting(sketch.setting).least(sketch.cuts, sketch.tensor, sketch.modes) < search.known:
+            search.offer(sketch)
+            fitting += search.best is not None
     for sketch in coming:  # those that were not listed in time
         if search.best is not None or search.over:
             break
@@ -279,18 +281,20 @@ def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> N
 
 
 def _change(search: GridSearch, time: float, sketch: Sketch) -> None:
-    """Move layers between stages as long as the time falls."""
-    cuts = sketch.cuts
-    if len(cuts) > _CHANGED or search.over:
+    """Move layers between stages, and stages of different degrees, as long as the time falls."""
+    stages, setting = (sketch.cuts, sketch.tensor), sketch.setting
+    if len(sketch.cuts) > _CHANGED or search.over:
         return
-    pairs, quiet, left = list(permutations(range(len(cuts) - 1), 2)), 0, _MOVES
-    time = min(time, search.offer_stages(sketch.setting, cuts, sketch.tensor, time))
-    for pair in cycle(pairs):
-        if quiet == len(pairs) or not left or search.over:
+    places = range(len(sketch.cuts) - 1)
+    changes = [*product([moved], permutations(places, 2)), *product([exchanged], combinations(places, 2))]
+    quiet, left = 0, _MOVES
+    time = min(time, search.offer_stages(setting, *stages, time))
+    for change, pair in cycle(changes):
+        if quiet == len(changes) or not left or search.over:
             return
-        other = moves_of(cuts, pair)
-        found = np.inf if other is None else search.offer_stages(sketch.setting, other, sketch.tensor, time)
+        other = change(stages, pair)
+        found = np.inf if other is None else search.offer_stages(setting, *other, time)
         left -= found < np.inf
         quiet += 1
         if other is not None and found < time:
-            time, cuts, quiet = found, other, 0
+            time, stages, quiet = found, other, 0

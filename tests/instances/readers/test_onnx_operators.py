@@ -90,6 +90,36 @@ def test_cheap_operators() -> None:
     assert counted("Sum", [x, x, x], x).flops == 48
 
 
+STEPS = {
+    "Relu": "maximum",
+    "Clip": "minimum, maximum",
+    "LeakyRelu": "compare, multiply",
+    "BatchNormalization": "multiply, add",
+    "DequantizeLinear": "subtract, multiply",
+    "Softplus": "exp, add, log",
+    "Softsign": "abs, add, divide",
+    "Elu": "exp, subtract, multiply",
+    "Sigmoid": "negate, exp, add, divide",
+    "HardSwish": "add, clip, multiply, divide",
+    "Swish": "negate, exp, add, divide, multiply",
+    "Mish": "exp, add, log, tanh, multiply",
+    "Softmax": "maximum, subtract, exp, sum, divide",
+    "RMSNormalization": "square, sum, root, divide, multiply",
+    "LayerNormalization": "sum, subtract, square, sum, root, divide, multiply, add",
+    "ReduceSum": "add",
+    "ReduceL2": "square, add",
+    "ReduceLogSumExp": "subtract, exp, add",
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_operators_cost_the_steps_of_their_formulas(kind: str) -> None:
+    """For each element, of the input if the output is a sum of many."""
+    shape = (3, 5)
+    found = counted(kind, [shape], (3, 1) if kind.startswith("Reduce") else shape)
+    assert found.flops == 15 * len(STEPS[kind].split(", "))
+
+
 def test_operators_of_other_domains() -> None:
     """Those that onnxruntime fuses are known, if they mean the same as in ONNX; another Attention is not."""
     x = (2, 3, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from heuristics.limits import Limits
 from heuristics.planning.grid import plan_in_grid
-from heuristics.planning.grid.moves import dealt, moves_of
+from heuristics.planning.grid.moves import dealt, exchanged, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
 from instances.deadline import Deadline
 from instances.errors import InputError
@@ -282,6 +282,12 @@ def test_layers_move_past_the_stages_between() -> None:
     assert moves_of((0, 3, 5, 9), (2, 1)) == (0, 3, 6, 9)
     assert moves_of((0, 1, 5, 9), (0, 2)) is None
     assert dealt((0, 5, 9), 2) == (0, 3, 5, 7, 9)
+
+
+def test_stages_of_different_degrees_change_places() -> None:
+    assert exchanged(((0, 3, 5, 9), (2, 4, 1)), (0, 2)) == ((0, 4, 6, 9), (1, 4, 2))
+    assert exchanged(((0, 3, 5, 9), (2, 2, 1)), (0, 1)) is None
+    assert exchanged(((0, 3, 5, 7, 9), (2, 1)), (0, 1)) is None  # groups that run two stages each
 
 
 def test_plans_in_turns_recompute_no_more_than_they_must() -> None:
