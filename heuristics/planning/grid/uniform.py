@@ -151,9 +151,11 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, kept: f
 
 
 def _estimate(sums: _Sums, cuts: IntArray, S: int, v: int, M: int, question: GridInstance, setting: Setting) -> float:
-    times, D = sums.of(sums.times, cuts), setting.pipelines * setting.context
-    rate = question.servers.rate(inside=False)
+    """Time of a step, as if all that is sent went to other servers [s]."""
+    D, sizes, rate = setting.pipelines * setting.context, question.state_bytes, question.servers.rate(inside=False)
+    numbers, others = sums.of(sums.numbers, cuts), (D - 1) / D / rate
+    gathered = sizes.gradients * (setting.zero >= 2) + 2 * sizes.weights * (setting.zero == 3)
+    times = np.maximum(sums.of(sums.times, cuts), numbers * gathered * others)
     passing = (times.sum() - times.max() + 2 * (S - 1) * sums.output / rate) / v
-    sent = 2 * (D - 1) / D * question.state_bytes.gradients / rate
-    after = sums.of(sums.numbers, cuts).max() * (sent + question.update_time / (D if setting.zero else 1))
-    return float(M * times.reshape(v, S).sum(axis=0).max() + passing + after)
+    after = sizes.summed(setting.zero) * others + question.update_time / (D if setting.zero else 1)
+    return float(M * times.reshape(v, S).sum(axis=0).max() + passing + numbers.max() * after)
