@@ -23,8 +23,9 @@ def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None)
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
     sequence = "sequence not stated" if chain.sequence is None else f"sequence {chain.sequence}"
     state = f"{sizes.weights:g} + {sizes.gradients:g} + {sizes.optimizer:g} bytes a parameter"
+    at_most = "" if min(chain.degrees)[0] == 1 else "at most "
     rows = [
-        ("model", f"{chain.name}, {layers}, {chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
+        ("model", f"{chain.name}, {layers}, {at_most}{chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
         ("numbers", f"{chain.dtype}, {sequence}, {state}"),
         ("servers", f"{servers.name}; a device sends {inner} inside its server, {outer} to others"),
         ("grid", _grid(plan)),

@@ -193,7 +193,11 @@ class ConfiguredChain(Displayed):
 
     @property
     def parameters(self) -> float:
-        """Trained numbers of all layers; what the last shares with the first counts once."""
+        """Trained numbers of all layers; what the last shares with the first counts once.
+
+        Without a tensor degree of 1 these are the numbers of all devices of the least one, which are a few more where
+        each device has some whole, such as those of norms.
+        """
         tp = min(self.degrees)
         layers = self.plain(tp)
         whole = sum(one.parameters * tp[0] + one.expert_parameters * tp[0] * tp[2] for one in layers)
