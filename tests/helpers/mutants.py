@@ -111,8 +111,8 @@ def _imported(path: Path, *, texts: bool = True) -> Iterator[str]:
 def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list[str], list[str]]:
     """Paths of the tests near a file, and of the others that reach it; of each, the likeliest first.
 
-    Near are its own, golden values, which see much in little time, those that take the fewest steps from import to
-    import, and the others of its folder.
+    Near are its own, those of its folder that have its name in theirs, golden values, which see much in little time,
+    those that take the fewest steps from import to import, and the others of its folder.
     """
     tests = [path.relative_to(root).as_posix() for path in (root / "tests").rglob("test_*.py")]
     tests = sorted(path for path in tests if not path.startswith("tests/benchmarks/"))
@@ -126,13 +126,14 @@ def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list
     own = at.with_name(f"test_{at.name}").as_posix()
     nearest = min((steps.get(test, far) for test in tests), default=far)
     folder = next(parent for parent in at.parents if (root / parent).is_dir()).as_posix()
-    subjects = set(_words(file))
+    subjects, name = set(_words(file)), set(_words(at.name))
 
     golden = {test for test in tests if test in steps and test.startswith("tests/pillars/test_golden")}
 
-    def likely(test: str) -> tuple[bool, bool, bool, bool, int, int, str]:
+    def likely(test: str) -> tuple[bool, bool, bool, bool, bool, int, int, str]:
         shared, beside = len(subjects.intersection(_words(test))), test.startswith(f"{folder}/")
-        at_once = test != own, test not in golden
+        named = beside and not name.isdisjoint(_words(Path(test).name))
+        at_once = test != own, not named, test not in golden
         return *at_once, steps.get(test, far) != nearest, not beside, steps.get(test, far), -shared, test
 
     direct = {own, *golden, *(test for test in tests if steps.get(test) == nearest)}
