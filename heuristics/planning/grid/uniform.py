@@ -129,7 +129,7 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
             for sums in tables:
                 fits = sums.found and _may_fit(sums, places, v, M, question.memory, kept)
                 if fits or (v > 1 and sums is tables[0]):
-                    estimate = _estimate(sums, places, S, v, M, question, setting)
+                    estimate = _estimate(sums, places, t, S, v, M, question, setting)
                     yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes if fits else ())
 
 
@@ -150,12 +150,21 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, kept: f
     return bool((needed.reshape(v, -1).sum(axis=0) <= 1.001 * memory).all())
 
 
-def _estimate(sums: _Sums, cuts: IntArray, S: int, v: int, M: int, question: GridInstance, setting: Setting) -> float:
-    """Time of a step, as if all that is sent went to other servers [s]."""
-    D, sizes, rate = setting.pipelines * setting.context, question.state_bytes, question.servers.rate(inside=False)
-    numbers, others = sums.of(sums.numbers, cuts), (D - 1) / D / rate
+def _estimate(
+    sums: _Sums, cuts: IntArray, t: int, S: int, v: int, M: int, question: GridInstance, setting: Setting
+) -> float:
+    """Time of a step in the better placing, all of whose transfers but those of full pipelines are waited for [s]."""
+    servers, width = question.servers, t * setting.context
+    all_near = S * setting.pipelines * width <= servers.size
+    near = (all_near, setting.pipelines * width <= servers.size), (S * width <= servers.size, all_near)
+    D, sizes, numbers = setting.pipelines * setting.context, question.state_bytes, sums.of(sums.numbers, cuts)
     gathered = sizes.gradients * (setting.zero >= 2) + 2 * sizes.weights * (setting.zero == 3)
-    times = np.maximum(sums.of(sums.times, cuts), numbers * gathered * others)
-    passing = (times.sum() - times.max() + 2 * (S - 1) * sums.output / rate) / v
-    after = sizes.summed(setting.zero) * others + question.update_time / (D if setting.zero else 1)
-    return float(M * times.reshape(v, S).sum(axis=0).max() + passing + numbers.max() * after)
+    estimates = []
+    for stages, replicas in near:
+        shared = (D - 1) / D / servers.rate(inside=replicas)
+        times = np.maximum(sums.of(sums.times, cuts), numbers * gathered * shared)
+        passing = (times.sum() - times.max()) / v
+        passing += 2 * (S * v - 1) * sums.output / servers.rate(inside=stages)
+        after = sizes.summed(setting.zero) * shared + question.update_time / (D if setting.zero else 1)
+        estimates.append(float(M * times.reshape(v, S).sum(axis=0).max() + passing + numbers.max() * after))
+    return min(estimates)
