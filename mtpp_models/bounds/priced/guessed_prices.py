@@ -26,7 +26,7 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
+from mtpp_models.bounds.priced.price_tree import PriceProof, before_witness, price_witness
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
 
@@ -43,8 +43,6 @@ _TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
 # How far a goal lies above the bound at most: at first, whenever, after a goal that failed, and in times the last one;
 # and at least.
 _STEP, _LARGEST_STEP, _SMALL_STEP, _GROWTH, _LEAST_STEP = 0.1, 0.3, 0.03, 1.5, 0.002
-# Of the time, what proofs may have: behind them the witness takes a second and a tenth of theirs.
-_PROVING = 0.9
 # Of the time that is left, what one goal is to take and may take, and seconds that are too short for any.
 _AIM, _FOR_A_GOAL, _SHORTEST = 0.15, 0.4, 0.02
 # What the nodes of a block that costs too little keep of their prices, how many such blocks a goal is worth, and how
@@ -71,7 +69,7 @@ class QuickPrices:
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
         """Run or continue, as `priced_quick`."""
-        instance, floor, deadline = start.instance, simple(start.instance), controls.deadline.share(_PROVING)
+        instance, floor, deadline = start.instance, simple(start.instance), before_witness(controls.deadline)
         # All nodes together are worth their share as well.
         most = min(start.bottleneck, one_block(instance).bottleneck)
         if self._question != instance.key:

@@ -22,7 +22,7 @@ from mtpp_models.bounds.priced.decisions import bound_of
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
 
-__all__ = ["MOST_LEAVES", "PriceProof", "price_witness"]
+__all__ = ["MOST_LEAVES", "PriceProof", "before_witness", "price_witness"]
 
 #: Leaves of the largest tree that becomes a witness.
 MOST_LEAVES = 50_000
@@ -43,6 +43,11 @@ class PriceProof(NamedTuple):
     question: BlockQuestion
     decided: NDArray[np.int8]  # (c, n): decisions of the leaves
     multiplier: FloatArray  # (c,)
+
+
+def before_witness(deadline: Deadline) -> Deadline:
+    """When proofs end, such that their witness comes a second behind the deadline at the latest."""
+    return deadline.share(1 - _PART)
 
 
 def price_witness(proof: PriceProof | None, seconds: float, part: float = _PART) -> dict[str, Any]:

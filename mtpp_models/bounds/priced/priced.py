@@ -34,7 +34,7 @@ from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.ends import partition_with_ends
 from mtpp_models.bounds.priced.price_search import PriceSearch
-from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
+from mtpp_models.bounds.priced.price_tree import PriceProof, before_witness, price_witness
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
@@ -62,8 +62,6 @@ _TWICE, _LEAST_RISE = 0.006, 0.001
 # blocks lower it or no better prices are in view. Too many are so many, or those whose trees took longer than the last
 # proof and this part of the time that is left.
 _RETREAT, _LOWER, _FALL, _CORRECTIONS, _PATIENCE = 0.3, 0.4, 0.75, 6, 0.1
-# Of the time, what proofs may have: behind them the witness takes a second and a tenth of theirs.
-_PROVING = 0.9
 # Seconds that are too little for any proof, and attempts: without a clock, so that it ends, and with one.
 _SHORTEST, _ATTEMPTS, _MOST_ATTEMPTS = 0.05, 40, 4000
 # Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
@@ -103,7 +101,7 @@ class Prices:
         if self._climb is None or self._question != instance.key:
             self._question, self._climb = instance.key, _Climb(begin, floor, controls)
         watch = Stopwatch()
-        at_its_end = self._climb.go_on(begin, replace(controls, deadline=controls.deadline.share(_PROVING)))
+        at_its_end = self._climb.go_on(begin, replace(controls, deadline=before_witness(controls.deadline)))
         value, proved = self._climb.value, self._climb.proved
         closed = at_its_end or value >= most * (1 - PROOF_TOLERANCE)
         witness: dict[str, Any] = {}
