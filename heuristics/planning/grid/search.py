@@ -183,10 +183,11 @@ def _first(search: GridSearch) -> list[tuple[float, Sketch]]:
 
 def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
     """Plans of each setting that may be the best, the one with the least even share of the work first."""
-    question = search.question
-    for setting, arrays in sorted(settings, key=lambda pair: even_work(question, *pair)):
-        if search.over or even_work(question, setting, arrays) >= search.ceiling:
+    works = [even_work(search.question, *pair) for pair in settings]
+    for i in np.argsort(works, kind="stable").tolist():
+        if search.over or works[i] >= search.ceiling:
             return
+        setting, arrays = settings[i]
         _plan_setting(search, setting, arrays)
         search.say(f"dp {setting.pipelines}")
 

@@ -156,13 +156,14 @@ def _estimate(
     """Time of a step in the better placing, all of whose transfers but those of full pipelines are waited for [s]."""
     servers, width = question.servers, t * setting.context
     all_near = S * setting.pipelines * width <= servers.size
-    near = (all_near, setting.pipelines * width <= servers.size), (S * width <= servers.size, all_near)
-    D, sizes, numbers = setting.pipelines * setting.context, question.state_bytes, sums.of(sums.numbers, cuts)
+    near = {(all_near, setting.pipelines * width <= servers.size), (S * width <= servers.size, all_near)}
+    D, sizes = setting.pipelines * setting.context, question.state_bytes
+    passes, numbers = sums.of(sums.times, cuts), sums.of(sums.numbers, cuts)
     gathered = sizes.gradients * (setting.zero >= 2) + 2 * sizes.weights * (setting.zero == 3)
     estimates = []
     for stages, replicas in near:
         shared = (D - 1) / D / servers.rate(inside=replicas)
-        times = np.maximum(sums.of(sums.times, cuts), numbers * gathered * shared)
+        times = np.maximum(passes, numbers * gathered * shared)
         passing = (times.sum() - times.max()) / v
         passing += 2 * (S * v - 1) * sums.output / servers.rate(inside=stages)
         after = sizes.summed(setting.zero) * shared + question.update_time / (D if setting.zero else 1)

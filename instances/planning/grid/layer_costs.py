@@ -151,7 +151,7 @@ class LayerCosts:
         e, h, n = self.width, sizes.hidden, sizes.matrices
         wide = sizes.queries + sizes.keys + sizes.values + sizes.outputs + 2 * sizes.normed_latents
         wide += sizes.gate + (sizes.outputs if sizes.gate else 0)
-        kept = (3 + self._further_norms(sizes)) * h + wide
+        kept = (3 + sizes.further_norms) * h + wide
         if sizes.inner:
             kept += h + n * sizes.inner
         if sizes.experts is not None:
@@ -162,11 +162,6 @@ class LayerCosts:
         """The same for scores, or for the statistics of attention that keeps none."""
         each = _LOGIT if self.fused else _SCORES * self.width * self.sequence
         return each * sizes.attention.heads * tokens
-
-    @staticmethod
-    def _further_norms(sizes: LayerSizes) -> int:
-        """Norms beside the two that every layer has, with parameters or without."""
-        return max(0, sizes.layer.norms - 2)
 
     def _attention(self, sizes: LayerSizes, tokens: float, t: int, cp: int) -> tuple[float, float]:
         """Forward and backward time of attention without its linear maps; with a context degree keys go round."""
@@ -192,8 +187,8 @@ class LayerCosts:
         (t, cp, ep), clock, e = degrees, self.clock, self.width
         tokens, h = self._tokens(cp), sizes.hidden
         products = self._projections(sizes, tokens, t) + self._networks(sizes, tokens, t, ep)
-        norms = _TWO_NORMS + _NORM * self._further_norms(sizes)
-        kernels = _KERNELS + self._further_norms(sizes)
+        norms = _TWO_NORMS + _NORM * sizes.further_norms
+        kernels = _KERNELS + sizes.further_norms
         moved = clock.moved((norms + _SUMS + _TRANSPOSES) * tokens * h / t, kernels)
         moved += clock.moved(2 * e * tokens * (sizes.inner + sizes.routed) / t)
         if sizes.gate:

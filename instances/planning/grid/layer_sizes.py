@@ -117,6 +117,11 @@ class LayerSizes:
         return ((self.hidden, self.queries + self.keys + own.own_values * self.values + own.gate),)
 
     @property
+    def further_norms(self) -> int:
+        """Norms beside the two that every layer has, with parameters or without."""
+        return max(0, self.layer.norms - 2)
+
+    @property
     def matrices(self) -> int:
         """Matrices of a feed-forward network, n."""
         return 3 if self.feed.gated else 2
