@@ -40,6 +40,8 @@ _LISTED, _AT_LEAST = 0.3, 10.0
 #: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more powers of 2, and
 #: three times those.
 _FEWER, _FEW, _ODD = 0.8, 8, (1, 3)
+#: How far above the best time plans of fewer servers may begin: changes make some of them faster.
+_NEAR = 1.03
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
@@ -55,10 +57,12 @@ class GridSearch:
     best: GridPlan | None = None
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
-    known: float = np.inf  # time of a plan of other servers [s]
+    known: float = np.inf  # time that plans must be below, of those of other servers [s]
     tell: Callable[[str, float], None] | None = None
     #: Best plan of each setting, degrees of groups, and number of stages.
     met: dict[tuple[Setting, tuple[int, ...], int], tuple[float, Sketch]] = field(default_factory=dict)
+    #: Times of plans that were simulated, with any number of servers.
+    times: dict[tuple[object, ...], float] = field(default_factory=dict)
     _fittings: dict[Setting, Fitting] = field(default_factory=dict)
     #: Without a plan the search may go on for the time of bounds, which need one.
     _last: Deadline = field(init=False)
@@ -80,13 +84,18 @@ class GridSearch:
         """Check and simulate a plan; its time, infinite if it is none [s]."""
         time = np.inf
         for one in expressible(self.question, sketch, self.runtime):
+            key = one.setting, one.cuts, one.tensor, one.modes
+            if self.ceiling <= self.times.get(key, -np.inf):
+                time = min(time, self.times[key])
+                continue
             for plan in built(self.question, one):
                 time = min(time, plan.time)
+                self.times[key] = min(plan.time, self.times.get(key, np.inf))
                 if plan.time < self.ceiling:
                     self.best = plan
-        key = (sketch.setting, sketch.tensor, len(sketch.cuts))
-        if time < self.met.get(key, (np.inf,))[0]:
-            self.met[key] = time, sketch
+        place = (sketch.setting, sketch.tensor, len(sketch.cuts))
+        if time < self.met.get(place, (np.inf,))[0]:
+            self.met[place] = time, sketch
         return time
 
     def offer_stages(
@@ -115,7 +124,7 @@ class GridSearch:
 
     @property
     def ceiling(self) -> float:
-        """Time of the best plan that is known; infinite if there is none [s]."""
+        """Time that plans must be below; infinite if none is known [s]."""
         return min(self.known, np.inf if self.best is None else self.best.time)
 
     def say(self, phase: str) -> None:
@@ -166,7 +175,7 @@ def _on_fewer_servers(search: GridSearch) -> None:
             settings = list(_settings(fewer, search.runtime))
             if deadline.passed or all(even_work(fewer, *pair) >= search.ceiling for pair in settings):
                 continue
-            own = GridSearch(fewer, deadline, runtime=search.runtime, known=search.ceiling)
+            own = GridSearch(fewer, deadline, runtime=search.runtime, known=_NEAR * search.ceiling, times=search.times)
             _uniform(own, settings)
             _plan_settings(own, settings)
             for time, sketch in _first(own):
