@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -120,14 +120,14 @@ def _plans(
             continue
 
 
-def with_ends(rng: np.random.Generator, least: int = 2, *, alike: bool = True) -> GridInstance:
-    """Two or three equal layers, or more, or measured ones, between two others, and four to six devices."""
+def with_ends(rng: np.random.Generator, least: int = 2, factors: Sequence[float] = (1,)) -> GridInstance:
+    """Two or three layers, or more, so many times as large as each other, between two others; four to six devices."""
     ends = [_random_ways(rng, [1, 2], False) for _ in range(2)]
     inner, count = _random_ways(rng, [1, 2], False), int(rng.integers(least, least + 2))
     layers = [ConfiguredLayer("before", "before", ends[0])]
     layers += [ConfiguredLayer(f"layer.{i}", "layer", inner) for i in range(count)]
-    if not alike:
-        layers[1:] = [_slower(layer, float(rng.choice([1, 1.25, 1.5]))) for layer in layers[1:]]
+    if len(factors) > 1:
+        layers[1:] = [scaled(layer, float(rng.choice(factors))) for layer in layers[1:]]
     layers.append(ConfiguredLayer("after", "after", ends[1]))
     servers = Servers(int(rng.integers(2, 4)), 2, 4.0, 1.0)
     memory = float(rng.choice([12, 20, 30])) if rng.random() < 0.8 else math.inf
@@ -141,14 +141,14 @@ def with_ends(rng: np.random.Generator, least: int = 2, *, alike: bool = True) -
     )
 
 
-def of_three_groups(rng: np.random.Generator) -> GridInstance:
+def of_three_groups(rng: np.random.Generator, factors: Sequence[float] = (1,)) -> GridInstance:
     """The same with more layers, room for all that they keep, and three or six samples."""
-    return replace(with_ends(rng, 4), memory=math.inf, global_batch=int(rng.choice([3, 6])))
+    return replace(with_ends(rng, 4, factors), memory=math.inf, global_batch=int(rng.choice([3, 6])))
 
 
-def _slower(layer: ConfiguredLayer, factor: float) -> ConfiguredLayer:
-    """A layer of its own kind that takes and keeps so much more."""
-    names = ("forward", "input_backward", "weight_backward", "stored_bytes")
+def scaled(layer: ConfiguredLayer, factor: float) -> ConfiguredLayer:
+    """A layer of its own kind that takes, has and keeps so many times as much."""
+    names = ("forward", "input_backward", "weight_backward", "parameters", "stored_bytes", "working_bytes")
     ways = [replace(one, **{name: factor * getattr(one, name) for name in names}) for one in layer.configurations]
     return ConfiguredLayer(layer.name, layer.name, tuple(ways))
 

@@ -1,10 +1,11 @@
 r"""A bound for plans whose devices run several stages in turns, in Megatron-LM's order.
 
-For a model of equal layers with one layer before and one after them, as language models have. Layers between the first
-and the last that differ count as equal ones with the least of all their numbers: no plan takes longer with these. Group
-g of S holds some of the equal layers, the first group also what comes before, the last one what comes after. In this
-order it begins with :math:`(v - 1) S + 2 (S - g) - 1` forward passes: S of each turn but the last, of that one :math:`r
-= \min(S, 2 (S - g) - 1)`, all kept at once, as S divides M. The backward passes end with S of each turn but the last.
+For a model of equal layers with one layer before and one after them, as language models have; other models have
+`mtpp_models.planning.grid.equal_layers.relaxations`, and a plan must be possible with each. Group g of S holds some of
+the equal layers, the first group also what comes before, the last one what comes after. It holds none where the layers
+that a relaxation leaves out are enough for its turns: v, or v - 1 of the first and the last group. In this order it
+begins with :math:`(v - 1) S + 2 (S - g) - 1` forward passes: S of each turn but the last, of that one :math:`r =
+\min(S, 2 (S - g) - 1)`, all kept at once, as S divides M. The backward passes end with S of each turn but the last.
 With τ the time of both passes of its layers, W the sum of those of all groups, f and b of the passes of a layer, f' and
 b' of those of its last turn, c of a transfer, C of all of a microbatch, at the best degree and link where other groups
 run them, and A of what follows the last backward pass of the first layer:
@@ -25,7 +26,6 @@ degree, which some group must have; so both are found in turns. The bound is the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,12 +35,12 @@ from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
-from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.recomputation import Fronts, least_time
 from instances.planning.grid.settings import Setting, even_work, settings_of
 from instances.planning.grid.stage_costs import stage_costs
+from mtpp_models.planning.grid.equal_layers import relaxations
 
 __all__ = ["turns_bound"]
 
@@ -55,18 +55,21 @@ def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
     question, high = plan.instance, plan.time
     if question.layers < 4:
         return None
-    works = [even_work(question, *one) for one in settings_of(question)]
-    question = replace(question, chains=tuple(map(_equal_between_ends, question.chains)))
-    both = zip(works, settings_of(question), strict=True)
+    whole, relaxed = settings_of(question), relaxations(question)
+    works = [even_work(question, *one) for one in whole]
     low = least = min([high, *works])
     try:
-        rooms = [_Room(question, *one, deadline) for work, one in both if work < high]
-        rooms = [room for room in rooms if room.holds(high, deadline)]
+        rooms = [
+            [_Room(one, *settings_of(one)[i], whole[i][1], deadline) for one in relaxed]
+            for i, work in enumerate(works)
+            if work < high
+        ]
+        rooms = [room for room in rooms if _hold(room, high, deadline)]
         if not rooms:
             return high
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            holding = [room for room in rooms if room.holds(middle, deadline)]
+            holding = [room for room in rooms if _hold(room, middle, deadline)]
             if holding:
                 high, rooms = middle, holding
             else:
@@ -76,24 +79,9 @@ def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
     return low
 
 
-def _equal_between_ends(chain: ConfiguredChain) -> ConfiguredChain:
-    """Chain whose layers but the first and the last have the least numbers of all of these, in all ways to run one."""
-    first, *between, last = chain.layers
-    if len({layer.kind for layer in between}) == 1:
-        return chain
-    ways = {(one.degrees, one.recompute): one for layer in between for one in layer.configurations}
-    for layer in between:
-        for one in layer.configurations:
-            way = one.degrees, one.recompute
-            ways[way] = Configuration(
-                **{
-                    name: min(getattr(ways[way], name), value) if isinstance(value, float) else value
-                    for name, value in vars(one).items()
-                }
-            )
-    alike = [replace(one, forward=ways[one.degrees, NONE].forward) for one in ways.values()]
-    equal = ConfiguredLayer("between", "between", tuple(alike))
-    return replace(chain, layers=(first, *[equal] * len(between), last))
+def _hold(room: list[_Room], ceiling: float, deadline: Deadline) -> bool:
+    """Whether groups of a setting may hold all layers below a time, in each relaxation."""
+    return all(one.holds(ceiling, deadline) for one in room)
 
 
 class _OutOfTimeError(Exception):
@@ -101,13 +89,14 @@ class _OutOfTimeError(Exception):
 
 
 class _Tables(NamedTuple):
-    """Times of groups by their numbers of equal layers, of T degrees."""
+    """Times of groups by their numbers of equal layers, of T degrees; L counts these and both ends."""
 
     degrees: IntArray  # (T,)
     run: NDArray[np.int32]  # (L, L + 1): as `Fronts.run`
     tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group, for microbatches held
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
     there: FloatArray  # (T, L): forward pass of each layer
+    single: FloatArray  # (2, T): least forward and backward pass of a layer between the ends, of those left out as well
     after: FloatArray  # (T,): what follows the passes of the first layer
     transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
     between: FloatArray  # (2, T): the same if the first stage is more than the first layer; if one has this degree
@@ -116,28 +105,32 @@ class _Tables(NamedTuple):
     caps: FloatArray  # (T, W): as `Menus.caps`
     fronts: Fronts
     turns: tuple[int, int]  # fewest and most of them
+    layers: int  # of the model
+    fewest: IntArray  # (3,): equal layers that a first, an inner, a last group must hold
 
 
 class _Room:
-    """Groups of one setting."""
+    """Groups of one setting of a relaxation; `whole` are the arrays of the model."""
 
-    def __init__(self, question: GridInstance, setting: Setting, arrays: GridArrays, deadline: Deadline) -> None:
+    def __init__(
+        self, question: GridInstance, setting: Setting, arrays: GridArrays, whole: GridArrays, deadline: Deadline
+    ) -> None:
         self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
         self.K = question.servers.devices // (setting.pipelines * setting.context)
-        L, fixed, v = question.layers, question.fixed.pp, question.fixed.v
-        most = min(L // (v or 2), self.K)
+        L, layers, fixed, v = arrays.output.shape[1], whole.output.shape[1], question.fixed.pp, question.fixed.v
+        most = min(layers // (v or 2), self.K)
         self.groups = [S for S in range(2, most + 1) if self.M % S == 0 and fixed in (None, S)]
         costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)), deadline)
         fronts = arrays.fronts(deadline)
         if costs is None or fronts is None:
             raise _OutOfTimeError
         run = costs.run
-        counts, between = np.arange(1, L - 1), costs.transfer[:, 1:-1].min(axis=1)
+        counts, between = np.arange(L - 1), costs.transfer[:, 1:-1].min(axis=1)
 
         def by_count(table: FloatArray) -> FloatArray:
             """Of the ends with so many equal layers, or of these alone; of none of them nothing."""
-            rows = (table[..., run[0, 1 + counts]], table[..., run[1, 1 + counts]], table[..., run[L - 1 - counts, L]])
-            return np.ascontiguousarray([np.insert(row, 0, 0.0, axis=-1) for row in rows])
+            inner = np.insert(table[..., run[1, 1 + counts[1:]]], 0, 0.0, axis=-1)
+            return np.ascontiguousarray([table[..., run[0, 1 + counts]], inner, table[..., run[L - 1 - counts, L]]])
 
         self.tables = _Tables(
             degrees=costs.degrees,
@@ -145,6 +138,7 @@ class _Room:
             tau=by_count(costs.tau),
             plain=np.diff(arrays.forward + arrays.backward, axis=1),
             there=np.diff(arrays.forward, axis=1),
+            single=np.array([np.diff(one, axis=1)[:, 1:-1].min(axis=1) for one in (whole.forward, whole.backward)]),
             after=np.ascontiguousarray(costs.after[:, run[0, 1]]),
             transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
             between=np.array([np.minimum.accumulate(between), between]),
@@ -152,7 +146,9 @@ class _Room:
             rooms=costs.rooms,
             caps=arrays.caps,
             fronts=fronts,
-            turns=(v or 2, v or L),
+            turns=(v or 2, v or layers),
+            layers=layers,
+            fewest=np.array([int(layers - L < others) for others in ((v or 2) - 1, v or 2, (v or 2) - 1)]),
         )
 
     def holds(self, ceiling: float, deadline: Deadline) -> bool:
@@ -227,10 +223,10 @@ def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple
         more, held = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
         for t in range(T):
             cost, number, degree = np.inf, 0, degrees[t]
-            for count in range(1, most):
+            for count in range(most):
                 if times[g, t, count] - price * count < cost:
                     cost, number = times[g, t, count] - price * count, count
-            for before in range(2 if number > 0 else 0):
+            for before in range(2 if cost < np.inf else 0):
                 now = 1 if t == T - 1 else before
                 for k in range(degree, K + 1):
                     if value[before, k - degree] + cost < more[now, k]:
@@ -248,24 +244,27 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
     All groups have one of the degrees of the rows, and together they take `work`.
     """
     T, c = len(times), tables.transfer[len(times) - 1]
-    plain, there = tables.plain[:T], tables.there
+    plain, there, single = tables.plain[:T], tables.there, tables.single
     L, kind, r = plain.shape[1], 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
     around = after = tables.after[:T].min()
     if g > 0:
-        around += plain[:, 0].min() + (g - 1) * plain[:, 1].min() + 2 * g * c
+        around += plain[:, 0].min() + (g - 1) * (single[0] + single[1])[:T].min() + 2 * g * c
     step = (S - r) * there[t, 1] + (S - 1) * (plain[t, 1] - there[t, 1])
     end, stored = 0.0, 0.0  # of the last layer in the last turn
     if kind == 2:
         end = (S - r) * there[t, L - 1] + (S - 1) * (plain[t, L - 1] - there[t, L - 1])
         stored = tables.stored[1, t]
-    filled = _filled(tables, S, M, T - 1, end + (0.0 if kind == 2 else step))
+    least_turn = end if kind == 2 else (S - r) * single[0, t] + (S - 1) * single[1, t]
+    filled = _filled(tables, S, M, T - 1, least_turn)
     sent = _filled(tables, S, 0, T - 1, end)
     times[t] = np.inf
-    for count in range(1, L - 1):
+    beside = tables.fewest[0]  # equal layers that turns beside the last one must hold, one of them without an end
+    for count in range(tables.fewest[kind], L - 1):
         tau = least = tables.tau[kind, r - 1, t, count]
         if M * tau + around >= ceiling:
             break
-        last, before = count - 1, count if r < S or M == S else 0
+        last = count - beside
+        before = last + 1 if r < S or M == S else last
         while last < before:  # a longer time leaves less room for the last turn, which makes the time longer
             slack = ceiling - work - after - (M - S) * tau
             if slack <= filled:
@@ -273,7 +272,7 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
                 break
             before = last
             last = int(min((slack - sent) / step, last)) if step > 0 else last
-            if r < S:
+            if r < S and (count > 0 or kind == 2):
                 run = tables.run[1, 1 + count] if kind == 1 else tables.run[L - 1 - count, L]
                 room = tables.rooms[t, run] + (S - r) * (stored + last * tables.stored[0, t])
                 again = least_time(tables.fronts, tables.caps, t, run, S, room)
@@ -292,7 +291,7 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
     back = tables.plain[: top + 1] - tables.there[: top + 1]
     passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0
     found = np.inf
-    for v in range(tables.turns[0], min(tables.turns[1], L // S) + 1):
+    for v in range(tables.turns[0], min(tables.turns[1], tables.layers // S) + 1):
         sent = 2 * (tables.transfer[top] + (2 * v - 2) * tables.between[1, top] + (S - 2) * v * tables.between[0, top])
         found = min(found, max(turn, (S - 1) * passes / (S * v)) + sent)
     return found

@@ -26,10 +26,12 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
     if method == "turns-grid":
         if question.layers < 4:
             return None
-        question = replace(question, chains=tuple(map(equalised, question.chains)))
-        settings = list(settings_of(question))
-        found = any(may_hold(one, ceiling, clock) for one, work in zip(settings, works, strict=True) if work < ceiling)
-        return Fraction(0) if found else Fraction(value)
+        models = zip(*map(equalised, question.chains), strict=True)
+        relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
+        for whole, work, these in zip(settings, works, relaxed, strict=True):
+            if work < ceiling and all(may_hold(one, whole, ceiling, clock) for one in these):
+                return Fraction(0)
+        return Fraction(value)
     for one, work in zip(settings, works, strict=True):
         if work < ceiling:
             try:

@@ -16,7 +16,8 @@ all its layers but those of its last turn, and h = min(S, 2 (S - g) - 1) of thes
 
 Layers between the first and the last that differ count as `equalised`: a plan keeps its orders and takes no longer.
 Other groups have a layer or more in each turn, group 0 what comes before the equal layers in the first turn, the last
-group what comes after them in the last turn. The second fact says how many layers the last turn can have at most: what
+group what comes after them in the last turn. Of equal layers they have one or more, unless the layers that are left out
+are enough for all turns. The second fact says how many layers the last turn can have at most: what
 it keeps less than S microbatches of them is room for recomputing less. For each S, each largest degree and each degree
 the times of groups below the time are listed. The least that all groups take together, one of them with the largest
 degree, is found for all numbers of layers and devices, and lists again those that are below the time beside it.
@@ -30,7 +31,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain
+from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from mtpp.verification.clock import Clock
 from mtpp.verification.planning.grid.bounds import Setting
 
@@ -39,27 +40,44 @@ __all__ = ["equalised", "may_hold"]
 _NUMBERS = [one.name for one in fields(Configuration) if one.name not in ("tp", "cp", "ep", "recompute")]
 
 
-def equalised(chain: ConfiguredChain) -> ConfiguredChain:
-    """Chain with one kind of layers between the ends: of each way to run one the least numbers that any layer has."""
+def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
+    """Chains of the ends and one kind of layers between them, for which no plan takes longer.
+
+    Of each way to run one it has the least numbers of layers that are no lighter than any other one left out, by their
+    parameters, and by their time; as many as make the number of layers times the least weight large.
+    """
+    found = []
+    for names in (("parameters", "expert_parameters"), ("forward", "input_backward", "weight_backward")):
+        weights = [sum(getattr(layer.configurations[0], name) for name in names) for layer in chain.layers[1:-1]]
+        limit = max(weights, key=lambda weight: (weight * sum(other >= weight for other in weights), weight))
+        found.append([layer for layer, weight in zip(chain.layers[1:-1], weights, strict=True) if weight >= limit])
+    return [_of_one_kind(chain, layers) for layers in found]
+
+
+def _of_one_kind(chain: ConfiguredChain, layers: Sequence[ConfiguredLayer]) -> ConfiguredChain:
+    """Chain whose layers between the ends have the least numbers of these; what they send is that of all of them."""
     found: dict[tuple[object, str], list[Configuration]] = {}
-    for layer in chain.layers[1:-1]:
+    for layer in layers:
         for one in layer.configurations:
             found.setdefault((one.degrees, one.recompute), []).append(one)
     ways = []
     for (degrees, _), same in found.items():
         numbers = {name: min(getattr(one, name) for one in same) for name in _NUMBERS}
         numbers["forward"] = min(one.forward for one in found[degrees, NONE])
+        numbers["output_bytes"] = min(
+            one.output_bytes for layer in chain.layers[1:-1] for one in layer.configurations if one.degrees == degrees
+        )
         ways.append(replace(same[0], **numbers))
-    middle = replace(chain.layers[1], kind="equal", configurations=tuple(ways))
-    return replace(chain, layers=(chain.layers[0], *[middle] * (chain.n - 2), chain.layers[-1]))
+    middle = replace(layers[0], kind="equal", configurations=tuple(ways))
+    return replace(chain, layers=(chain.layers[0], *[middle] * len(layers), chain.layers[-1]))
 
 
-def may_hold(setting: Setting, ceiling: float, clock: Clock) -> bool:
-    """Whether groups of this setting could hold all layers below a time."""
+def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> bool:
+    """Whether groups could hold all layers of an equalised chain below a time; `whole` is that of the model itself."""
     fixed, v, K, M = setting.question.fixed.pp, setting.question.fixed.v or 2, setting.K, setting.M
     for number in range(len(setting.tensor)):
-        others = _Others.of(setting, setting.tensor[: number + 1])
-        for S in range(2, min(setting.chain.n // v, K) + 1):
+        others = _Others.of(setting, whole, setting.tensor[: number + 1])
+        for S in range(2, min(others.layers // v, K) + 1):
             if M % S == 0 and fixed in (None, S) and _groups_hold(setting, others, S, ceiling, clock):
                 return True
     return False
@@ -67,28 +85,28 @@ def may_hold(setting: Setting, ceiling: float, clock: Clock) -> bool:
 
 @dataclass(frozen=True)
 class _Others:
-    """Least times of single layers, the first, an equal one and the last, for some degrees."""
+    """Least times of what other groups have, for some degrees."""
 
     tensor: Sequence[int]
-    backward: tuple[float, float, float]
-    both: tuple[float, float, float]
+    layers: int  # of the model
+    left: int  # of these, those that are left out
+    between: dict[int, list[tuple[float, float]]]  # by degree: passes of each layer of the model between its ends
+    backward: tuple[float, float, float]  # of the first layer, an equal one, the last one
+    both: tuple[float, float]  # of the first layer, and of any layer between the ends
     sent: tuple[float, float, float]  # to the next stage: after any layer, others than the first, at the last degree
     after: float
 
     @classmethod
-    def of(cls, setting: Setting, tensor: Sequence[int]) -> _Others:
-        n = setting.chain.n
-
-        def least(*parts: int) -> tuple[float, float, float]:
-            first, inner, last = (
-                min(sum(setting.layer(t, i)[p] for p in parts) for t in tensor) for i in (0, 1, n - 1)
-            )
-            return first, inner, last
-
+    def of(cls, setting: Setting, whole: Setting, tensor: Sequence[int]) -> _Others:
+        n, layers = setting.chain.n, whole.chain.n
+        first, equal, last = (min(setting.layer(t, i)[1] for t in tensor) for i in (0, 1, n - 1))
+        between = {t: sorted({whole.layer(t, i) for i in range(1, layers - 1)}) for t in tensor}
+        both = min(sum(setting.layer(t, 0)) for t in tensor), min(sum(one) for t in tensor for one in between[t])
         at_last = min(setting.sent(tensor[-1], i) for i in range(1, n - 1))
         inner = min(setting.sent(t, i) for t in tensor for i in range(1, n - 1))
         sent = min(inner, *(setting.sent(t, 0) for t in tensor)), inner, at_last
-        return cls(tensor, least(1), least(0, 1), sent, min(setting.after(t, 0, 1) for t in tensor))
+        after = min(setting.after(t, 0, 1) for t in tensor)
+        return cls(tensor, layers, layers - n, between, (first, equal, last), both, sent, after)
 
     def transfers(self, S: int, v: int) -> float:
         """Time of all transfers of a microbatch: the group with the last degree has 2 v - 1 neighbours or more."""
@@ -119,20 +137,21 @@ def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, cloc
 def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float, work: float) -> dict[int, float]:
     """Time of both passes of group g with each number of equal layers that leaves it below a time."""
     L, M, h, end = setting.chain.n, setting.M, min(S, 2 * (S - g) - 1), g == S - 1
-    first, inner, _ = others.both
+    first, inner = others.both
     ways = others.after + (first + (g - 1) * inner + 2 * g * others.sent[0] if g else 0.0)
     turn = _LastTurn.of(setting, others, t, S, h, end, ceiling - work)
-    found = {}
-    for count in range(1, L - 1):
+    found, v = {}, setting.question.fixed.v or 2
+    beside = int(others.left < v - 1)  # equal layers that turns beside the last one must hold
+    for count in range(others.left < v - (g == 0 or end), L - 1):
         own = (0, count + 1) if g == 0 else (L - 1 - count, L) if end else (1, count + 1)
-        least = setting.passes(t, *own, h)
+        least = setting.passes(t, *own, h) if own != (1, 1) else 0.0
         if least is None or M * least + ways >= ceiling:
             break
-        time, most, before = least, count - 1, count if h < S or M == S else 0
+        time, most, before = least, count - beside, math.inf if h < S or M == S else -math.inf
         while most < before and time < math.inf:
             before, most = most, min(most, turn.most(time))
             more = (S - h) * (most * turn.stored[0] + turn.stored[1])
-            again = setting.passes(t, *own, S, more) if h < S and most >= 0 else least
+            again = setting.passes(t, *own, S, more) if h < S and most >= 0 and own != (1, 1) else least
             time = math.inf if again is None or most < 0 else max(least, again)
         if M * time + ways < ceiling:
             found[count] = time
@@ -154,18 +173,18 @@ class _LastTurn:
     def of(cls, setting: Setting, others: _Others, t: int, S: int, h: int, end: bool, room: float) -> _LastTurn:
         n = setting.chain.n
 
-        def turn(layer: int) -> float:
-            forward, backward = setting.layer(t, layer)
+        def turn(forward: float, backward: float) -> float:
             return (S - h) * forward + (S - 1) * backward
 
-        last = turn(n - 1) if end else 0.0
+        last, layer = turn(*setting.layer(t, n - 1)) if end else 0.0, turn(*setting.layer(t, 1))
+        own = last if end else min(turn(*one) for one in others.between[t])
         first, inner, final = others.backward
         passes = first + (n - 2) * inner + final if setting.M == S else 0.0
         fixed = setting.question.fixed.v
-        turns = range(2, n // S + 1) if fixed is None else [fixed]
-        least = min(max(last if end else turn(1), (S - 1) * passes / (S * v)) + others.transfers(S, v) for v in turns)
+        turns = range(2, others.layers // S + 1) if fixed is None else [fixed]
+        least = min(max(own, (S - 1) * passes / (S * v)) + others.transfers(S, v) for v in turns)
         stored = setting.most_stored(t, 1), setting.most_stored(t, n - 1) if end else 0.0
-        return cls(room - others.after, least, last + others.transfers(S, turns[0]), turn(1), setting.M - S, stored)
+        return cls(room - others.after, least, last + others.transfers(S, turns[0]), layer, setting.M - S, stored)
 
     def most(self, time: float) -> int:
         """Most equal layers of the last turn of a group whose passes take so long; -1 if it is too long."""

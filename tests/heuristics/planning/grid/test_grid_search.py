@@ -21,14 +21,18 @@ from instances.planning.grid.program import solve
 from instances.planning.grid.recomputation import _shares, chosen_modes, fronts_of
 from instances.planning.grid.settings import settings_of
 from mtpp.certifying.grid import covered_grid
+from mtpp.verification.clock import Clock
+from mtpp.verification.planning.grid.proving import proved_bound
 from mtpp_models.planning.grid.bounds import grid_bounds
 from mtpp_models.planning.grid.turns import turns_bound
 from tests.helpers.grid_cases import (
     all_plans,
+    equal_chain,
     equal_question,
     of_three_groups,
     plans_in_turns,
     random_question,
+    scaled,
     with_ends,
 )
 
@@ -216,11 +220,11 @@ def test_caps_of_many_kinds_are_no_more_than_what_layers_need() -> None:
     assert all(np.isin(row, caps).all() for row, caps in zip(menus.working, menus.caps, strict=True))
 
 
-@pytest.mark.parametrize("alike", [True, False])
-def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found(alike: bool) -> None:
+@pytest.mark.parametrize("factors", [(1,), (1, 1.25, 1.5), (0.05, 1, 1)])
+def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found(factors: tuple[float, ...]) -> None:
     rng, above = np.random.default_rng(17), 0
     for _ in range(6):
-        question = with_ends(rng, alike=alike)
+        question = with_ends(rng, factors=factors)
         plans = list(plans_in_turns(question))
         if not plans:
             continue
@@ -229,7 +233,7 @@ def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found(alike:
         bound = turns_bound(worst, Deadline())
         assert bound is not None
         assert bound <= best.time * (1 + 1e-9)
-        assert not alike or plan_in_grid(question, Limits()).ceiling <= best.time
+        assert len(factors) > 1 or plan_in_grid(question, Limits()).ceiling <= best.time
         above += bound > 0.8 * best.time
     assert above >= 2
 
@@ -275,6 +279,25 @@ def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
         turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp))), Deadline()) for tp in (None, 1)
     ]
     assert bounds[0] == bounds[1]
+
+
+def test_bug_one_light_layer_made_the_bound_of_all_weak() -> None:
+    """It counted as all layers between the ends, as if none of them needed time or room."""
+
+    def bound(chain: ConfiguredChain) -> float:
+        question = replace(equal_question(8, 4, 24), chains=(chain,), fixed=Fixed(pp=2, tp=1, dp=1, v=2))
+        plan = plan_in_grid(question, Limits()).best
+        assert plan is not None
+        found = turns_bound(plan, Deadline())
+        assert found is not None
+        assert found <= plan.time
+        again = proved_bound(question, "turns-grid", found, Clock(60.0))
+        assert again == pytest.approx(found, rel=1e-8)
+        return found
+
+    equal = equal_chain(8)
+    light = replace(equal, layers=(equal.layers[0], scaled(equal.layers[1], 0.01), *equal.layers[2:]))
+    assert bound(light) >= 0.95 * bound(equal_chain(7))
 
 
 def test_layers_move_past_the_stages_between() -> None:
