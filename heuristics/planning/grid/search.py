@@ -82,21 +82,23 @@ class GridSearch:
 
     def offer(self, sketch: Sketch) -> float:
         """Check and simulate a plan; its time, infinite if it is none [s]."""
-        time = np.inf
-        for one in expressible(self.question, sketch, self.runtime):
-            key = one.setting, one.cuts, one.tensor, one.modes
-            if self.ceiling <= self.times.get(key, -np.inf):
-                time = min(time, self.times[key])
-                continue
-            for plan in built(self.question, one):
-                time = min(time, plan.time)
-                self.times[key] = min(plan.time, self.times.get(key, np.inf))
-                if plan.time < self.ceiling:
-                    self.best = plan
+        time = min(map(self._time, expressible(self.question, sketch, self.runtime)), default=np.inf)
         place = (sketch.setting, sketch.tensor, len(sketch.cuts))
         if time < self.met.get(place, (np.inf,))[0]:
             self.met[place] = time, sketch
         return time
+
+    def _time(self, sketch: Sketch) -> float:
+        """Time of a plan, infinite if it does not fit [s]; the best one is kept."""
+        key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
+        if self.times.get(key, -np.inf) < self.ceiling:
+            plan = min(built(self.question, sketch), key=lambda plan: plan.time, default=None)
+            if plan is None:
+                return np.inf
+            self.times[key] = plan.time
+            if plan.time < self.ceiling:
+                self.best = plan
+        return self.times[key]
 
     def offer_stages(
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
