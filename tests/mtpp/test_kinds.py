@@ -313,3 +313,20 @@ def test_bug_a_walk_ends_where_nothing_takes_time() -> None:
     instance = question_of_kinds(graph, own, [[6, 0], [0, 3], [5, 0]], 5, fit=True)
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2_000))
     assert found.cost == 6
+
+
+def test_the_search_does_not_depend_on_the_unit() -> None:
+    """Three blocks on five devices, so that walks exchange the kind of a block for that of a free device."""
+    rng = np.random.default_rng(4)
+    work, sizes = rng.uniform(1, 9, 14), rng.uniform(1, 3, 14)
+    edges = [(i, j) for j in range(14) for i in range(j) if rng.random() < 0.2]
+
+    def found(unit: float) -> tuple[float, list[int]]:
+        graph = ComputationGraph.from_edges(edges, work=(unit * work).tolist(), output_bytes=(unit * sizes).tolist())
+        instance = question(graph, devices([(1, 1, 3), (1.5, 1, 1), (2, 0.5, 1)]), k=3)
+        result = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=20_000))
+        assert result.partition is not None
+        assert result.cost is not None
+        return result.cost / unit, result.partition.block.tolist()
+
+    assert found(2.0**-30) == found(1.0)
