@@ -34,7 +34,7 @@ __all__ = ["GridSearch", "plan_in_grid"]
 _UNIFORM = 50
 _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
 #: Plans that are changed, changes of each, and cuts of those that are.
-_STARTS, _MOVES, _CHANGED = 4, 300, 1000
+_STARTS, _MOVES, _CHANGED = 4, 1000, 1000
 #: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
 _LISTED, _AT_LEAST = 0.3, 10.0
 #: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more powers of 2, and
