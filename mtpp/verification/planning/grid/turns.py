@@ -43,13 +43,14 @@ _NUMBERS = [one.name for one in fields(Configuration) if one.name not in ("tp", 
 def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
     """Chains of the ends and one kind of layers between them, for which no plan takes longer.
 
-    Of each way to run one it has the least numbers of layers that are no lighter than any other one left out, by their
-    parameters, and by their time; as many as make the number of layers times the least weight large.
+    Of each way to run one it has the least numbers of the heaviest layers, by their parameters, and by their time: of so
+    many that their number times the least weight is largest. The others are left out.
     """
     found = []
     for names in (("parameters", "expert_parameters"), ("forward", "input_backward", "weight_backward")):
         weights = [sum(getattr(layer.configurations[0], name) for name in names) for layer in chain.layers[1:-1]]
-        limit = max(weights, key=lambda weight: (weight * sum(other >= weight for other in weights), weight))
+        falling = sorted(weights, reverse=True)
+        _, limit = max((weight * number, weight) for number, weight in enumerate(falling, 1))
         found.append([layer for layer, weight in zip(chain.layers[1:-1], weights, strict=True) if weight >= limit])
     return [_of_one_kind(chain, layers) for layers in found]
 
