@@ -43,8 +43,8 @@ _NUMBERS = [one.name for one in fields(Configuration) if one.name not in ("tp", 
 def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
     """Chains of the ends and one kind of layers between them, for which no plan takes longer.
 
-    Of each way to run one it has the least numbers of the heaviest layers, by their parameters, and by their time: of so
-    many that their number times the least weight is largest. The others are left out.
+    Of each way to run one it has the least numbers of the heaviest layers, by their parameters, and by their time, of
+    so many that their number times the least weight is largest. The others are left out.
     """
     found = []
     for names in (("parameters", "expert_parameters"), ("forward", "input_backward", "weight_backward")):
