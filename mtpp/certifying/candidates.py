@@ -38,7 +38,7 @@ _TWO, _MOST_BLOCKS = 2, 8
 # Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
 # superblocks prove nothing that prices do not.
 _MANY_NODES = 250
-# Guessed prices have a part of the time that grows with the square of the nodes, from and up to so many of them.
+# Guessed prices have a part of the time that grows with the cube of the nodes, from and up to so many of them.
 _MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.9, 70, 300
 # Of more, prices of a program do not come to their first bound.
 _MOST_PRICED_NODES = 2_000
@@ -125,7 +125,7 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
-    guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 2
+    guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 3
     quick, prices, whole = find_model(PRICED_QUICK), find_model(PRICED), find_model("exact+all")
     superblocks = find_model("coarse-2+all")
     assert isinstance(quick, Algorithm)

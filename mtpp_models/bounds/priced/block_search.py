@@ -1,9 +1,9 @@
 """Search for one block that is worth much and costs little, compiled by numba.
 
 A block is a convex set of nodes: whatever lies on a path between two of its nodes belongs to it. A move adds a node
-or takes one out. For each node the ancestors and the descendants that it has in the block are counted, and sets are
-kept as bits, so that whether a move leaves the set convex takes n / 64 steps; its cost takes time proportional to
-the degree.
+or takes one out, mostly of the block or beside it: few others are of use. For each node the ancestors and the
+descendants that it has in the block are counted, and sets are kept as bits, so that whether a move leaves the set
+convex takes n / 64 steps; its cost takes time proportional to the degree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from instances import ComputationGraph
 from instances.compiled import compiled
-from instances.graph.tensors import FloatArray
+from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.cuts.max_flow import BoolArray, reachability
 
@@ -24,6 +24,16 @@ __all__ = ["Relations", "heaviest_block"]
 
 _WORD = 64
 _STEEP = 8.0
+# Parts of the moves that try any node, and one of the block; the others try what is beside such a one.
+_ANY, _INSIDE = 0.1, 0.3
+
+
+class _Members(NamedTuple):
+    """The nodes of a block in a list, to draw from."""
+
+    nodes: IntArray  # (n,)
+    place: IntArray  # (n,): where each node of the block stands in it
+    size: IntArray  # (1,)
 
 
 class Relations(NamedTuple):
@@ -87,6 +97,7 @@ def heaviest_block(
     # Bits: the block, what reaches into it, and what it reaches.
     block, above, below = np.zeros(words, np.uint64), np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     given, inside = inside, np.zeros(n, dtype=np.bool_)
+    members = _Members(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(1, np.int64))
     cost, value = 0.0, 0.0
     for v in range(n):
         if not given[v]:
@@ -94,13 +105,14 @@ def heaviest_block(
         cost += _cost_of_joining(v, inside, reads, arrays, 0)
         value += price[v]
         _flip(v, inside, reads, ancestors, descendants, block, above, below, arrays, relations)
+        _join(v, members)
     best, best_inside = -1.0, inside.copy()
     if cost <= ceiling:
         best = value
     temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
     for _ in range(moves):
         temperature *= cooling
-        v = np.random.randint(n)
+        v = _draw(members, arrays)
         sign = -1.0 if inside[v] else 1.0
         new_cost = cost + sign * _cost_of_joining(v, inside, reads, arrays, 1 if inside[v] else 0)
         rise = sign * price[v] - _fine(new_cost / ceiling, penalty) + _fine(cost / ceiling, penalty)
@@ -112,11 +124,45 @@ def heaviest_block(
         elif not _fits(v, block, above, below, relations):
             continue
         _flip(v, inside, reads, ancestors, descendants, block, above, below, arrays, relations)
+        if inside[v]:
+            _join(v, members)
+        else:
+            _leave(v, members)
         cost, value = new_cost, value + sign * price[v]
         if value > best and cost <= ceiling:
             best = value
             best_inside[:] = inside
     return best, best_inside
+
+
+@compiled(allocates=False)
+def _draw(members: _Members, arrays: KernelArrays) -> int:
+    """A node at random: of the block, of those that read from one of its nodes or send to it, or any."""
+    part, size = np.random.random(), members.size[0]
+    if size == 0 or part < _ANY:
+        return np.random.randint(len(members.nodes))
+    u = members.nodes[np.random.randint(size)]
+    first, begin = arrays.successor_start[u], arrays.input_start[u]
+    behind, before = arrays.successor_start[u + 1] - first, arrays.input_start[u + 1] - begin
+    if part < _ANY + _INSIDE or behind + before == 0:
+        return int(u)
+    i = np.random.randint(behind + before)
+    if i < behind:
+        return int(arrays.successor[first + i])
+    return int(arrays.producer[arrays.input_tensor[begin + i - behind]])
+
+
+@compiled(allocates=False)
+def _join(v: int, members: _Members) -> None:
+    size = members.size[0]
+    members.nodes[size], members.place[v], members.size[0] = v, size, size + 1
+
+
+@compiled(allocates=False)
+def _leave(v: int, members: _Members) -> None:
+    last, place = members.nodes[members.size[0] - 1], members.place[v]
+    members.nodes[place], members.place[last] = last, place
+    members.size[0] -= 1
 
 
 @compiled(inline="always")

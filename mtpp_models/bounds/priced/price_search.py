@@ -32,10 +32,11 @@ from mtpp_models.solvers.highs import solve_lp
 __all__ = ["PriceSearch"]
 
 # Searches of a round that begin with no block and with a known one: their number, moves for each node, and the
-# temperature at first in multiples of the mean price. Measured on REGAL-style graphs, as is the penalty.
-_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 200, 0.4
-_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 50, 0.2
-_COLD, _PENALTY = 0.04, 1.3
+# temperature at first in multiples of the mean price. Measured on REGAL-style graphs, as is the penalty. No graph
+# counts as one of fewer nodes.
+_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 20, 0.4
+_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 5, 0.3
+_COLD, _PENALTY, _FEWEST_NODES = 0.04, 1.3, 100
 # The ceiling falls to no less than this in a round, and rises to no more.
 _FALL, _RISE = 0.95, 1.01
 # Relative: T stands still where it moves by no more, and prices are the same.
@@ -164,7 +165,7 @@ class PriceSearch:
                 self.ceiling,
                 self._arrays,
                 self._relations,
-                moves * n,
+                moves * max(n, _FEWEST_NODES),
                 hot * mean,
                 _COLD * mean,
                 _PENALTY,

@@ -64,8 +64,9 @@ _TWICE, _LEAST_RISE = 0.006, 0.001
 _RETREAT, _LOWER, _FALL, _CORRECTIONS, _PATIENCE = 0.3, 0.4, 0.75, 6, 0.1
 # Seconds that are too little for any proof, and attempts: without a clock, so that it ends, and with one.
 _SHORTEST, _ATTEMPTS, _MOST_ATTEMPTS = 0.05, 40, 4000
-# Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
-_CLOSE, _ROUNDING = 1e-5, 1e-9
+# Relative: what counts as the goal reached; how far below the ceiling a bound is at its end, unless the ceiling is the
+# bottleneck to within the part above; and how far below the cost of a block the next goal lies.
+_CLOSE, _AT_CEILING, _ROUNDING = 1e-5, 1e-4, 1e-9
 # Where *simple* is 0, goals below this part of the bottleneck are given up.
 _NEGLIGIBLE = 1e-3
 # By how much, relative, prices may fall for the sake of blocks that stand in the way of a goal: no further than to what
@@ -152,7 +153,7 @@ class _Climb:
             if proved is not None:
                 self.value = max(self.value, proved)
                 controls.report(Progress(PRICED, watch.passed, None, self.value, None))
-                if proved >= self._ceiling:
+                if proved >= self._ceiling or self._is_at_ceiling(start.bottleneck):
                     return True
                 self._lost, self._took = 0.0, tried.passed
                 self._goal = self._next_goal(tried.passed, deadline)
@@ -176,6 +177,11 @@ class _Climb:
     def _base(self) -> float:
         """Best bound so far, at most the ceiling; no lower goal is of use."""
         return max(self.value, min(self._known, self._ceiling))
+
+    def _is_at_ceiling(self, bottleneck: float) -> bool:
+        """Whether the bound can hardly rise, and the ceiling is so low that no bound of prices closes the gap."""
+        low = self._ceiling < bottleneck * (1 - _NEARLY)
+        return low and self.value >= self._ceiling * (1 - _AT_CEILING)
 
     def _suited(self, deadline: Deadline) -> float:
         """Choose the next goal, and fit the prices to it."""

@@ -278,7 +278,7 @@ def test_prices_of_a_seed_are_the_same_again() -> None:
     answers = []
     for seed in (3, 3, 4):
         search = PriceSearch(best_of_kahn(instance), seed)
-        search.improve(1000, Searches(100))
+        search.improve(1000, Searches(400))
         answers.append((search.prices, search.ceiling))
     assert (answers[0][0] == answers[1][0]).all()
     assert answers[0][1] == answers[1][1]
