@@ -3,6 +3,10 @@
 numba stores machine code on disk and looks at the file of the function alone, not at the files whose functions,
 constants and tuples went into it. So the code of all kernels lies in a folder named by a hash of all kernel sources.
 
+It calls functions by a name and a number, counted in each process from 1. Of two functions with one name and number,
+as a sort and an argsort that two processes have compiled, the one loaded first would serve for both. So each process
+counts from a number of its own.
+
 While numba compiles a function, or loads its code, the clock of all time limits stands still. When it first compiles
 one of ours, the logger of this module says so (level INFO), and the command line prints it.
 """
@@ -10,7 +14,10 @@ one of ours, the logger of this module says so (level INFO), and the command lin
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
+import os
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +27,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import llvmlite.binding
 import numba
-from numba.core import event
+from numba.core import bytecode, event
 from numba.core.caching import UserProvidedCacheLocator
 from numba.misc.appdirs import AppDirs
 
@@ -47,6 +54,9 @@ _LOCK = "lock"
 
 #: Name of the temporary folder for those who can write nowhere else.
 _PRIVATE = "mtpp"
+
+#: Bits of the random part of a function's number, and of what is counted from there.
+_BITS = 32
 
 _LOG = logging.getLogger(__name__)
 
@@ -279,5 +289,14 @@ class _Tell(event.Listener):
         pass
 
 
+def _count_apart() -> None:
+    """Let numba number the functions of this process from a random number on."""
+    identity: Any = bytecode.FunctionIdentity
+    identity._unique_ids = itertools.count(secrets.randbits(_BITS) << _BITS)
+
+
+_count_apart()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_apart)
 event.register("numba:compiler_lock", _Halt())
 event.register("numba:compile", _Tell())

@@ -34,9 +34,9 @@ __all__ = ["PriceSearch"]
 # Searches of a round that begin with no block and with a known one: their number, moves for each node, and the
 # temperature at first in multiples of the mean price. Measured on REGAL-style graphs, as is the penalty. No graph
 # counts as one of fewer nodes.
-_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 20, 0.4
-_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 5, 0.3
-_COLD, _PENALTY, _FEWEST_NODES = 0.04, 1.3, 100
+_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 60, 0.4
+_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 15, 0.3
+_COLD, _PENALTY, _FEWEST_NODES = 0.04, 1.3, 50
 # The ceiling falls to no less than this in a round, and rises to no more.
 _FALL, _RISE = 0.95, 1.01
 # Relative: T stands still where it moves by no more, and prices are the same.
