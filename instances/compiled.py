@@ -3,9 +3,9 @@
 numba stores machine code on disk and looks at the file of the function alone, not at the files whose functions,
 constants and tuples went into it. So the code of all kernels lies in a folder named by a hash of all kernel sources.
 
-It calls functions by a name and a number, counted in each process from 1. Of two functions with one name and number,
-as a sort and an argsort that two processes have compiled, the one loaded first would serve for both. So each process
-counts from a number of its own.
+numba calls a function by a name and a number, counted in each process from 1. Of two with one name and number, as a
+sort and an argsort that two processes have compiled, the one loaded first would serve for both. So each process counts
+from a number of its own.
 
 While numba compiles a function, or loads its code, the clock of all time limits stands still. When it first compiles
 one of ours, the logger of this module says so (level INFO), and the command line prints it.

@@ -32,7 +32,7 @@ from mtpp_models.solvers.highs import solve_lp
 __all__ = ["KindPrices", "Prices", "block_cost"]
 
 # Searches of a round, a kind: that begin with no block and with a known one; moves for each node, and temperatures in
-# multiples of the mean price. As in `mtpp_models.bounds.priced.price_search`, half as many.
+# multiples of the mean price. Fewer than in `mtpp_models.bounds.priced.price_search`, and longer ones.
 _FRESH, _FRESH_MOVES, _FRESH_HOT = 4, 200, 0.4
 _KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 12, 50, 0.2
 _COLD, _PENALTY = 0.04, 1.3

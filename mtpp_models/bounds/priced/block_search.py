@@ -104,8 +104,7 @@ def heaviest_block(
             continue
         cost += _cost_of_joining(v, inside, reads, arrays, 0)
         value += price[v]
-        _flip(v, inside, reads, ancestors, descendants, block, above, below, arrays, relations)
-        _join(v, members)
+        _flip(v, inside, members, reads, ancestors, descendants, block, above, below, arrays, relations)
     best, best_inside = -1.0, inside.copy()
     if cost <= ceiling:
         best = value
@@ -123,11 +122,7 @@ def heaviest_block(
                 continue
         elif not _fits(v, block, above, below, relations):
             continue
-        _flip(v, inside, reads, ancestors, descendants, block, above, below, arrays, relations)
-        if inside[v]:
-            _join(v, members)
-        else:
-            _leave(v, members)
+        _flip(v, inside, members, reads, ancestors, descendants, block, above, below, arrays, relations)
         cost, value = new_cost, value + sign * price[v]
         if value > best and cost <= ceiling:
             best = value
@@ -150,19 +145,6 @@ def _draw(members: _Members, arrays: KernelArrays) -> int:
     if i < behind:
         return int(arrays.successor[first + i])
     return int(arrays.producer[arrays.input_tensor[begin + i - behind]])
-
-
-@compiled(allocates=False)
-def _join(v: int, members: _Members) -> None:
-    size = members.size[0]
-    members.nodes[size], members.place[v], members.size[0] = v, size, size + 1
-
-
-@compiled(allocates=False)
-def _leave(v: int, members: _Members) -> None:
-    last, place = members.nodes[members.size[0] - 1], members.place[v]
-    members.nodes[place], members.place[last] = last, place
-    members.size[0] -= 1
 
 
 @compiled(inline="always")
@@ -188,6 +170,7 @@ def _fits(
 def _flip(
     v: int,
     inside: BoolArray,
+    members: _Members,
     reads: NDArray[np.int32],
     ancestors: NDArray[np.int32],
     descendants: NDArray[np.int32],
@@ -200,6 +183,12 @@ def _flip(
     """Add v to the block, or take it out."""
     inside[v] = not inside[v]
     step = 1 if inside[v] else -1
+    if inside[v]:
+        members.nodes[members.size[0]], members.place[v] = v, members.size[0]
+    else:  # the last one takes its place
+        last, place = members.nodes[members.size[0] - 1], members.place[v]
+        members.nodes[place], members.place[last] = last, place
+    members.size[0] += step
     block[v // _WORD] ^= np.uint64(1) << np.uint64(v % _WORD)
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         reads[arrays.input_tensor[e]] += step
