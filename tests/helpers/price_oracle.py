@@ -1,4 +1,4 @@
-"""Cheapest blocks of given prices by brute force, and the tree that looks for them."""
+"""Cheapest blocks of given prices by brute force, the tree that looks for them, and a partition to begin with."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from heuristics import HEURISTICS
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.cuts.max_flow import BoolArray
+
+
+def best_of_kahn(instance: Instance) -> Partition:
+    """A partition without a search."""
+    return HEURISTICS["kahn"].run(instance, np.random.default_rng(0))
 
 
 def convex_sets(instance: Instance) -> list[tuple[BoolArray, float]]:
