@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from extremes import graph_of, random_case
-from hunting import GROUPS, Method, Question
+from hunted_questions import Question
+from hunting import GROUPS, Method
 from placement_cases import PlacementCase, random_placement_case
 from planning_cases import PipelineCase, random_pipeline_case
 from ruled_oracle import RuledCase

@@ -9,26 +9,25 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
-from extremes import build, build_placement
+from extremes import build_placement
+from hunted_questions import NOTHING, Question, ViolationError, check_claim, check_found, check_partition, is_impossible
 from numpy.typing import NDArray
 from placement_cases import placement_checks
 from planning_cases import check_planner
 from random_trees import random_prices, random_tree
 from shared_cases import check_shared
-from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
 from heuristics import HEURISTICS, Limits, search
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
-from instances import Instance, Partition, Result, combine
+from instances import Partition, Result, combine
 from instances.deadline import Deadline
 from instances.json_files import Value
 from instances.placement.placement import Placement
-from instances.results import PROOF_TOLERANCE
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.verification.clock import Clock
@@ -43,91 +42,12 @@ from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.simple import simple
 
-__all__ = ["GROUPS", "Method", "Question", "ViolationError", "bound_method"]
+__all__ = ["GROUPS", "Method", "bound_method"]
 
-#: How far above the optimum a bound may be by rounding, and times that floats cannot tell from 0.
-_TOLERANCE, _NOTHING = Fraction(1, 10**9), Fraction(1, 10**300)
-# Beyond this relative error of floats, fractions decide.
-_DOUBT = 1e-10
 _FEW = Limits(evaluations=30)
 _LADDER_SECONDS = 1.0
 # Methods that know no constraints.
 _UNRULED = ("any-prices", "any-witness", "checked-ideals")
-
-
-class ViolationError(AssertionError):
-    """A number that is false."""
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A case with its answers by brute force, each computed when it is asked for."""
-
-    case: Case
-    seed: int
-
-    @cached_property
-    def instance(self) -> Instance:
-        """The same for the project."""
-        return build(self.case)
-
-    @cached_property
-    def start(self) -> Partition | None:
-        """Nothing, or a random partition."""
-        r = random.Random(self.seed)
-        if r.random() < 0.4:
-            return None
-        graph, k = self.instance.graph, self.case.k
-        position = {int(v): i for i, v in enumerate(graph.topological_order)}
-        ends = sorted(r.randint(0, graph.n) for _ in range(min(k, graph.n) - 1))
-        return Partition(self.instance, [sum(end <= position[v] for end in ends) for v in range(graph.n)])
-
-    @property
-    def known(self) -> Partition:
-        """The start, or else some partition, for what needs one."""
-        return self.start or Partition(self.instance, [0] * self.case.n)
-
-    @property
-    def always_answered(self) -> bool:
-        """Whether each search has to find a partition."""
-        return True
-
-    @cached_property
-    def optimum(self) -> float:
-        """In floats."""
-        return float(optimum(numbers(self.case, exact=False)))
-
-    @cached_property
-    def exact(self) -> Fraction:
-        """In fractions."""
-        return Fraction(optimum(numbers(self.case, exact=True)))
-
-    @cached_property
-    def doubtful(self) -> bool:
-        """Whether overflows are small differences of large numbers."""
-        if not self.case.overflows:
-            return False
-        held = sum(self.case.params) + sum(size for size, _ in self.case.shared) + (self.case.buffer or 0.0)
-        return not held * 2.0**-50 <= _DOUBT * self.optimum * self.case.bandwidth
-
-    def check_bound(self, value: float) -> float:
-        """How far a bound exceeds the optimum, as a part of it.
-
-        Raises
-        ------
-        ViolationError
-            If that is more than rounding.
-        """
-        excess = value / self.optimum - 1 if self.optimum > 0 else 0.0
-        if (excess <= _DOUBT and not self.doubtful) or value <= float(_NOTHING):
-            return excess
-        exact = self.exact
-        if value > exact * (1 + _TOLERANCE) + _NOTHING:
-            raise ViolationError(f"the bound {value!r} exceeds the optimum {float(exact)!r}")
-        return float(value / exact - 1) if exact > 0 else 0.0
-
-    def check_allowed(self, partition: Partition) -> None:
-        """Whether it is an answer; without rules it could not have been made otherwise."""
 
 
 @dataclass(frozen=True)
@@ -145,74 +65,18 @@ def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
 
     def check(question: Question) -> float:
         result = prove(question)
-        if _is_impossible(question, result):
+        if is_impossible(question, result):
             return 0.0
         if result.bound is None:
             raise ViolationError("there is no bound")
         excess = question.check_bound(result.bound.value)
         if result.partition is not None:
-            _check_partition(question, result.partition)
+            check_partition(question, result.partition)
         if result.bound.optimal:
-            _check_claim(question, result)
+            check_claim(question, result)
         return excess
 
     return Method(name, check)
-
-
-def _is_impossible(question: Question, result: Result) -> bool:
-    """Whether a result says that there is no answer, which brute force has to say as well."""
-    if result.impossible is not None and question.optimum < math.inf:
-        raise ViolationError(f"{result.impossible!r} is said, but there is a partition of {question.optimum!r}")
-    return result.impossible is not None
-
-
-def _check_claim(question: Question, result: Result) -> None:
-    """Whether what says that it can prove no more is right, where that is known."""
-    assert result.bound is not None
-    least: float | Fraction = 0.0
-    doubtful = question.doubtful
-    if result.method in ("exact", "ideals", "exact+all"):
-        least = question.exact if doubtful else question.optimum
-        if least == math.inf:  # needs are sums of floats: by their rounding something fits
-            return
-        if question.start is not None:  # of no interest above it
-            least = min(least, question.start.bottleneck)
-    elif result.method == "pinned":
-        least = float(least_block_around(numbers(question.case, exact=False)))
-        least = min(least, question.exact if doubtful else question.optimum)
-    # What was found may itself be rounded.
-    rounding = float(_NOTHING)
-    if question.case.overflows:
-        rounding += 2.0**-48 * question.instance.graph.parameter_total / question.case.bandwidth
-    if result.bound.value < float(least) * (1 - 3 * PROOF_TOLERANCE) - rounding:
-        raise ViolationError(f"{result.method} stops at {result.bound.value!r}, said to be all, below {float(least)!r}")
-
-
-def _check_partition(question: Question, partition: Partition) -> None:
-    """Whether it is an answer, and its cost is right, in fractions."""
-    question.check_allowed(partition)
-    case, blocks, order = question.case, partition.block.tolist(), partition.order.tolist()
-    if not question.doubtful:
-        cost = max(block_costs(numbers(case, exact=False), blocks, order))
-        if abs(partition.bottleneck - cost) <= _DOUBT * cost and cost >= question.optimum * (1 - _DOUBT):
-            return
-    times = numbers(case, exact=True)
-    costs = block_costs(times, blocks, order)
-    held = Fraction(0)
-    if case.overflows:  # what the sum of the parameters is rounded by
-        held = (sum(times.params) + sum(times.shared)) / times.rate
-    error = abs(Fraction(partition.bottleneck) - max(costs))
-    if error > _TOLERANCE * max(costs) + Fraction(1, 2**48) * held + _NOTHING:
-        raise ViolationError(f"the bottleneck {partition.bottleneck!r} should be {float(max(costs))!r}")
-    if partition.bottleneck < question.exact * (1 - _TOLERANCE) - Fraction(1, 2**48) * held - _NOTHING:
-        raise ViolationError(f"the bottleneck {partition.bottleneck!r} is below the optimum {float(question.exact)!r}")
-
-
-def _check_found(question: Question, partition: Partition | None) -> None:
-    if partition is not None:
-        _check_partition(question, partition)
-    elif question.always_answered:
-        raise ViolationError("there is no partition")
 
 
 def _model(name: str, solver: str, *, relaxation: bool = False) -> Method:
@@ -259,7 +123,7 @@ def _any_witness(question: Question) -> float:
     r, exact = random.Random(question.seed), ExactInstance.of(question.instance)
     exact = r.choice((exact, exact_with_ends(exact)))
     goal = question.exact * Fraction(r.choice((0.5, 1.0, 1 + 1e-6, 2.0)))
-    if not _NOTHING < goal < math.inf:
+    if not NOTHING < goal < math.inf:
         return 0.0
     tree, prices = random_tree(r, exact.n), [Fraction(price) for price in random_prices(r, exact.n)]
     return question.check_bound(float(tree_bound(exact, range(exact.n), prices, tree, goal, Clock(60.0)).least))
@@ -268,7 +132,7 @@ def _any_witness(question: Question) -> float:
 def _checked_ideals(question: Question) -> float:
     """What `mtpp verify` says of the optimum, and of a goal above it."""
     exact, optimum = ExactInstance.of(question.instance), question.exact
-    if not _NOTHING < optimum < math.inf:
+    if not NOTHING < optimum < math.inf:
         return 0.0
     for goal in (optimum, optimum * Fraction(1 + 1e-6)):
         try:
@@ -284,8 +148,8 @@ def _checked_ideals(question: Question) -> float:
 def _heuristic(name: str) -> Method:
     def check(question: Question) -> float:
         result = search(question.instance, name, np.random.default_rng(question.seed), _FEW)
-        if not _is_impossible(question, result):
-            _check_found(question, result.partition)
+        if not is_impossible(question, result):
+            check_found(question, result.partition)
         return 0.0
 
     return Method(name, check)
@@ -296,10 +160,10 @@ def _ladder(solver: str) -> Method:
         options = SolveOptions(solver=solver, time_limit=_LADDER_SECONDS, seed=question.seed % 2**31)
         answers = certify(question.instance, options, start=question.start).parts
         best = combine(*answers)
-        if _is_impossible(question, best):
+        if is_impossible(question, best):
             return 0.0
         excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
-        _check_found(question, best.partition)
+        check_found(question, best.partition)
         document = json.loads(json.dumps(certificate_document(answers)))
         faults = verify(Value(document, "certificate"), time_limit=_LADDER_SECONDS).faults
         if faults:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from extremes import graph_of, random_case
-from hunting import Question, ViolationError
+from hunted_questions import Question, ViolationError
 from ruled_oracle import RuledCase, fits, least_bottleneck, obedient
 from subset_oracle import Case
 

@@ -16,7 +16,8 @@ from brute_force import best_partition
 from brute_force import optimum as optimum_by_partitions
 from extremes import build, random_case
 from hunt import again, question_of, try_seeds, write_fault
-from hunting import GROUPS, Method, Question, bound_method
+from hunted_questions import Question
+from hunting import GROUPS, Method, bound_method
 from hypothesis import given, settings
 from ruled_questions import RuledQuestion, random_ruled_case
 from shrinking import minimised
