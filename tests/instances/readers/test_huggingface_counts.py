@@ -12,14 +12,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 from model_defaults import defaults_of
-from transformers_counts import (
-    BATCH,
-    PROMPT,
-    WITHOUT_HEAD,
-    counted,
-    random_configuration,
-    read,
-)
+from transformers_configurations import random_configuration
+from transformers_counts import BATCH, PROMPT, WITHOUT_HEAD, counted, read
 from transformers_modules import encoded, uncovered
 
 from instances.json_files import parse_json

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from command_line import mtpp
 from runtime_readers import megatron
-from transformers_counts import random_sizes
+from transformers_configurations import random_sizes
 
 import mtpp as python
 from instances import InputError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import mtpp
-from transformers_counts import random_sizes
+from transformers_configurations import random_sizes
 
 from instances.errors import UnknownLayersError
 from instances.json_files import parse_json
