@@ -1,13 +1,31 @@
-"""Configurations of transformers: small random ones of any model type."""
+"""Configurations of transformers: a tiny Llama and a tiny Gemma, files, and small random ones of any model type."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from instances.readers.huggingface.configuration import model_types
 
-__all__ = ["random_configuration", "random_sizes"]
+__all__ = ["GEMMA", "LLAMA", "random_configuration", "random_sizes", "written"]
+
+LLAMA = {
+    **{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2},
+    **{"num_key_value_heads": 1, "intermediate_size": 12, "vocab_size": 10, "tie_word_embeddings": False},
+}
+GEMMA = LLAMA | {
+    **{"model_type": "gemma3_text", "head_dim": 4, "sliding_window": 2, "tie_word_embeddings": True},
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+
+
+def written(folder: Path, config: dict[str, Any] | str) -> Path:
+    """The file of a configuration, or of any text, under the name that all configurations have."""
+    path = folder / "config.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
+    return path
 
 
 def random_configuration(kind: str, random: Random) -> Any:

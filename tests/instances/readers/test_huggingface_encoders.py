@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from transformers_configurations import LLAMA, written
 
 import mtpp
 from instances import InputError, InputWarning
@@ -11,16 +12,6 @@ from instances.architectures import ARCHITECTURES
 from instances.readers import load_graph
 
 BERT = {"model_type": "bert"}
-LLAMA = {
-    **{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2},
-    **{"num_key_value_heads": 1, "intermediate_size": 12, "vocab_size": 10, "tie_word_embeddings": False},
-}
-
-
-def written(folder, config):
-    path = folder / "config.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+"""Configurations of Hugging Face transformers that are refused in a line, and doubts that are warnings."""
+
+import json
+import warnings
+
+import pytest
+from transformers_configurations import GEMMA, LLAMA, written
+
+from instances import InputError, InputWarning
+from instances.readers import load_graph
+
+GEMMA4 = {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0}
+BAD = {
+    "heads do not divide": (LLAMA | {"num_attention_heads": 3}, "num_attention_heads: 3 heads do not divide"),
+    "heads of keys": (LLAMA | {"num_key_value_heads": 3}, "num_key_value_heads: 3 heads of keys do not divide 2"),
+    "layers": (LLAMA | {"num_hidden_layers": 10**9}, "num_hidden_layers: the number is 1000000000; it must be from 1"),
+    "digits": (LLAMA | {"hidden_size": 10**40}, "hidden_size: the whole number is too large"),
+    "parameters": (LLAMA | {"hidden_size": 2**28, "intermediate_size": 2**28}, "parameters; check its sizes"),
+    "text": (LLAMA | {"hidden_size": "8"}, "hidden_size: expected a whole number"),
+    "null": (LLAMA | {"hidden_size": None}, "hidden_size: it is missing; add this field"),
+    "infinite": (json.dumps(LLAMA).replace('"hidden_size": 8', '"hidden_size": Infinity'), "expected a whole number"),
+    "nan": (json.dumps(LLAMA).replace('"hidden_size": 8', '"hidden_size": NaN'), "NaN is not a JSON number"),
+    "twice": (json.dumps(LLAMA).replace("}", ', "vocab_size": 3}'), "field 'vocab_size' is given twice"),
+    "unknown": ({"model_type": "lama"}, "the model type 'lama' is not known; near names are llama"),
+    "without type": ({"architectures": ["A"]}, "missing field 'model_type'"),
+    "own code": ({"model_type": "mine", "auto_map": {"AutoModel": "a.B"}}, "is code of its own, which is never run"),
+    "inner text": ({"model_type": "llava", "text_config": [1]}, "text_config: expected an object"),
+    "experts": ({"model_type": "mixtral", "num_experts_per_tok": 9}, "9 experts are chosen of 8"),
+    "kinds": (GEMMA | {"layer_types": ["full_attention"]}, "there are 1 kinds of layers for 2 layers"),
+    "kind": (GEMMA | {"layer_types": ["full_attention", "x"]}, r"layer_types\[1\]: the kind of layer 'x' is not known"),
+    "no window": (GEMMA | {"sliding_window": None}, "sliding_window: it is missing"),
+    "mamba": ({"model_type": "mamba2", "num_heads": 3}, "3 heads of 64 do not make the width 8192"),
+    "own inputs": ({"model_type": "gemma4_text"}, "hidden_size_per_layer_input: nothing is known of layers with it"),
+    "sizes of layers": (
+        GEMMA4 | {"per_layer_config": {"0": {}}},
+        "per_layer_config: it must name the layers that attend",
+    ),
+    "unlike layers": (
+        GEMMA4 | {"per_layer_config": {"5": {}, "11": {"head_dim": 3}}},
+        "per_layer_config: its layers differ",
+    ),
+    "no kinds": ({"model_type": "lfm2_moe"}, "layer_types: it is missing; give the kind of each layer"),
+    "letters": (
+        {"model_type": "nemotron_h", "hybrid_override_pattern": "MX"},
+        "hybrid_override_pattern: a letter of it",
+    ),
+    "no layers": ({"model_type": "nemotron_h", "layers_block_type": []}, "it has 0 layers; there must be from 1"),
+    "indexers": (
+        {"model_type": "glm_moe_dsa", "indexer_types": ["full"]},
+        "there are 1 kinds of indexers for 78 layers",
+    ),
+    "attention types": ({"model_type": "gpt_neo", "attention_types": [[["local"], 10**12]]}, "how often they follow"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_configurations_are_refused_in_a_line(tmp_path, name):
+    config, message = BAD[name]
+    path = written(tmp_path, config)
+    with pytest.raises(InputError, match=message) as caught:
+        load_graph(path)
+    assert str(path) in str(caught.value)
+
+
+def test_doubts_are_warnings(tmp_path):
+    config = LLAMA | {"auto_map": {"A": "b.C"}, "num_experts": 4, "quantization_config": {"bits": 4}}
+    outer = {"model_type": "llava", "text_config": config, "vision_config": {"hidden_size": 3}}
+    with pytest.warns(InputWarning) as told:
+        load_graph(written(tmp_path, outer))
+    text = " ".join(str(one.message) for one in told)
+    for part in (
+        "only the decoder of its text_config counts",
+        "a vision tower",
+        "never run",
+        "quantised",
+        "num_experts",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_numbers_of_another_width_are_told_unless_it_is_given(tmp_path, name):
+    path = written(tmp_path, LLAMA | {name: "bfloat16"})
+    with pytest.warns(InputWarning, match="its numbers are bfloat16; they count as 4 bytes each, with element_bytes=2"):
+        load_graph(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_graph(path, dims={"element_bytes": 2})
+        load_graph(path, dims={"element_bytes": 4})
+        load_graph(written(tmp_path, LLAMA | {name: "float32"}))
+        load_graph(written(tmp_path, LLAMA | {name: ["float16"]}))
+
+
+def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
+    config = '{"model_type": "mamba2", "num_hidden_layers": 1, "time_step_limit": [0.0, Infinity]}'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_graph(written(tmp_path, config)).attributes["parameter_count"] > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 5}, "LlamaForCausalLMEagle3; a llama with"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "it is a LlamaForSequenceClassification"),
+        ({"medusa_num_heads": 4}, "heads that draft"),
+        ({"mm_vision_tower": "openai/clip"}, "a vision tower"),
+    ],
+)
+def test_parts_that_are_not_counted_are_told(tmp_path, more, words):
+    with pytest.warns(InputWarning, match=words):
+        load_graph(written(tmp_path, LLAMA | more))
