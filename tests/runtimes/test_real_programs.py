@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from installed_programs import function_of, needs
+from runtime_cuts import cut
 
 import mtpp
-from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances import ComputationGraph, InputError
 from instances.planning.grid import GridPlan
 from instances.runtimes import RUNTIMES
 from instances.runtimes.grid_settings import grid_settings
-from instances.runtimes.layer_stack import LayerStack
 
 FRONT, BACK = ("model.embed_tokens.gather",), ("model.norm.mul", "lm_head.mm")
 
@@ -36,10 +36,6 @@ def chain(names: list[str]) -> ComputationGraph:
 
 def decoder(layers: int) -> ComputationGraph:
     return chain([*FRONT, *(f"model.layers.{i}.mlp.mm" for i in range(layers)), *BACK])
-
-
-def cut(graph: ComputationGraph, units: list[int], k: int) -> Partition:
-    return Partition(Instance(graph, Platform(k, 1.0)), [units[u] for u in LayerStack.of(graph).unit])
 
 
 @st.composite
