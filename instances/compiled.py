@@ -73,6 +73,7 @@ def compiled(
     inline: Literal["never", "always"] = ...,
     error_model: Literal["python", "numpy"] = ...,
     allocates: bool = ...,
+    nogil: bool = ...,
 ) -> Callable[[_Function], _Function]: ...
 def compiled(
     function: Callable[..., Any] | None = None,
@@ -81,6 +82,7 @@ def compiled(
     inline: Literal["never", "always"] = "never",
     error_model: Literal["python", "numpy"] = "python",
     allocates: bool = True,
+    nogil: bool = False,
 ) -> Callable[..., Any]:
     """Compile a function at its first call, or load its machine code from disk.
 
@@ -88,13 +90,13 @@ def compiled(
     ----------
     function : callable
         What it uses of this project must be defined in a kernel source, see `kernel_sources`.
-    inline, error_model : str
+    inline, error_model, nogil
         As in `numba.njit`.
     allocates : bool
         False for kernels that make no arrays: numba then need not count references, which takes half of a move of
         local search.
     """
-    options: dict[str, Any] = {"inline": inline, "error_model": error_model}
+    options: dict[str, Any] = {"inline": inline, "error_model": error_model, "nogil": nogil}
     if not allocates:
         options["_nrt"] = False
 

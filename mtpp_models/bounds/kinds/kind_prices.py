@@ -24,18 +24,14 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
-from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
+from mtpp_models.bounds.priced.block_search import Relations
+from mtpp_models.bounds.priced.heavy_blocks import heavy_blocks
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import speed_shares
 from mtpp_models.solvers.highs import solve_lp
 
 __all__ = ["KindPrices", "Prices", "block_cost"]
 
-# Searches of a round, a kind: that begin with no block and with a known one; moves for each node, and temperatures in
-# multiples of the mean price. Fewer than in `mtpp_models.bounds.priced.price_search`, and longer ones.
-_FRESH, _FRESH_MOVES, _FRESH_HOT = 4, 200, 0.4
-_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 12, 50, 0.2
-_COLD, _PENALTY = 0.04, 1.3
 # Prices stay so near to the centre that they are worth this much; by how much it moves towards others after a failure.
 _WORTH, _NEARER = 1.012, 0.1
 # Seconds that the program is always given.
@@ -73,10 +69,12 @@ class KindPrices:
     ----------
     start : UnlikePartition
         With a positive bottleneck; its blocks are the first that the prices must respect.
-    seed : int
+    seed, threads : int
+        As of `PriceSearch`.
     """
 
-    def __init__(self, start: UnlikePartition, seed: int = 0) -> None:
+    def __init__(self, start: UnlikePartition, seed: int = 0, threads: int = 1) -> None:
+        self._threads = threads
         self.instance: UnlikeInstance = start.instance
         self.questions = [self.instance.of_kind(t).relaxed() for t in range(self.instance.kinds)]
         self._counts = np.array(self.instance.devices.counts, dtype=np.float64)
@@ -137,33 +135,17 @@ class KindPrices:
 
     def search(self, prices: Prices, goal: float, deadline: Deadline) -> int:
         """Look for blocks that are worth more than their kind; return how many are new."""
-        fresh, n = 0, self.instance.graph.n
+        fresh = 0
         for t, arrays in enumerate(self._arrays):
             if prices.kind[t] <= _FREE * prices.kind.max():
                 continue
             worth = prices.node / prices.kind[t]
-            mean = float(worth.mean())
-            rows = np.array(self._rows)
-            dear = np.argsort(-(rows @ worth), kind="stable")[: 4 * _KNOWN]
-            tasks = [(np.zeros(n, dtype=bool), _FRESH_MOVES, _FRESH_HOT)] * _FRESH
-            tasks += [(rows[i], _KNOWN_MOVES, _KNOWN_HOT) for i in self._rng.choice(dear, _KNOWN)]
-            for inside, moves, hot in tasks:
-                if deadline.passed:
-                    return fresh
-                found, block = heaviest_block(
-                    inside,
-                    worth,
-                    goal,
-                    arrays,
-                    self._relations,
-                    moves * n,
-                    hot * mean,
-                    _COLD * mean,
-                    _PENALTY,
-                    int(self._rng.integers(2**31)),
-                )
-                if found > 1:
+            rows, rng = np.array(self._rows), self._rng
+            for block in heavy_blocks(rows, worth, goal, arrays, self._relations, rng, deadline, self._threads):
+                if float(worth[block].sum()) > 1:
                     fresh += self.add(block)
+            if deadline.passed:
+                break
         return fresh
 
     def _guess(self) -> Prices:

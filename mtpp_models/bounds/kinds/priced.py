@@ -66,7 +66,8 @@ class PricesOfKinds:
             shares = speed_shares(instance)
             self._question, self._value, self._proved = instance.key, speed_bound(instance, shares), None
             self._shares, self._ceiling, self._trees = shares, start.bottleneck, []
-            self._prices = KindPrices(start, controls.options.seed)
+            self._prices = KindPrices(start, controls.options.seed, controls.options.threads)
+            self._threads = controls.options.threads
         self._prices.learn(start)
         closed = self._climb(start, controls)
         value = min(self._value, start.bottleneck)
@@ -130,7 +131,8 @@ class PricesOfKinds:
     def _tree(self, t: int, worth: FloatArray, goal: float, deadline: Deadline) -> BlockTree:
         """The tree of a kind, at its root; pairs that no block holds stay known where the goal is no higher."""
         if t == len(self._trees):
-            self._trees.append(BlockTree(self._prices.questions[t], worth, goal, deadline.share(_PAIRS)))
+            pairs, threads = deadline.share(_PAIRS), self._threads
+            self._trees.append(BlockTree(self._prices.questions[t], worth, goal, pairs, threads=threads))
         else:
             self._trees[t].aim(goal, deadline.share(_PAIRS))
             self._trees[t].reprice(worth)

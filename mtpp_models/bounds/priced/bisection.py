@@ -62,7 +62,8 @@ def bisection(start: Partition, controls: Controls) -> Result:
     question, prices = halved(instance)
     goal = ceiling = halves * most * (1 - _BELOW)
     base = halves * max(floor, min(controls.known, most), _NEGLIGIBLE * most)
-    cuts, tree = BlockCuts(question, goal), BlockTree(question, prices, goal, Deadline.after(0.0))
+    cuts = BlockCuts(question, goal)
+    tree = BlockTree(question, prices, goal, Deadline.after(0.0), threads=controls.options.threads)
     proof: PriceProof | None = None
     proved, best = 0.0, start
     while goal > base and not deadline.passed and deadline.left > _SHORTEST:

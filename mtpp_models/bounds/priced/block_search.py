@@ -57,7 +57,7 @@ def _bits(rows: BoolArray) -> NDArray[np.uint64]:
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 
-@compiled
+@compiled(nogil=True)
 def heaviest_block(
     inside: BoolArray,
     price: FloatArray,

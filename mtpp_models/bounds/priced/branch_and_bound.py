@@ -5,9 +5,13 @@ less than T. Where the bound of `mtpp_models.bounds.priced.block_relaxation` sta
 `mtpp_models.bounds.priced.branching` chooses is put into the block, then kept out of it. What is in the block draws in
 all that lies between, and keeps out whatever no block below T holds beside it; what is kept out cuts off what lies
 behind it, as seen from the block.
+
+Leaves are independent of each other, so several threads can explore parts of the tree.
 """
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +20,8 @@ from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, Flows, constant_of, linear_costs
-from mtpp_models.bounds.priced.branching import Gains
 from mtpp_models.bounds.priced.price_tree import MOST_LEAVES, PriceProof
-from mtpp_models.bounds.priced.tree_kernels import CHILDREN, Leaves, explore
+from mtpp_models.bounds.priced.tree_part import TreePart
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray
@@ -50,20 +53,24 @@ class BlockTree:
         When to stop looking for pairs of nodes that no block below the goal holds.
     spare : float
         By how much, relative, all nodes together are worth more than k blocks, so that blocks can be relieved.
+    threads : int
+        How many explore the tree; without a time limit, the same number finds the same blocks in the same order.
     """
 
-    _leaves: Leaves
-    _open: int
-    _done: int
-    _lost: bool
     _aside: list[tuple[NDArray[np.int8], float]]
 
     def __init__(
-        self, instance: Instance, prices: FloatArray, goal: float, deadline: Deadline | None = None, spare: float = 0.0
+        self,
+        instance: Instance,
+        prices: FloatArray,
+        goal: float,
+        deadline: Deadline | None = None,
+        spare: float = 0.0,
+        threads: int = 1,
     ) -> None:
-        self._instance, self._goal = instance, goal
+        self._instance, self._goal, self._threads = instance, goal, threads
         self._question = _question(instance, _worth(prices, instance, spare), goal, _apart(instance, goal, deadline))
-        self._flows, self._gains = Flows.of(self._question), Gains.none(instance.graph.n)
+        self._parts = [TreePart.none(self._question, _MOST_DECISIONS // threads)]
         self._begin()
 
     @property
@@ -74,7 +81,7 @@ class BlockTree:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to look at, and no block is set aside."""
-        return self._open == 0 and not self._aside
+        return not self._is_open and not self._aside
 
     def relieve(self, block: BoolArray) -> bool:
         """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
@@ -108,7 +115,8 @@ class BlockTree:
             apart = _apart(self._instance, goal, deadline)
         self._put_back()
         self._goal, self._question = goal, _question(self._instance, self._question.worth, goal, apart)
-        self._flows = Flows.of(self._question)
+        for part in self._parts:
+            part.flows = Flows.of(self._question)
 
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
         """Search to the end, to the first block, or until time is up.
@@ -117,21 +125,18 @@ class BlockTree:
         a block, or None if there was no time or nothing is left beside blocks passed by. Asked again, it goes on.
         """
         budget = max(1, _WORK_BETWEEN // self._instance.graph.n)
-        while self._open > 0:
-            if deadline.passed:
-                return False, None
-            self._open, self._done, block = explore(
-                self._question, self._leaves, self._flows, self._gains, self._open, self._done, budget
-            )
-            if block.any():
-                return False, block
-            self._make_room()
+        with ThreadPoolExecutor(self._threads) as pool:
+            while self._is_open:
+                if deadline.passed:
+                    return False, None
+                block = self._explore_parts(budget, pool)
+                if block is not None:
+                    return False, block
         return not self._aside, None
 
     def pass_by(self) -> None:
         """Set the block just found aside, to look for others; its leaf stays open until prices or goal change."""
-        self._open -= 1
-        self._aside.append((self._leaves.decided[self._open].copy(), float(self._leaves.multiplier[self._open])))
+        self._aside.append(self._parts[0].drop())
 
     def overflow(self, block: BoolArray) -> float:
         """Time of the overflow of an (n,) set of nodes, as the tree computes it."""
@@ -140,49 +145,69 @@ class BlockTree:
 
     def proof(self) -> PriceProof | None:
         """The leaves of a search that came to its end; None if some were forgotten, or they are too many to tell."""
-        if self._open or self._lost or self._done > MOST_LEAVES:
+        parts = self._parts
+        if self._is_open or any(part.lost for part in parts) or sum(part.done for part in parts) > MOST_LEAVES:
             return None
-        rows = slice(len(self._leaves.decided) - self._done, None)
-        decided, multiplier = self._leaves.decided[rows].copy(), self._leaves.multiplier[rows].copy()
+        done = [slice(len(part.leaves.decided) - part.done, None) for part in parts]
+        decided = np.concatenate([part.leaves.decided[rows] for part, rows in zip(parts, done, strict=True)])
+        multiplier = np.concatenate([part.leaves.multiplier[rows] for part, rows in zip(parts, done, strict=True)])
         return PriceProof(self._instance, self._question, decided, multiplier)
+
+    @property
+    def _is_open(self) -> bool:
+        return any(part.open for part in self._parts)
+
+    def _explore_parts(self, budget: int, pool: ThreadPoolExecutor) -> BoolArray | None:
+        """Explore so many nodes of each part; return the first block found, whose part is the first one then."""
+        self._share()
+        busy = [part for part in self._parts if part.open]
+        each = map if len(busy) == 1 else pool.map
+        blocks = list(each(lambda part: part.explore(self._question, budget), busy))
+        if not all(part.make_room() for part in busy):
+            self._begin()
+            return None
+        for part, block in zip(busy, blocks, strict=True):
+            if block.any():
+                self._parts.sort(key=lambda other: other is not part)
+                return block
+        return None
+
+    def _share(self) -> None:
+        """Give open leaves to parts that have none, as many parts as there are threads."""
+        while True:
+            most = max(self._parts, key=lambda part: part.open)
+            if most.open <= 1:
+                return
+            idle = next((part for part in self._parts if not part.open), None)
+            if idle is None and len(self._parts) < self._threads:
+                idle = TreePart.none(self._question, most.most)
+                self._parts.append(idle)
+            if idle is None:
+                return
+            idle.share(most)
 
     def _begin(self) -> None:
         """Start the tree again with one leaf, in which nothing is decided."""
-        self._leaves, self._lost, self._aside = Leaves.root(self._instance.graph.n), False, []
-        self._open, self._done = 1, 0
-        self._flows.row[:] = -1
+        self._parts, self._aside = self._parts[:1], []
+        self._parts[0].begin()
 
     def _reopen(self) -> None:
-        """Reopen all leaves that are done; if any was forgotten, start again. Leaves set aside come first."""
-        if self._lost:
+        """Reopen all leaves that are done; if any was forgotten, start again."""
+        if any(part.lost for part in self._parts):
             self._begin()
-        for rows in self._leaves:
-            rows[self._open : self._open + self._done] = rows[len(rows) - self._done :]
-        self._open, self._done = self._open + self._done, 0
-        self._put_back()
+        for part in self._parts:
+            part.reopen()
 
     def _put_back(self) -> None:
         """Reopen the leaves that were set aside, in front of the others."""
-        self._flows.row[:], self._leaves.last[:] = -1, 0
         aside, self._aside = self._aside, []
+        for part in self._parts:
+            part.forget()
         for decided, multiplier in aside:
-            self._make_room()
-            self._leaves.decided[self._open], self._leaves.multiplier[self._open] = decided, multiplier
-            self._open += 1
-
-    def _make_room(self) -> None:
-        """Make room for more leaves.
-
-        Beyond the largest size, leaves that are done are forgotten.
-        """
-        if self._open + self._done + CHILDREN <= len(self._leaves.decided):
-            return
-        if self._leaves.decided.size < _MOST_DECISIONS:
-            self._leaves = self._leaves.grown(self._done)
-        elif self._done:
-            self._done, self._lost = 0, True
-        else:
-            self._begin()
+            if not self._parts[0].make_room():
+                self._begin()
+                return
+            self._parts[0].add(decided, multiplier)
 
 
 def _question(instance: Instance, worth: FloatArray, goal: float, apart: BoolArray) -> BlockQuestion:

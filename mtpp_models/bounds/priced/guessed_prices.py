@@ -74,7 +74,8 @@ class QuickPrices:
         most = min(start.bottleneck, one_block(instance).bottleneck)
         if self._question != instance.key:
             self._question = instance.key
-            self._climbs = [Climb(instance, guessed_prices(instance, part)) for part in _PARTS]
+            threads = controls.options.threads
+            self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
         best, watch = max(self._climbs, key=lambda climb: climb.value), Stopwatch()
 
         def go_on(climbs: Iterable[Climb], share: float) -> None:
@@ -122,6 +123,7 @@ class Climb:
 
     instance: Instance
     prices: FloatArray  # (n,); they fall with each block that is worth too much
+    threads: int = 1
     value: float = 0.0  # the last goal that was proved
     proved: FloatArray | None = None  # the prices that it was proved with
     proof: PriceProof | None = None  # and the tree
@@ -163,7 +165,7 @@ class Climb:
         """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
         # Pairs that no block below the goal holds because of the work between them alone: they take no time.
         pairs = Deadline.after(0.0)
-        self.tree = self.tree or BlockTree(self.instance, self.prices, goal, pairs)
+        self.tree = self.tree or BlockTree(self.instance, self.prices, goal, pairs, threads=self.threads)
         self.tree.aim(goal, pairs)
         for _ in range(_CORRECTIONS):
             done, block = self.tree.explore(deadline)

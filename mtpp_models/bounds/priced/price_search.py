@@ -24,19 +24,14 @@ from instances import Partition
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
-from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
+from mtpp_models.bounds.priced.block_search import Relations
+from mtpp_models.bounds.priced.heavy_blocks import heavy_blocks
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import simple
 from mtpp_models.solvers.highs import solve_lp
 
 __all__ = ["PriceSearch"]
 
-# Searches of a round that begin with no block and with a known one: their number, moves for each node, and the
-# temperature at first in multiples of the mean price. Measured on REGAL-style graphs, as is the penalty. No graph
-# counts as one of fewer nodes.
-_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 60, 0.4
-_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 15, 0.3
-_COLD, _PENALTY, _FEWEST_NODES = 0.04, 1.3, 50
 # The ceiling falls to no less than this in a round, and rises to no more.
 _FALL, _RISE = 0.95, 1.01
 # Relative: T stands still where it moves by no more, and prices are the same.
@@ -57,6 +52,8 @@ class PriceSearch:
     start : Partition
         A known partition with a positive bottleneck; its blocks are the first that the prices must respect.
     seed : int
+    threads : int
+        How many search for blocks; without a deadline, they find the same ones however many they are.
 
     Attributes
     ----------
@@ -69,8 +66,9 @@ class PriceSearch:
         Overflow is left out of all costs here.
     """
 
-    def __init__(self, start: Partition, seed: int = 0) -> None:
+    def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
         instance = start.instance
+        self._threads = threads
         self.instance, self._arrays = instance, KernelArrays.of(instance)
         self._relations = Relations.of(instance.graph)
         self._rng = np.random.default_rng(seed)
@@ -151,30 +149,11 @@ class PriceSearch:
             for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
                 self.add(inside)
             return
-        blocks = np.array(list(self._blocks.values()))
-        dear = np.argsort(-(blocks @ self._tried), kind="stable")[:_KNOWN]
-        n = len(self.prices)
-        mean = self._k / n
-        tasks = [(np.zeros(n, dtype=bool), _FRESH_MOVES, _FRESH_HOT)] * _FRESH
-        tasks += [(blocks[i], _KNOWN_MOVES, _KNOWN_HOT) for i in self._rng.choice(dear, _KNOWN)]
-        seeds = self._rng.integers(2**31, size=len(tasks)).tolist()
-        for seed, (inside, moves, hot) in zip(seeds, tasks, strict=True):
-            found, block = heaviest_block(
-                inside,
-                self._tried,
-                self.ceiling,
-                self._arrays,
-                self._relations,
-                moves * max(n, _FEWEST_NODES),
-                hot * mean,
-                _COLD * mean,
-                _PENALTY,
-                seed,
-            )
-            if found > 0:
-                self.add(block)
-            if deadline.passed:
-                break
+        known, arrays, relations = np.array(list(self._blocks.values())), self._arrays, self._relations
+        for block in heavy_blocks(
+            known, self._tried, self.ceiling, arrays, relations, self._rng, deadline, self._threads
+        ):
+            self.add(block)
 
     def _settle(self, seconds: float) -> None:
         tested, covering = self._tried, _covering_prices(self._known(), seconds)

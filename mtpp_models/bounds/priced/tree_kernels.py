@@ -60,7 +60,7 @@ class Leaves(NamedTuple):
         return Leaves(decided, np.tile(self.multiplier, 2), np.tile(self.last, 2), np.tile(self.least, 2))
 
 
-@compiled
+@compiled(nogil=True)
 def explore(
     question: BlockQuestion, leaves: Leaves, flows: Flows, gains: Gains, depth: int, done: int, budget: int
 ) -> tuple[int, int, BoolArray]:
