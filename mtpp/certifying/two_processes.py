@@ -45,7 +45,7 @@ def certify_in_two_processes(certification: Certification) -> None:
     """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
-    solver has the other threads.
+    proofs have the other threads.
 
     Raises
     ------

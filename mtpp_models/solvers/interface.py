@@ -68,7 +68,8 @@ class SolveOptions:
     gap : float
         Relative gap that is good enough.
     threads : int
-        Of the solver. Of several, `certify` gives one to a search in a process of its own, beside the proofs.
+        Of the solver, and of the trees of prices. Of several, `certify` gives one to a search in a process of its own,
+        beside the proofs.
     seed : int
 
     Raises

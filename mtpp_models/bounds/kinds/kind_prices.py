@@ -25,15 +25,21 @@ from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
 from mtpp_models.bounds.priced.block_search import Relations
-from mtpp_models.bounds.priced.heavy_blocks import heavy_blocks
+from mtpp_models.bounds.priced.heavy_blocks import Effort, heavy_blocks
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import speed_shares
 from mtpp_models.solvers.highs import solve_lp
 
 __all__ = ["KindPrices", "Prices", "block_cost"]
 
-# Prices stay so near to the centre that they are worth this much; by how much it moves towards others after a failure.
-_WORTH, _NEARER = 1.012, 0.1
+# Searches of a round, a kind: that begin with no block and with a known one. Fewer than in
+# `mtpp_models.bounds.priced.price_search`, and longer ones.
+_FRESH, _AGAIN = Effort(4, 200, 0.4), Effort(12, 50, 0.2)
+# Prices stay so near to the centre that they have half of what the best ones have to spare, and this much where those
+# have it: with less to spare the trees of goals far below the bottleneck take ten times as long.
+_HALF, _LEAST, _MOST = 0.5, 0.012, 0.9
+# By how much the centre moves towards other prices after a failure.
+_NEARER = 0.1
 # Seconds that the program is always given.
 _PROGRAM = 1.0
 # A kind whose price is below this part of the largest is as good as free.
@@ -124,10 +130,12 @@ class KindPrices:
         best = self._tightened(best.node, rows, block, kind)
         low, high, found = 0.0, 1.0, best
         centre = self.centre.node / self.centre.node.sum()
+        spare = best.worth - 1
+        enough = 1 + min(_MOST * spare, max(_LEAST, _HALF * spare))
         for _ in range(12):
             part = (low + high) / 2
             mixed = self._tightened((1 - part) * centre + part * best.node / best.worth, rows, block, kind)
-            if mixed.worth >= min(_WORTH, 1 + 0.9 * (best.worth - 1)):
+            if mixed.worth >= enough:
                 high, found = part, mixed
             else:
                 low = part
@@ -140,8 +148,9 @@ class KindPrices:
             if prices.kind[t] <= _FREE * prices.kind.max():
                 continue
             worth = prices.node / prices.kind[t]
-            rows, rng = np.array(self._rows), self._rng
-            for block in heavy_blocks(rows, worth, goal, arrays, self._relations, rng, deadline, self._threads):
+            question = worth, goal, arrays, self._relations
+            rows, rng, threads = np.array(self._rows), self._rng, self._threads
+            for block in heavy_blocks(rows, *question, _FRESH, _AGAIN, rng, deadline, threads):
                 if float(worth[block].sum()) > 1:
                     fresh += self.add(block)
             if deadline.passed:

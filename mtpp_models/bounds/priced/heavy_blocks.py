@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,14 +14,20 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.cuts.max_flow import BoolArray
 
-__all__ = ["heavy_blocks"]
+__all__ = ["Effort", "heavy_blocks"]
 
-# Searches that begin with no block and with a known one: their number, moves for each node, and the temperature at
-# first in multiples of the mean price. Measured on REGAL-style graphs, as is the penalty. No graph counts as one of
-# fewer nodes.
-_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 60, 0.4
-_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 15, 0.3
-_COLD, _PENALTY, _FEWEST_NODES = 0.04, 1.3, 50
+# Known blocks to begin with are drawn from so many that are worth most. Measured on REGAL-style graphs, as are the
+# temperature at last, in multiples of the mean price, and the penalty. No graph counts as one of fewer nodes.
+_DEAREST, _COLD, _PENALTY, _FEWEST_NODES = 60, 0.04, 1.3, 50
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Number of searches, moves of each for each node, and the temperature at first in multiples of the mean price."""
+
+    searches: int
+    moves: int
+    hot: float
 
 
 def heavy_blocks(
@@ -29,35 +36,39 @@ def heavy_blocks(
     ceiling: float,
     arrays: KernelArrays,
     relations: Relations,
+    fresh: Effort,
+    again: Effort,
     rng: np.random.Generator,
     deadline: Deadline,
     threads: int,
 ) -> Iterator[BoolArray]:
-    """Yield blocks of high price that cost at most `ceiling`, one a search; the deadline is looked at after each.
+    """Yield blocks of high price that cost at most `ceiling`, at most one a search.
 
     Parameters
     ----------
     known : (b, n) booleans
-        Convex sets, a row each; searches begin with those of the highest prices.
+        Convex sets, a row each.
     price : (n,) floats
         Not negative.
     ceiling : float
         Positive; overflow is left out of the cost.
+    fresh, again : Effort
+        Of searches that begin with no block, and with a known one.
+    deadline : Deadline
+        Looked at after each search.
     threads : int
         How many search; without a deadline, the answer does not depend on it.
     """
     n, mean = len(price), float(price.mean())
-    dear = np.argsort(-(known @ price), kind="stable")[:_KNOWN]
-    begins = [(np.zeros(n, dtype=bool), _FRESH_MOVES, _FRESH_HOT)] * _FRESH
-    begins += [(known[i], _KNOWN_MOVES, _KNOWN_HOT) for i in rng.choice(dear, _KNOWN)]
+    dearest = np.argsort(-(known @ price), kind="stable")[:_DEAREST]
+    begins = [(np.zeros(n, dtype=bool), fresh)] * fresh.searches
+    begins += [(known[i], again) for i in rng.choice(dearest, again.searches)]
     seeds = rng.integers(2**31, size=len(begins)).tolist()
 
     def search(number: int) -> tuple[float, BoolArray]:
-        (inside, moves, hot), seed = begins[number], seeds[number]
-        moves *= max(n, _FEWEST_NODES)
-        return heaviest_block(
-            inside, price, ceiling, arrays, relations, moves, hot * mean, _COLD * mean, _PENALTY, seed
-        )
+        (inside, effort), seed = begins[number], seeds[number]
+        moves, hot = effort.moves * max(n, _FEWEST_NODES), effort.hot * mean
+        return heaviest_block(inside, price, ceiling, arrays, relations, moves, hot, _COLD * mean, _PENALTY, seed)
 
     with ThreadPoolExecutor(threads) as pool:
         for first in range(0, len(begins), threads):

@@ -25,13 +25,15 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.priced.block_search import Relations
-from mtpp_models.bounds.priced.heavy_blocks import heavy_blocks
+from mtpp_models.bounds.priced.heavy_blocks import Effort, heavy_blocks
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import simple
 from mtpp_models.solvers.highs import solve_lp
 
 __all__ = ["PriceSearch"]
 
+# Searches of a round that begin with no block and with a known one.
+_FRESH, _AGAIN = Effort(15, 60, 0.4), Effort(60, 15, 0.3)
 # The ceiling falls to no less than this in a round, and rises to no more.
 _FALL, _RISE = 0.95, 1.01
 # Relative: T stands still where it moves by no more, and prices are the same.
@@ -149,10 +151,9 @@ class PriceSearch:
             for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
                 self.add(inside)
             return
-        known, arrays, relations = np.array(list(self._blocks.values())), self._arrays, self._relations
-        for block in heavy_blocks(
-            known, self._tried, self.ceiling, arrays, relations, self._rng, deadline, self._threads
-        ):
+        blocks, rng, threads = np.array(list(self._blocks.values())), self._rng, self._threads
+        question = self._tried, self.ceiling, self._arrays, self._relations
+        for block in heavy_blocks(blocks, *question, _FRESH, _AGAIN, rng, deadline, threads):
             self.add(block)
 
     def _settle(self, seconds: float) -> None:
