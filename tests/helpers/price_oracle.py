@@ -55,5 +55,16 @@ def searched_tree(
     return BlockTree(instance, prices, goal).explore(Deadline.after(seconds))
 
 
+def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
+    """Whether nothing stands in the way, and what does."""
+    blocks: list[BoolArray] = []
+    while True:
+        proved, block = tree.explore(Deadline.after(60.0))
+        if block is None:
+            return proved, blocks
+        blocks.append(block)
+        tree.pass_by()
+
+
 def without_overflow(instance: Instance) -> Instance:
     return Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))

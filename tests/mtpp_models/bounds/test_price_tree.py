@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from price_oracle import cheapest, convex_sets, prices_for, searched_tree, without_overflow
+from price_oracle import all_blocks, cheapest, convex_sets, prices_for, searched_tree, without_overflow
 from strategies import heavy_overflows, instances
 
 from instances import ComputationGraph, Instance, Partition, Platform
@@ -17,7 +17,6 @@ from instances.graph.tensors import FloatArray
 from instances.random_graphs import regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.cuts.max_flow import BoolArray
 
 
 @settings(max_examples=600)
@@ -161,17 +160,6 @@ def test_what_is_done_stays_done_when_blocks_are_relieved(data: st.DataObject) -
     assert proved == (block is None)
     if proved:
         assert goal <= cheapest(instance, tree.prices, 1e-12) * (1 + 1e-9)
-
-
-def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
-    """Whether nothing stands in the way, and what does."""
-    blocks: list[BoolArray] = []
-    while True:
-        proved, block = tree.explore(Deadline.after(60.0))
-        if block is None:
-            return proved, blocks
-        blocks.append(block)
-        tree.pass_by()
 
 
 @settings(max_examples=300)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from price_oracle import best_of_kahn, cheapest, convex_sets, prices_for, searched_tree
+from price_oracle import all_blocks, best_of_kahn, cheapest, convex_sets, prices_for, searched_tree
 from strategies import heavy_overflows, instances
 
 from instances import Instance, Platform
@@ -18,7 +18,6 @@ from instances.random_graphs import regal_style
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
-from mtpp_models.cuts.max_flow import BoolArray
 
 LATER = Deadline.after(60.0)
 
@@ -29,17 +28,6 @@ def shared_after_each_node() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mtpp_models.bounds.priced.branch_and_bound._WORK_BETWEEN", 1)
         yield
-
-
-def blocks_of(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
-    """Whether nothing stands in the way, and all that does."""
-    blocks: list[BoolArray] = []
-    while True:
-        proved, block = tree.explore(LATER)
-        if block is None:
-            return proved, blocks
-        blocks.append(block)
-        tree.pass_by()
 
 
 @settings(max_examples=200)
@@ -60,7 +48,7 @@ def test_threads_find_and_prove_what_one_does(data: st.DataObject) -> None:
         goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.01, 2.0]))
         assume(0 < goal < math.inf)
         tree.aim(goal)
-        proved, blocks = blocks_of(tree)
+        proved, blocks = all_blocks(tree)
         assert proved == (not blocks) == searched_tree(instance, prices, goal)[0]
         assert goal <= value * (1 + 1e-9) or not proved
         share = prices.sum() / min(instance.k, instance.graph.n)
@@ -74,7 +62,7 @@ def test_as_many_threads_find_the_same_each_time(family: str) -> None:
     work = instance.graph.work
     goal = 1.03 * cheapest_block(instance)
     trees = [BlockTree(instance, work, goal, threads=3) for _ in range(3)]
-    found = [[block.tobytes() for block in blocks_of(tree)[1]] for tree in trees]
+    found = [[block.tobytes() for block in all_blocks(tree)[1]] for tree in trees]
     assert found[0] == found[1] == found[2]
     assert found[0]
     for tree in trees:
