@@ -119,9 +119,9 @@ def test_another_turn_goes_on_where_the_last_one_was(monkeypatch: pytest.MonkeyP
     """The search for prices begins once for each question, and no turn proves less than the one before."""
     begun = []
 
-    def begin(start: Partition, seed: int) -> PriceSearch:
+    def begin(start: Partition, seed: int, threads: int) -> PriceSearch:
         begun.append(start.instance)
-        return PriceSearch(start, seed)
+        return PriceSearch(start, seed, threads)
 
     monkeypatch.setattr("mtpp_models.bounds.priced.priced.PriceSearch", begin)
     instance, method = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(4, 1.0)), Prices()

@@ -19,8 +19,6 @@ from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
 
-LATER = Deadline.after(60.0)
-
 
 @pytest.fixture(autouse=True, scope="module")
 def shared_after_each_node() -> Iterator[None]:
@@ -67,7 +65,7 @@ def test_as_many_threads_find_the_same_each_time(family: str) -> None:
     assert found[0]
     for tree in trees:
         tree.aim(0.99 * cheapest_block(instance))
-        assert tree.explore(LATER) == (True, None)
+        assert tree.explore(Deadline.after(60.0)) == (True, None)
     proofs = [tree.proof() for tree in trees]
     assert len({None if proof is None else proof.decided.tobytes() for proof in proofs}) == 1
 
@@ -87,7 +85,7 @@ def test_leaves_that_threads_have_lost_are_explored_again(monkeypatch: pytest.Mo
     tree = BlockTree(instance, work, floor, threads=3)
     for goal in [floor * factor for factor in (1.05, 1.1, 1.15, 1.1, 1.2, 1.3)]:
         tree.aim(goal)
-        assert tree.explore(LATER)[0] == searched_tree(instance, work, goal)[0]
+        assert tree.explore(Deadline.after(60.0))[0] == searched_tree(instance, work, goal)[0]
 
 
 def test_threads_search_for_the_same_prices() -> None:
