@@ -41,7 +41,7 @@ class ProofWords(SeedWords, total=False):
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", SEARCH)]
     threads: Annotated[
         int,
-        Word("Threads of the solver; certify gives one of several to a search beside the proofs.", 1, "N", SEARCH),
+        Word("Threads of solver and price trees; certify lets one of several search beside proofs.", 1, "N", SEARCH),
     ]
 
 
