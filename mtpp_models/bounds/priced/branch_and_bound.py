@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, Flows, constant_of, linear_costs
+from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, constant_of, linear_costs
 from mtpp_models.bounds.priced.price_tree import MOST_LEAVES, PriceProof
 from mtpp_models.bounds.priced.tree_part import TreePart
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
@@ -116,7 +116,7 @@ class BlockTree:
         self._put_back()
         self._goal, self._question = goal, _question(self._instance, self._question.worth, goal, apart)
         for part in self._parts:
-            part.flows = Flows.of(self._question)
+            part.aim(self._question)
 
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
         """Search to the end, to the first block, or until time is up.
@@ -201,8 +201,6 @@ class BlockTree:
     def _put_back(self) -> None:
         """Reopen the leaves that were set aside, in front of the others."""
         aside, self._aside = self._aside, []
-        for part in self._parts:
-            part.forget()
         for decided, multiplier in aside:
             if not self._parts[0].make_room():
                 self._begin()

@@ -49,7 +49,7 @@ def heavy_blocks(
     known : (b, n) booleans
         Convex sets, a row each.
     price : (n,) floats
-        Not negative.
+        Not negative, not all 0.
     ceiling : float
         Positive; overflow is left out of the cost.
     fresh, again : Effort

@@ -60,6 +60,7 @@ class PriceSearch:
     Attributes
     ----------
     instance : Instance
+    threads : int
     prices : (n,) floats
         Not negative and not all 0; another array only where they have moved. Of the blocks known when they settled,
         none that costs at most T is worth more than 1.
@@ -70,7 +71,7 @@ class PriceSearch:
 
     def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
         instance = start.instance
-        self._threads = threads
+        self.threads = threads
         self.instance, self._arrays = instance, KernelArrays.of(instance)
         self._relations = Relations.of(instance.graph)
         self._rng = np.random.default_rng(seed)
@@ -151,7 +152,7 @@ class PriceSearch:
             for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
                 self.add(inside)
             return
-        blocks, rng, threads = np.array(list(self._blocks.values())), self._rng, self._threads
+        blocks, rng, threads = np.array(list(self._blocks.values())), self._rng, self.threads
         question = self._tried, self.ceiling, self._arrays, self._relations
         for block in heavy_blocks(blocks, *question, _FRESH, _AGAIN, rng, deadline, threads):
             self.add(block)

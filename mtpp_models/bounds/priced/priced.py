@@ -121,7 +121,6 @@ class _Climb:
         self.proved: FloatArray | None = None  # the prices that it was proved with
         self.proof: PriceProof | None = None  # and the tree
         self._search = PriceSearch(start, controls.options.seed, controls.options.threads)
-        self._threads = controls.options.threads
         self._least = floor or _NEGLIGIBLE * start.bottleneck
         self._ceiling = start.bottleneck  # where the best prices are worth k blocks; no goal is above
         self._goal: float | None = None
@@ -205,7 +204,7 @@ class _Climb:
         blocks: list[BoolArray] = []
         spare = min(_SPARE, max(0.0, search.worth - 1))
         if self._tree is None:
-            self._tree = BlockTree(search.instance, search.prices, goal, pairs, spare, self._threads)
+            self._tree = BlockTree(search.instance, search.prices, goal, pairs, spare, search.threads)
         else:
             self._tree.aim(goal, pairs)
             if self._prices is not search.prices:

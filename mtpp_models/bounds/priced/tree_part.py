@@ -68,7 +68,6 @@ class TreePart:
     def add(self, decided: NDArray[np.int8], multiplier: float) -> None:
         """Add an open leaf, for which there is room; it is the next one."""
         self.leaves.decided[self.open], self.leaves.multiplier[self.open] = decided, multiplier
-        self.leaves.last[self.open] = 0
         self.open += 1
 
     def reopen(self) -> None:
@@ -77,9 +76,10 @@ class TreePart:
             rows[self.open : self.open + self.done] = rows[len(rows) - self.done :]
         self.open, self.done = self.open + self.done, 0
 
-    def forget(self) -> None:
-        """Forget flows, and what was decided last: they were of other goals."""
-        self.flows.row[:], self.leaves.last[:] = -1, 0
+    def aim(self, question: BlockQuestion) -> None:
+        """Go on at another goal: flows, and gains of what was decided last, were of the one before."""
+        self.flows = Flows.of(question)
+        self.leaves.last[:] = 0
 
     def share(self, other: TreePart) -> None:
         """Take over every second open leaf of another part, and the gains that it knows; this one has none open."""
