@@ -2,7 +2,8 @@ r"""Least costs of blocks that hold some nodes and not others, in whole parts of
 
 f(S) without overflow is a cut, and so is ``params(S) + need - memory`` in place of the overflow, where need is the
 largest of what one of the nodes that S surely holds reads and writes: parameters of one node add to its work, and those
-of several are one more arc to the sink behind all their users. f(S) is no less than either.
+of several are one more arc to the sink behind all their users. f(S) is no less than either, and no less than what lies
+between them: with any part, from 0 to 1, of what takes the place of the overflow.
 
 Times are multiplied by 2^44 over the goal and rounded down, those above twice the goal count as that; and parameters
 above the memory and twice the goal count as these. Where the sums would not fit into 64 bits, there are fewer digits.
@@ -29,6 +30,8 @@ UNIT = 2**44
 
 # Bits of the sum of all capacities at most, and of the goal at least.
 _SUM, _FEWEST = 57, 20
+# Parts of the overflow that count.
+_ALL_OR_NONE = (Fraction(0), Fraction(1))
 # Capacity of arcs without limit, more than what passes them.
 _FREE = 2**60
 
@@ -47,7 +50,7 @@ class BlockCuts:
     """Minimum cuts of a question below a positive goal, in the time unit of the work.
 
     `weights`, (n,) from 0 to `SHARE`, are for multipliers; by default each node alone weighs enough. Nodes of `pairs`
-    share no set.
+    share no set. Of the bounds by `parts` of the overflow, from 0 to 1, the best counts.
     """
 
     def __init__(
@@ -56,13 +59,14 @@ class BlockCuts:
         goal: Fraction,
         weights: Sequence[int] | None = None,
         pairs: Iterable[tuple[int, int]] = (),
+        parts: Sequence[Fraction] = _ALL_OR_NONE,
     ) -> None:
         both = [pair for u, v in pairs for pair in ((u, v), (v, u))]
         self._n = exact.n
         self._weights = np.full(exact.n, SHARE) if weights is None else np.array(weights, dtype=np.int64)
         self._apart = _rows(exact.n, both)
-        kinds = (False, True) if exact.may_overflow else (False,)
-        networks = [_network(exact, goal / exact.unit, loaded=loaded) for loaded in kinds]
+        counted = parts if exact.may_overflow else (Fraction(0),)
+        networks = [_network(exact, goal / exact.unit, part) for part in counted]
         self._networks = [network for network in networks if network is not None]
         #: By how much a minimum cut may be above what is said of it: each capacity is rounded down.
         self.lost = goal * max(
@@ -90,7 +94,7 @@ class BlockCuts:
             digits = UNIT // network.goal
             cost = least_cost(network, decided, self._weights, multiplier // digits, *self._apart)
             best = max(best, cost * digits)
-            if best >= UNIT:  # else the other one need not say more
+            if best >= UNIT:  # else the others need not say more
                 break
         return best
 
@@ -139,8 +143,8 @@ def _reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set
     return seen
 
 
-def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network | None:
-    """The network of a question whose goal is in its unit; with `loaded` parameters and peak count, less the memory.
+def _network(exact: ExactInstance, goal: Fraction, part: Fraction) -> Network | None:
+    """The network of a question whose goal is in its unit; a part of parameters and peak counts, less the memory.
 
     None where the goal would have too few digits.
     """
@@ -148,12 +152,12 @@ def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network |
     twice, room = 2 * goal, exact.room or 0
     time = at_most((tensor.time for tensor in read), twice)
     work, users, shared = at_most(exact.work, twice), list[frozenset[int]](), list[Rational]()
-    if loaded:
+    if part:
         most = max(room, 0) + twice
-        work = [time + held for time, held in zip(work, at_most(exact.held, most), strict=True)]
+        work = [time + part * held for time, held in zip(work, at_most(exact.held, most), strict=True)]
         users = [those for those, _ in exact.shared if those]
-        shared = at_most((size for those, size in exact.shared if those), most)
-    total = sum(work) + 2 * sum(time) + sum(shared) + loaded * abs(room)
+        shared = [part * size for size in at_most((size for those, size in exact.shared if those), most)]
+    total = sum(work) + 2 * sum(time) + sum(shared) + part * abs(room)
     bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
     if bits < _FEWEST:
         return None
@@ -176,7 +180,7 @@ def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network |
         arcs += [(v, place, _FREE, 0) for v in sorted(those)]
         place += 1
     drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for size in shared]
-    constant = [scaled(min(twice, Fraction(need - room))) for need in exact.need] if loaded else [0] * n
+    constant = [scaled(part * min(twice, Fraction(need - room))) for need in exact.need] if part else [0] * n
     both = [(u, v, there, there) for (u, v), there in direct.items()] + arcs
     return _compressed(n, both, len(edges), drains, constant, 2**bits, edges)
 

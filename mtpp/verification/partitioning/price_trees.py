@@ -29,6 +29,8 @@ __all__ = ["PriceTree", "read_tree", "tree_bound"]
 
 # Entry of a tree that is a leaf; most leaves, and the largest multiplier in parts of the goal.
 _LEAF, _MOST_LEAVES, _LARGEST = -1, 50_000, 2047.0
+# Parts of the overflow by which leaves are bounded.
+_PARTS = tuple(Fraction(part, 6) for part in range(7))
 
 
 class PriceTree(NamedTuple):
@@ -105,7 +107,7 @@ def tree_bound(
     for u, v in pairs:
         clock.raise_if_late()
         least = min(least, alone.least((u, v)))
-    cuts = BlockCuts(exact, value, weights, pairs)
+    cuts = BlockCuts(exact, value, weights, pairs, _PARTS)
     for decided, multiplier in zip(_leaves(tree.entries, group), tree.multipliers, strict=True):
         clock.raise_if_late()
         least = min(least, cuts.least_decided(decided, int(multiplier * UNIT)))

@@ -23,14 +23,14 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.problem import Instance
+from mtpp_models.bounds.priced.block_cost import LeastOverflow, block_cost
 from mtpp_models.bounds.priced.block_search import Relations
 from mtpp_models.bounds.priced.heavy_blocks import Effort, heavy_blocks
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import speed_shares
 from mtpp_models.solvers.highs import solve_lp
 
-__all__ = ["KindPrices", "Prices", "block_cost"]
+__all__ = ["KindPrices", "Prices"]
 
 # Searches of a round, a kind: that begin with no block and with a known one. Fewer than in
 # `mtpp_models.bounds.priced.price_search`, and longer ones.
@@ -58,16 +58,6 @@ class Prices(NamedTuple):
         return float(self.node.sum())
 
 
-def block_cost(question: Instance, inside: BoolArray) -> float:
-    """Cost of a set of nodes by the question of one kind, without overflow."""
-    graph = question.graph
-    tensor, producer = graph.edge_tensor, graph.tensors.producer
-    reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))
-    readers = np.bincount(tensor, minlength=len(producer))
-    cut = np.where(inside[producer], reads < readers, reads > 0)
-    return float(graph.work[inside].sum() + question.tensor_time[cut].sum())
-
-
 class KindPrices:
     """Column generation for the program of an instance.
 
@@ -85,6 +75,7 @@ class KindPrices:
         self.questions = [self.instance.of_kind(t).relaxed() for t in range(self.instance.kinds)]
         self._counts = np.array(self.instance.devices.counts, dtype=np.float64)
         self._arrays = [KernelArrays.of(question) for question in self.questions]
+        self._overflows = [LeastOverflow.of(question, start.bottleneck) for question in self.questions]
         self._relations = Relations.of(self.instance.graph)
         self._rng = np.random.default_rng(seed)
         self._blocks: dict[bytes, int] = {}
@@ -109,7 +100,8 @@ class KindPrices:
             return False
         self._blocks[inside.tobytes()] = len(self._rows)
         self._rows.append(inside.copy())
-        self._costs.append(np.array([block_cost(question, inside) for question in self.questions]))
+        parts = zip(self.questions, self._overflows, strict=True)
+        self._costs.append(np.array([block_cost(*part, inside) for part in parts]))
         return True
 
     def near(self, other: Prices) -> None:
@@ -148,7 +140,7 @@ class KindPrices:
             if prices.kind[t] <= _FREE * prices.kind.max():
                 continue
             worth = prices.node / prices.kind[t]
-            question = worth, goal, arrays, self._relations
+            question = worth, goal, arrays, self._overflows[t], self._relations
             rows, rng, threads = np.array(self._rows), self._rng, self._threads
             for block in heavy_blocks(rows, *question, _FRESH, _AGAIN, rng, deadline, threads):
                 if float(worth[block].sum()) > 1:

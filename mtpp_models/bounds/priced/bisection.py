@@ -26,10 +26,10 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.partitioning.no_fit import room
 from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.block_cost import LeastOverflow, block_cost
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
-from mtpp_models.cuts.block_cuts import BlockCuts
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
@@ -62,7 +62,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
     question, prices = halved(instance)
     goal = ceiling = halves * most * (1 - _BELOW)
     base = halves * max(floor, min(controls.known, most), _NEGLIGIBLE * most)
-    cuts = BlockCuts(question, goal)
+    overflow = LeastOverflow.of(question, goal)
     tree = BlockTree(question, prices, goal, Deadline.after(0.0), threads=controls.options.threads)
     proof: PriceProof | None = None
     proved, best = 0.0, start
@@ -72,7 +72,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
         if block is not None:
             if instance.k == _TWO:
                 best = min(best, _two_blocks(instance, block), key=lambda known: known.bottleneck)
-            goal = ceiling = min(goal, cuts.cost(block) + tree.overflow(block)) * (1 - _BELOW)
+            goal = ceiling = min(goal, block_cost(question, overflow, block)) * (1 - _BELOW)
             tree.pass_by()
         elif done:
             base, proved, proof = goal, goal, tree.proof()

@@ -8,8 +8,12 @@ which is one minimum cut in the network of `mtpp_models.cuts.block_cuts`, where 
 and price are supplies. The best multiplier lies where a cheap set that is worth too little and a dear one that is worth
 enough are tied.
 
-Overflow is bounded from below by 0 and by what private parameters and the largest need of a node known to be in S
-exceed the memory by; both are linear, and each has its cuts.
+Overflow is bounded from below by 0 and by x, what private parameters and the largest need of a node known to be in S
+exceed the memory by. Both are linear, and so is what lies between them: each of
+
+.. math:: f(S) \ge f_0(S) + \theta\, x(S), \qquad \theta \in [0, 1],
+
+has its cuts, as a set that is cheap without overflow and one that is cheap with it may be dear in between.
 """
 
 from __future__ import annotations
@@ -50,6 +54,9 @@ _STEPS, _LAST_STEPS, _FOUND = 3, 12, 1e-6
 _JUMP, _HIGHEST = 4.0, 2.0**8
 # The share is short by this much: rounding must not exclude a block that is worth it exactly.
 _SHORT = 1e-12
+# Parts of the overflow that count are multiples of 1 over this: with 4 there are twice the nodes in the tree, with 1
+# often ten times as many.
+_PARTS = 6
 # Whole numbers in flows that are kept.
 _MOST_FLOWS = 2**22
 
@@ -59,8 +66,10 @@ class BlockQuestion(NamedTuple):
 
     network: FlowNetwork  # with one more node, the last, from which supplies come
     supply: IntArray  # (n,): the arc from there to each node
-    work: IntArray  # (2, n): of each node, without and with what it holds when that overflows
-    constant: IntArray  # (2, n): of any block with a node, beside nodes and tensors; of several nodes the most counts
+    work: IntArray  # (1 or 7, n): of each node, with rising parts of what it holds, first nothing, at last all of it
+    constant: (
+        IntArray  # (1 or 7, n): of any block with a node, beside nodes and tensors; of several nodes the most
+    )
     worth: FloatArray  # (n,): prices; a block is worth 1
     apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
@@ -74,10 +83,10 @@ class Flows(NamedTuple):
 
     row: IntArray  # (p,): the leaf that goes on from here, -1 if none
     state: NDArray[np.int8]  # (p, n): decisions and what follows from them
-    residual: IntArray  # (p, 1 or 2, a): what the arcs still carry, as `drain`
-    drain: IntArray  # (p, 1 or 2, N)
-    price: IntArray  # (p, 1 or 2, n): what nodes are worth, in whole units of the goal
-    sums: IntArray  # (p, 1 or 2, 2): what was pushed, and what is supplied
+    residual: IntArray  # (p, 1 or 7, a): what the arcs still carry, as `drain`
+    drain: IntArray  # (p, 1 or 7, N)
+    price: IntArray  # (p, 1 or 7, n): what nodes are worth, in whole units of the goal
+    sums: IntArray  # (p, 1 or 7, 2): what was pushed, and what is supplied
 
     @classmethod
     def of(cls, question: BlockQuestion) -> Flows:
@@ -133,10 +142,12 @@ def copy_flow(flows: Flows, there: int, here: int) -> None:
 
 
 def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
-    """Work and constant of `BlockQuestion`: without overflow, and with it if blocks can overflow."""
+    """Work and constant of `BlockQuestion`: without overflow, and with rising parts of it if blocks can overflow."""
     loaded = cuts.loaded()
-    cases = (cuts,) if loaded is None else (cuts, loaded)
-    return np.stack([case.work for case in cases]), np.stack([case.constant for case in cases])
+    if loaded is None:
+        return cuts.work[None], cuts.constant[None]
+    part = np.arange(_PARTS + 1)[:, None]
+    return cuts.work + part * (loaded.work - cuts.work) // _PARTS, part * loaded.constant // _PARTS
 
 
 @compiled

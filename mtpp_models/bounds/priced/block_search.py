@@ -18,6 +18,7 @@ from instances import ComputationGraph
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
+from mtpp_models.bounds.priced.block_cost import LeastOverflow
 from mtpp_models.cuts.max_flow import BoolArray, reachability
 
 __all__ = ["Relations", "heaviest_block"]
@@ -63,6 +64,7 @@ def heaviest_block(
     price: FloatArray,
     ceiling: float,
     arrays: KernelArrays,
+    overflow: LeastOverflow,
     relations: Relations,
     moves: int,
     hot: float,
@@ -79,7 +81,9 @@ def heaviest_block(
     price : (n,) floats
         Not negative.
     ceiling : float
-        Positive; overflow is left out of the cost.
+        Positive.
+    overflow : LeastOverflow
+        Counts in the cost.
     hot, cold : float
         Temperatures, in the unit of the prices, at the first move and at the last.
     penalty : float
@@ -98,14 +102,16 @@ def heaviest_block(
     block, above, below = np.zeros(words, np.uint64), np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     given, inside = inside, np.zeros(n, dtype=np.bool_)
     members = _Members(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(1, np.int64))
-    cost, value = 0.0, 0.0
+    # Without overflow, what the nodes stream, their largest excess, and the price.
+    moved, streamed, excess, value = 0.0, 0.0, -math.inf, 0.0
     for v in range(n):
         if not given[v]:
             continue
-        cost += _cost_of_joining(v, inside, reads, arrays, 0)
+        moved += _cost_of_joining(v, inside, reads, arrays, 0)
+        streamed, excess = streamed + overflow.stream[v], max(excess, overflow.excess[v])
         value += price[v]
         _flip(v, inside, members, reads, ancestors, descendants, block, above, below, arrays, relations)
-    best, best_inside = -1.0, inside.copy()
+    best, best_inside, cost = -1.0, inside.copy(), moved + max(0.0, streamed + excess)
     if cost <= ceiling:
         best = value
     temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
@@ -113,7 +119,10 @@ def heaviest_block(
         temperature *= cooling
         v = _draw(members, arrays)
         sign = -1.0 if inside[v] else 1.0
-        new_cost = cost + sign * _cost_of_joining(v, inside, reads, arrays, 1 if inside[v] else 0)
+        new_moved = moved + sign * _cost_of_joining(v, inside, reads, arrays, 1 if inside[v] else 0)
+        new_streamed = streamed + sign * overflow.stream[v]
+        new_excess = _excess_without(v, excess, members, overflow) if inside[v] else max(excess, overflow.excess[v])
+        new_cost = new_moved + max(0.0, new_streamed + new_excess)
         rise = sign * price[v] - _fine(new_cost / ceiling, penalty) + _fine(cost / ceiling, penalty)
         if rise < 0 and np.random.random() >= math.exp(rise / temperature):
             continue
@@ -123,6 +132,7 @@ def heaviest_block(
         elif not _fits(v, block, above, below, relations):
             continue
         _flip(v, inside, members, reads, ancestors, descendants, block, above, below, arrays, relations)
+        moved, streamed, excess = new_moved, new_streamed, new_excess
         cost, value = new_cost, value + sign * price[v]
         if value > best and cost <= ceiling:
             best = value
@@ -208,6 +218,21 @@ def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.ui
         positive[u // _WORD] |= bit
     else:
         positive[u // _WORD] &= ~bit
+
+
+@compiled(allocates=False)
+def _excess_without(v: int, excess: float, members: _Members, overflow: LeastOverflow) -> float:
+    """The largest excess in the block when v leaves it."""
+    if overflow.excess[v] < excess:
+        return excess
+    left = -math.inf
+    for place in range(members.size[0]):
+        u = members.nodes[place]
+        if u != v:
+            left = max(left, overflow.excess[u])
+            if left == excess:
+                break
+    return left
 
 
 @compiled

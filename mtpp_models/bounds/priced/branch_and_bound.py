@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, constant_of, linear_costs
+from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, linear_costs
 from mtpp_models.bounds.priced.price_tree import MOST_LEAVES, PriceProof
 from mtpp_models.bounds.priced.tree_part import TreePart
-from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
+from mtpp_models.cuts.block_cuts import BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray
 
@@ -137,11 +137,6 @@ class BlockTree:
     def pass_by(self) -> None:
         """Set the block just found aside, to look for others; its leaf stays open until prices or goal change."""
         self._aside.append(self._parts[0].drop())
-
-    def overflow(self, block: BoolArray) -> float:
-        """Time of the overflow of an (n,) set of nodes, as the tree computes it."""
-        work = self._question.work[:, block].sum(axis=1)
-        return max(0, int(work[-1] - work[0]) + constant_of(self._question.constant[-1], block)) / UNIT * self._goal
 
     def proof(self) -> PriceProof | None:
         """The leaves of a search that came to its end; None if some were forgotten, or they are too many to tell."""

@@ -11,6 +11,7 @@ import numpy as np
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
+from mtpp_models.bounds.priced.block_cost import LeastOverflow
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.cuts.max_flow import BoolArray
 
@@ -35,6 +36,7 @@ def heavy_blocks(
     price: FloatArray,
     ceiling: float,
     arrays: KernelArrays,
+    overflow: LeastOverflow,
     relations: Relations,
     fresh: Effort,
     again: Effort,
@@ -51,7 +53,7 @@ def heavy_blocks(
     price : (n,) floats
         Not negative, not all 0.
     ceiling : float
-        Positive; overflow is left out of the cost.
+        Positive.
     fresh, again : Effort
         Of searches that begin with no block, and with a known one.
     deadline : Deadline
@@ -68,7 +70,8 @@ def heavy_blocks(
     def search(number: int) -> tuple[float, BoolArray]:
         (inside, effort), seed = begins[number], seeds[number]
         moves, hot = effort.moves * max(n, _FEWEST_NODES), effort.hot * mean
-        return heaviest_block(inside, price, ceiling, arrays, relations, moves, hot, _COLD * mean, _PENALTY, seed)
+        question = price, ceiling, arrays, overflow, relations
+        return heaviest_block(inside, *question, moves, hot, _COLD * mean, _PENALTY, seed)
 
     with ThreadPoolExecutor(threads) as pool:
         for first in range(0, len(begins), threads):

@@ -24,6 +24,7 @@ from instances import Partition
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
+from mtpp_models.bounds.priced.block_cost import LeastOverflow, block_cost
 from mtpp_models.bounds.priced.block_search import Relations
 from mtpp_models.bounds.priced.heavy_blocks import Effort, heavy_blocks
 from mtpp_models.cuts.max_flow import BoolArray
@@ -66,13 +67,13 @@ class PriceSearch:
         none that costs at most T is worth more than 1.
     ceiling : float
         T; moves until the nodes are worth k blocks, between *simple* and the bottleneck of the best partition known.
-        Overflow is left out of all costs here.
     """
 
     def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
         instance = start.instance
         self.threads = threads
         self.instance, self._arrays = instance, KernelArrays.of(instance)
+        self._overflow = LeastOverflow.of(instance, start.bottleneck)
         self._relations = Relations.of(instance.graph)
         self._rng = np.random.default_rng(seed)
         self._blocks: dict[bytes, BoolArray] = {}
@@ -122,13 +123,8 @@ class PriceSearch:
         return True
 
     def cost(self, inside: BoolArray) -> float:
-        """Cost of a block, without overflow."""
-        graph = self.instance.graph
-        tensor, producer = graph.edge_tensor, graph.tensors.producer
-        reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))
-        readers = np.bincount(tensor, minlength=len(producer))
-        cut = np.where(inside[producer], reads < readers, reads > 0)
-        return float(graph.work[inside].sum() + self.instance.tensor_time[cut].sum())
+        """Cost of a block, with the least that its overflow takes."""
+        return block_cost(self.instance, self._overflow, inside)
 
     def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
         """Find blocks that are worth too much and lower the prices, as long as that finds new ones or moves T.
@@ -153,7 +149,7 @@ class PriceSearch:
                 self.add(inside)
             return
         blocks, rng, threads = np.array(list(self._blocks.values())), self._rng, self.threads
-        question = self._tried, self.ceiling, self._arrays, self._relations
+        question = self._tried, self.ceiling, self._arrays, self._overflow, self._relations
         for block in heavy_blocks(blocks, *question, _FRESH, _AGAIN, rng, deadline, threads):
             self.add(block)
 

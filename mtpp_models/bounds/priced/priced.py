@@ -216,7 +216,7 @@ class _Climb:
                 if done:
                     self.proved, self.proof = tree.prices, tree.proof()
                 return (goal if done else None), blocks
-            cost = (1 - _ROUNDING) * (search.cost(block) + tree.overflow(block))
+            cost = (1 - _ROUNDING) * search.cost(block)
             blocks.append(block)
             if tree.relieve(block):
                 continue

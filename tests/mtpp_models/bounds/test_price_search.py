@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from price_oracle import best_of_kahn, convex_sets, prices_for, without_overflow
+from price_oracle import best_of_kahn, convex_sets, prices_for, with_own_parameters
 from scipy.sparse import csr_array
 from strategies import partitions
 
-from instances import Instance, Partition, Platform
+from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import regal_style
 from mtpp_models import solve
+from mtpp_models.bounds.priced.block_cost import LeastOverflow
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.cuts.max_flow import BoolArray
@@ -28,8 +29,9 @@ def searched(
 ) -> tuple[float, BoolArray]:
     """A search at the temperatures that the search for prices begins with."""
     n, mean = len(prices), float(prices.mean())
-    arrays, relations = KernelArrays.of(instance), Relations.of(instance.graph)
-    return heaviest_block(inside, prices, ceiling, arrays, relations, moves * n, 0.4 * mean, 0.04 * mean, PENALTY, seed)
+    relations, overflow = Relations.of(instance.graph), LeastOverflow.of(instance, ceiling)
+    question = prices, ceiling, KernelArrays.of(instance), overflow, relations
+    return heaviest_block(inside, *question, moves * n, 0.4 * mean, 0.04 * mean, PENALTY, seed)
 
 
 # For prices whose mean is k / n.
@@ -40,7 +42,7 @@ PENALTY = 1.3
 @given(st.data())
 def test_a_found_block_is_one(data: st.DataObject) -> None:
     """It is convex, worth and costs what is said; the same seed finds it again."""
-    partition = data.draw(partitions(max_nodes=6, huge_ratio=False, overflow=False))
+    partition = data.draw(partitions(max_nodes=6, huge_ratio=False))
     instance, n = partition.instance, partition.instance.graph.n
     ceiling = partition.bottleneck * data.draw(st.sampled_from([0.5, 1.0, 1.5]))
     prices = data.draw(prices_for(n))
@@ -51,7 +53,7 @@ def test_a_found_block_is_one(data: st.DataObject) -> None:
     again = searched(instance, inside, prices, ceiling, moves=20)
     assert found == again[0]
     assert (block == again[1]).all()
-    sets = {one.tobytes(): cost for one, cost in convex_sets(instance)}
+    sets = {one.tobytes(): cost for one, cost in convex_sets(with_own_parameters(instance))}
     if found >= 0 and block.any():
         assert sets[block.tobytes()] <= ceiling + 1e-9
         assert found == pytest.approx(prices[block].sum(), abs=1e-9)
@@ -99,7 +101,7 @@ def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:
     bound = solve(start.instance, "simple", reduce=False).bound
     assert bound is not None
     assume(bound.value < start.bottleneck)
-    costs = {inside.tobytes(): cost for inside, cost in convex_sets(without_overflow(start.instance))}
+    costs = {inside.tobytes(): cost for inside, cost in convex_sets(with_own_parameters(start.instance))}
     for _ in range(3):
         search.improve(1000, Searches(90))
         assert search.prices.min() >= 0
@@ -159,3 +161,12 @@ def test_a_search_without_its_program_keeps_its_prices(monkeypatch: pytest.Monke
     blocks = np.array(list(search._blocks.values()))
     assert (blocks @ search.prices)[np.array(search._costs) <= ceiling].max() <= 1 + 1e-9
     assert search.prices / search.prices.max() == pytest.approx(prices / prices.max())
+
+
+def test_bug_prices_did_not_know_of_overflow() -> None:
+    """Six nodes that work before six that hold: two blocks cost 5; by work alone they cost 3, and prices proved 4."""
+    edges = [(v, v + 1) for v in range(11)]
+    graph = ComputationGraph.from_edges(edges, [1] * 6 + [0] * 6, [0] * 12, param_bytes=[0] * 6 + [1] * 6)
+    bound = solve(Instance(graph, Platform(2, 1.0, memory=3.0)), "priced", reduce=False).bound
+    assert bound is not None
+    assert bound.value == pytest.approx(5.0, rel=1e-6)

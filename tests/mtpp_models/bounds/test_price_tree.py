@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from instances.random_graphs import regal_style
 from mtpp_models import solve
+from mtpp_models.bounds.priced import block_relaxation
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 
 
@@ -42,6 +44,23 @@ def test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none(data
         if not instance.graph.parameters and instance.graph.held_total < most:
             costs = {one.tobytes(): cost for one, cost in convex_sets(instance)}
             assert costs[block.tobytes()] <= goal * (1 + 1e-6)
+
+
+def test_parts_of_the_overflow_leave_small_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cheap without overflow, and what is cheap with it, may be dear in between."""
+    graph, rng = regal_style("erdos-renyi", 40, seed=5), np.random.default_rng(0)
+    graph = replace(graph, param_bytes=rng.lognormal(0.0, 0.5, 40) * graph.tensors.bytes.mean())
+    instance = Instance(graph, Platform(4, 1.0, memory=0.2 * graph.held_total, activation_buffer=0.0))
+    prices = graph.work + 0.8 * graph.held_bytes
+    leaves = {}
+    for parts in (1, 6):
+        monkeypatch.setattr(block_relaxation, "_PARTS", parts)
+        tree = BlockTree(instance, prices, 1443.0)
+        assert tree.explore(Deadline()) == (True, None)
+        proof = tree.proof()
+        assert proof is not None
+        leaves[parts] = len(proof.decided)
+    assert leaves[6] < leaves[1] / 2
 
 
 @pytest.mark.parametrize("family", ["erdos-renyi", "watts-strogatz", "stochastic-block"])
