@@ -230,6 +230,18 @@ FAULTS = {
         "        return True, None",
         pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
     ),
+    "parts of the overflow": Fault(
+        "mtpp_models/bounds/priced/block_relaxation.py",
+        "    part = np.arange(_PARTS + 1)[:, None]",
+        "    part = np.arange(_PARTS + 3)[:, None]",
+        pillar="mtpp_models/bounds/test_price_tree.py::test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none",
+    ),
+    "parts of the overflow of a witness": Fault(
+        "mtpp/verification/partitioning/price_trees.py",
+        "Fraction(part, 6) for part in range(7))",
+        "Fraction(part, 6) for part in range(13))",
+        pillar="mtpp/verification/test_price_trees.py::test_no_tree_proves_more_than_the_optimum",
+    ),
     "blocks that are relieved": Fault(
         "mtpp_models/bounds/priced/branch_and_bound.py",
         "        if lower.sum() < k:",
