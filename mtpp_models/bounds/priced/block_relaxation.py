@@ -67,9 +67,7 @@ class BlockQuestion(NamedTuple):
     network: FlowNetwork  # with one more node, the last, from which supplies come
     supply: IntArray  # (n,): the arc from there to each node
     work: IntArray  # (1 or 7, n): of each node, with rising parts of what it holds, first nothing, at last all of it
-    constant: (
-        IntArray  # (1 or 7, n): of any block with a node, beside nodes and tensors; of several nodes the most
-    )
+    constant: IntArray  # (1 or 7, n): of any block with a node, beside nodes and tensors; of several nodes the most
     worth: FloatArray  # (n,): prices; a block is worth 1
     apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
