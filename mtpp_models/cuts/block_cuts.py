@@ -7,8 +7,9 @@ each way. Pinned nodes are tied to the source. Blocks are convex: every node bet
 for an edge a → b behind which a pinned node lies, a ∈ S implies b ∈ S; likewise b ∈ S implies a ∈ S where a pinned node
 lies before a.
 
-Overflow is at least what parameters of single nodes and the largest need of a pinned node exceed the memory by. With
-that in its place f is submodular as well: the parameters add to the drains, and the rest is a constant.
+Overflow is at least what parameters and the largest need of a pinned node exceed the memory by. With that in its place
+f is submodular as well: parameters of single nodes add to their drains, shared ones are drains of nodes of their own,
+behind infinite arcs from all their users, and the rest is a constant.
 
 Capacities are whole numbers, scaled by the bottleneck of a known partition and rounded down, so that the cut in
 integers is a lower bound; nothing above that bottleneck is of interest, and a single arc lets no more through.
@@ -60,6 +61,8 @@ class BlockCuts:
         Of the nodes and tensors, in 2^-36 of the cutoff.
     constant : (n,) integers
         What any block with a node costs beside, in that unit; of several nodes the most counts. 0 without overflow.
+    shared : (p,) integers
+        Of the parameters that nodes share, 0 without overflow; none where nothing can overflow.
     network : FlowNetwork
     """
 
@@ -68,6 +71,11 @@ class BlockCuts:
         self._instance, self._cutoff, self._tensor_time = instance, cutoff, instance.tensor_time
         self.time, self.work = self.whole(self._tensor_time), self.whole(graph.work)
         self.constant = np.zeros(graph.n, dtype=np.int64)
+        parameters = [p for p in graph.parameters if p.users] if instance.has_overflow else []
+        self._shared_bytes = np.array([p.bytes for p in parameters], dtype=np.float64)
+        uses = [(user, p) for p, parameter in enumerate(parameters) for user in sorted(set(parameter.users))]
+        self._user, self._used = np.array(uses, dtype=np.int64).reshape(-1, 2).T
+        self.shared = np.zeros(len(parameters), dtype=np.int64)
         self.network = self._build()
 
     @cached_property
@@ -92,18 +100,19 @@ class BlockCuts:
             unit = instance.platform.bandwidth * self._cutoff
             needs = needs_of(instance) * (1.0 if instance.has_exact_bytes else 1.0 - _ROUNDING)
             spare = (room(instance) - needs) / unit
-            stream = graph.held_bytes / unit
+            stream, shared = graph.held_bytes / unit, self._shared_bytes / unit
             # Only what can overflow, by amounts that are exact, has costs of its own.
-            if not (spare.min() <= _MOST and stream.sum() > spare.min()):
+            if not (spare.min() <= _MOST and stream.sum() + shared.sum() > spare.min()):
                 return None
         cuts = copy(self)
         heavy = np.minimum(graph.work / self._cutoff + stream, _MOST)
         cuts.work = np.floor(heavy * UNIT).astype(np.int64)
+        cuts.shared = np.floor(np.minimum(shared, _MOST) * UNIT).astype(np.int64)
         # What no flow makes up for is as good as what is further below.
-        least = -(float(cuts.work.sum()) / UNIT + 2.0)
+        least = -(float(cuts.work.sum() + cuts.shared.sum()) / UNIT + 2.0)
         cuts.constant = np.floor(np.clip(-spare, least, _MOST) * UNIT).astype(np.int64)
         drain = self.network.drain.copy()
-        drain[: graph.n] = cuts.work
+        drain[: graph.n], drain[len(drain) - len(shared) :] = cuts.work, cuts.shared
         cuts.network = self.network._replace(drain=drain)
         return cuts
 
@@ -113,7 +122,9 @@ class BlockCuts:
         reads = np.bincount(graph.edge_tensor, nodes[graph.tensors.consumers], len(inside))
         readers = np.bincount(graph.edge_tensor, minlength=len(inside))
         cut = np.where(inside, reads < readers, reads > 0)
-        whole = self.work[nodes].sum() + self.time[cut].sum() + self.constant[nodes].max(initial=self.constant.min())
+        used = np.bincount(self._used, nodes[self._user], len(self.shared)) > 0
+        whole = self.work[nodes].sum() + self.shared[used].sum() + self.time[cut].sum()
+        whole += self.constant[nodes].max(initial=self.constant.min())
         return float(self.scaled(whole))
 
     def alone(self) -> FloatArray:
@@ -123,6 +134,7 @@ class BlockCuts:
         read = np.diff(graph.tensors.start) > 0
         np.add.at(cost, graph.tensors.producer[read], self.time[read])
         np.add.at(cost, graph.tensors.consumers, self.time[graph.edge_tensor])
+        np.add.at(cost, self._user, self.shared[self._used])
         return self.scaled(cost + self.constant)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
@@ -182,13 +194,15 @@ class BlockCuts:
         index[shared] = np.arange(len(shared))
         reader, which = tensors.consumers[~single], index[tensor[~single]]
         free, nothing = np.full(len(reader), UNLIMITED), np.zeros(len(shared), dtype=np.int64)
+        unlimited = np.full(len(self._user), UNLIMITED)
         arcs = [
             (u, v, direct, direct),
             (tensors.producer[shared], out, self.time[shared], nothing),
             (into, tensors.producer[shared], self.time[shared], nothing),
             (out[which], reader, free, 0 * free),
             (reader, into[which], free, 0 * free),
+            (self._user, n + 2 * len(shared) + self._used, unlimited, 0 * unlimited),
         ]
-        drain = np.concatenate((self.work, nothing, nothing))
+        drain = np.concatenate((self.work, nothing, nothing, self.shared))
         tail, head, there, back = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
         return FlowNetwork.of(tail, head, there, back, len(codes), drain)

@@ -238,8 +238,8 @@ FAULTS = {
     ),
     "parts of the overflow of a witness": Fault(
         "mtpp/verification/partitioning/price_trees.py",
-        "Fraction(part, 6) for part in range(7))",
-        "Fraction(part, 6) for part in range(13))",
+        "Fraction(part, 4) for part in range(5))",
+        "Fraction(part, 4) for part in range(9))",
         pillar="mtpp/verification/test_price_trees.py::test_no_tree_proves_more_than_the_optimum",
     ),
     "blocks that are relieved": Fault(

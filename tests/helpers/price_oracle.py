@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import assume
@@ -65,11 +64,6 @@ def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
             return proved, blocks
         blocks.append(block)
         tree.pass_by()
-
-
-def with_own_parameters(instance: Instance) -> Instance:
-    """The question without the parameters that nodes share, which prices leave out."""
-    return replace(instance, graph=replace(instance.graph, parameters=()))
 
 
 def without_overflow(instance: Instance) -> Instance:

@@ -30,7 +30,7 @@ __all__ = ["PriceTree", "read_tree", "tree_bound"]
 # Entry of a tree that is a leaf; most leaves, and the largest multiplier in parts of the goal.
 _LEAF, _MOST_LEAVES, _LARGEST = -1, 50_000, 2047.0
 # Parts of the overflow by which leaves are bounded.
-_PARTS = tuple(Fraction(part, 6) for part in range(7))
+_PARTS = tuple(Fraction(part, 4) for part in range(5))
 
 
 class PriceTree(NamedTuple):

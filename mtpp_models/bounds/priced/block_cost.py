@@ -1,10 +1,9 @@
 r"""Cost of a block, as searches for prices count it.
 
-As in trees of prices, overflow is what it takes at least: a block S streams what its nodes hold and the
-largest of their needs beyond the memory M, parameters that nodes share left out:
+As in trees of prices, overflow is what it takes at least: a block S streams what its nodes hold and share, and the
+largest of their needs, beyond the memory M:
 
-.. math:: \mathrm{overflow}(S) \ge \tfrac1B \max\Big(0, \sum_{v \in S} \mathrm{held}(v)
-    + \max_{v \in S} \mathrm{need}(v) - M\Big).
+.. math:: \mathrm{overflow}(S) \ge \tfrac1B \max\Big(0, \mathrm{held}(S) + \max_{v \in S} \mathrm{need}(v) - M\Big).
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from instances import Instance
-from instances.graph.tensors import FloatArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.no_fit import needs_of, room
 from mtpp_models.cuts.max_flow import BoolArray
 
@@ -25,25 +25,34 @@ _MOST = 2.0**12
 
 
 class LeastOverflow(NamedTuple):
-    """Overflow of a block: the times of its nodes together and the largest excess among them, at least 0."""
+    """Overflow of a block: the times of its nodes and of what they share, and their largest excess, at least 0."""
 
-    stream: FloatArray  # (n,) time to stream what each node holds
+    stream: FloatArray  # (n,) time to stream what each node holds alone
     excess: FloatArray  # (n,) time to stream what each needs beyond the memory, mostly negative; -inf without overflow
+    shared: FloatArray  # (p,) time to stream each parameter that nodes share
+    start: IntArray  # (n + 1,): node v uses the parameters ``used[start[v]:start[v + 1]]``
+    used: IntArray
 
     @classmethod
     def of(cls, instance: Instance, bottleneck: float) -> LeastOverflow:
         """Overflow by an instance, of a known bottleneck."""
         n, most = instance.graph.n, _MOST * bottleneck
         if not instance.has_overflow:
-            return cls(np.zeros(n), np.full(n, -np.inf))
+            nothing = np.zeros(0, dtype=np.int64)
+            return cls(np.zeros(n), np.full(n, -np.inf), np.zeros(0), np.zeros(n + 1, dtype=np.int64), nothing)
+        arrays, rate = KernelArrays.of(instance), instance.platform.bandwidth
         with np.errstate(over="ignore"):
-            stream = instance.graph.held_bytes / instance.platform.bandwidth
-            excess = (needs_of(instance) - room(instance)) / instance.platform.bandwidth
-        return cls(np.minimum(stream, most), np.minimum(excess, most))
+            stream, shared = instance.graph.held_bytes / rate, arrays.shared_bytes / rate
+            excess = (needs_of(instance) - room(instance)) / rate
+        times = (np.minimum(time, most) for time in (stream, excess, shared))
+        return cls(*times, arrays.shared_start, arrays.shared)
 
     def time(self, inside: BoolArray) -> float:
         """Overflow of an (n,) set of nodes."""
-        return max(0.0, float(self.stream[inside].sum() + self.excess[inside].max(initial=-np.inf)))
+        used = np.zeros(len(self.shared), dtype=bool)
+        used[self.used[np.repeat(inside, np.diff(self.start))]] = True
+        held = self.stream[inside].sum() + self.shared[used].sum()
+        return max(0.0, float(held + self.excess[inside].max(initial=-np.inf)))
 
 
 def block_cost(instance: Instance, overflow: LeastOverflow, inside: BoolArray) -> float:

@@ -8,8 +8,8 @@ which is one minimum cut in the network of `mtpp_models.cuts.block_cuts`, where 
 and price are supplies. The best multiplier lies where a cheap set that is worth too little and a dear one that is worth
 enough are tied.
 
-Overflow is bounded from below by 0 and by x, what private parameters and the largest need of a node known to be in S
-exceed the memory by. Both are linear, and so is what lies between them: each of
+Overflow is bounded from below by 0 and by x, what parameters and the largest need of a node known to be in S exceed the
+memory by. Both are linear, and so is what lies between them: each of
 
 .. math:: f(S) \ge f_0(S) + \theta\, x(S), \qquad \theta \in [0, 1],
 
@@ -54,9 +54,9 @@ _STEPS, _LAST_STEPS, _FOUND = 3, 12, 1e-6
 _JUMP, _HIGHEST = 4.0, 2.0**8
 # The share is short by this much: rounding must not exclude a block that is worth it exactly.
 _SHORT = 1e-12
-# Parts of the overflow that count are multiples of 1 over this: with 4 there are twice the nodes in the tree, with 1
-# often ten times as many.
-_PARTS = 6
+# Parts of the overflow that count are multiples of 1 over this: with 1 trees of good prices often have ten times as
+# many nodes, with 6 half as many, which take longer where prices are guessed.
+_PARTS = 4
 # Whole numbers in flows that are kept.
 _MOST_FLOWS = 2**22
 
@@ -66,8 +66,8 @@ class BlockQuestion(NamedTuple):
 
     network: FlowNetwork  # with one more node, the last, from which supplies come
     supply: IntArray  # (n,): the arc from there to each node
-    work: IntArray  # (1 or 7, n): of each node, with rising parts of what it holds, first nothing, at last all of it
-    constant: IntArray  # (1 or 7, n): of any block with a node, beside nodes and tensors; of several nodes the most
+    drain: IntArray  # (1 or 5, N): ways to the sink, with rising parts of what is held, from nothing to all of it
+    constant: IntArray  # (1 or 5, n): of any block with a node, beside nodes and tensors; of several nodes the most
     worth: FloatArray  # (n,): prices; a block is worth 1
     apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
@@ -81,15 +81,15 @@ class Flows(NamedTuple):
 
     row: IntArray  # (p,): the leaf that goes on from here, -1 if none
     state: NDArray[np.int8]  # (p, n): decisions and what follows from them
-    residual: IntArray  # (p, 1 or 7, a): what the arcs still carry, as `drain`
-    drain: IntArray  # (p, 1 or 7, N)
-    price: IntArray  # (p, 1 or 7, n): what nodes are worth, in whole units of the goal
-    sums: IntArray  # (p, 1 or 7, 2): what was pushed, and what is supplied
+    residual: IntArray  # (p, 1 or 5, a): what the arcs still carry, as `drain`
+    drain: IntArray  # (p, 1 or 5, N)
+    price: IntArray  # (p, 1 or 5, n): what nodes are worth, in whole units of the goal
+    sums: IntArray  # (p, 1 or 5, 2): what was pushed, and what is supplied
 
     @classmethod
     def of(cls, question: BlockQuestion) -> Flows:
         """Room for as many as fit, none of them there."""
-        (cases, n), arcs, ends = question.work.shape, len(question.network.head), len(question.network.drain)
+        (cases, ends), n, arcs = question.drain.shape, len(question.worth), len(question.network.head)
         places = max(3, min(n + 3, _MOST_FLOWS // (cases * (arcs + ends))))
         return cls(
             np.full(places, -1),
@@ -104,10 +104,8 @@ class Flows(NamedTuple):
 @compiled
 def begin_flow(question: BlockQuestion, flows: Flows) -> None:
     """Put the flow of no decisions and no prices at place 0."""
-    for case in range(len(question.work)):
-        flows.residual[0, case] = question.network.capacity
-        flows.drain[0, case] = question.network.drain
-        flows.drain[0, case, : len(question.worth)] = question.work[case]
+    for case in range(len(question.drain)):
+        flows.residual[0, case], flows.drain[0, case] = question.network.capacity, question.drain[case]
     flows.state[0], flows.price[0], flows.sums[0] = 0, 0, 0
 
 
@@ -140,12 +138,12 @@ def copy_flow(flows: Flows, there: int, here: int) -> None:
 
 
 def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
-    """Work and constant of `BlockQuestion`: without overflow, and with rising parts of it if blocks can overflow."""
-    loaded = cuts.loaded()
+    """Drain (but of the last node) and constant of `BlockQuestion`: without overflow, and with parts of it."""
+    loaded, drain = cuts.loaded(), cuts.network.drain
     if loaded is None:
-        return cuts.work[None], cuts.constant[None]
+        return drain[None], cuts.constant[None]
     part = np.arange(_PARTS + 1)[:, None]
-    return cuts.work + part * (loaded.work - cuts.work) // _PARTS, part * loaded.constant // _PARTS
+    return drain + part * (loaded.network.drain - drain) // _PARTS, part * loaded.constant // _PARTS
 
 
 @compiled

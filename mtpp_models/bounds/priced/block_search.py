@@ -96,7 +96,7 @@ def heaviest_block(
     """
     np.random.seed(seed)
     n, words = len(inside), relations.behind.shape[1]
-    reads = np.zeros(len(arrays.tensor_time), dtype=np.int32)
+    reads, uses = np.zeros(len(arrays.tensor_time), dtype=np.int32), np.zeros(len(overflow.shared), dtype=np.int32)
     ancestors, descendants = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
     # Bits: the block, what reaches into it, and what it reaches.
     block, above, below = np.zeros(words, np.uint64), np.zeros(words, np.uint64), np.zeros(words, np.uint64)
@@ -108,7 +108,8 @@ def heaviest_block(
         if not given[v]:
             continue
         moved += _cost_of_joining(v, inside, reads, arrays, 0)
-        streamed, excess = streamed + overflow.stream[v], max(excess, overflow.excess[v])
+        streamed, excess = streamed + _stream_of(v, uses, overflow, 0), max(excess, overflow.excess[v])
+        _use(v, 1, uses, overflow)
         value += price[v]
         _flip(v, inside, members, reads, ancestors, descendants, block, above, below, arrays, relations)
     best, best_inside, cost = -1.0, inside.copy(), moved + max(0.0, streamed + excess)
@@ -120,7 +121,7 @@ def heaviest_block(
         v = _draw(members, arrays)
         sign = -1.0 if inside[v] else 1.0
         new_moved = moved + sign * _cost_of_joining(v, inside, reads, arrays, 1 if inside[v] else 0)
-        new_streamed = streamed + sign * overflow.stream[v]
+        new_streamed = streamed + sign * _stream_of(v, uses, overflow, 1 if inside[v] else 0)
         new_excess = _excess_without(v, excess, members, overflow) if inside[v] else max(excess, overflow.excess[v])
         new_cost = new_moved + max(0.0, new_streamed + new_excess)
         rise = sign * price[v] - _fine(new_cost / ceiling, penalty) + _fine(cost / ceiling, penalty)
@@ -131,6 +132,7 @@ def heaviest_block(
                 continue
         elif not _fits(v, block, above, below, relations):
             continue
+        _use(v, -1 if inside[v] else 1, uses, overflow)
         _flip(v, inside, members, reads, ancestors, descendants, block, above, below, arrays, relations)
         moved, streamed, excess = new_moved, new_streamed, new_excess
         cost, value = new_cost, value + sign * price[v]
@@ -218,6 +220,23 @@ def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.ui
         positive[u // _WORD] |= bit
     else:
         positive[u // _WORD] &= ~bit
+
+
+@compiled(allocates=False)
+def _stream_of(v: int, uses: NDArray[np.int32], overflow: LeastOverflow, counted: int) -> float:
+    """Time to stream what v alone holds, or uses, in the block; `counted` is 1 where v is in `uses` already."""
+    time = overflow.stream[v]
+    for i in range(overflow.start[v], overflow.start[v + 1]):
+        if uses[overflow.used[i]] == counted:
+            time += overflow.shared[overflow.used[i]]
+    return float(time)
+
+
+@compiled(allocates=False)
+def _use(v: int, change: int, uses: NDArray[np.int32], overflow: LeastOverflow) -> None:
+    """Add v to the users of its parameters in the block, or remove it."""
+    for i in range(overflow.start[v], overflow.start[v + 1]):
+        uses[overflow.used[i]] += change
 
 
 @compiled(allocates=False)

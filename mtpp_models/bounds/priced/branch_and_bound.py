@@ -206,7 +206,9 @@ class BlockTree:
 def _question(instance: Instance, worth: FloatArray, goal: float, apart: BoolArray) -> BlockQuestion:
     cuts = BlockCuts(instance, goal)
     network, supply = cuts.network.with_supplies(instance.graph.n)
-    return BlockQuestion(network, supply, *linear_costs(cuts), worth, apart, cuts.reach)
+    drain, constant = linear_costs(cuts)
+    drain = np.pad(drain, ((0, 0), (0, 1)))
+    return BlockQuestion(network, supply, drain, constant, worth, apart, cuts.reach)
 
 
 def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolArray:

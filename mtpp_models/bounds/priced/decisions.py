@@ -32,7 +32,7 @@ def bound_of(
     least, cost = UNIT, np.inf
     if _propagate(state, question, sets.before, sets.behind):
         least = 0
-        for case in range(len(question.work)):
+        for case in range(len(question.drain)):
             reached, multiplier, cost = relax(state, question, case, flows, sets, multiplier, patient)
             least = max(least, reached)
             if least >= UNIT:

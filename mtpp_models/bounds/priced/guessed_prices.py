@@ -104,7 +104,7 @@ class QuickPrices:
 
 
 def guessed_prices(instance: Instance, part: float) -> FloatArray:
-    """(n,) work and a part of what each node moves, and what it holds where blocks surely overflow; not all 0."""
+    """(n,) work and a part of what each node moves, and what it holds and uses where that is too much; not all 0."""
     graph, platform = instance.graph, instance.platform
     producer, consumers = graph.tensors.producer, graph.tensors.consumers
     readers = np.diff(graph.tensors.start)
@@ -112,8 +112,11 @@ def guessed_prices(instance: Instance, part: float) -> FloatArray:
     sent = np.bincount(producer, time, graph.n)
     received = np.bincount(consumers, (time / np.maximum(readers, 1))[graph.edge_tensor], graph.n)
     prices: FloatArray = graph.work + part * (sent + received)
-    if instance.has_overflow and graph.held_total > instance.k * platform.memory:
-        prices = prices + graph.held_bytes / platform.bandwidth
+    held = graph.held_bytes.copy()
+    for parameter in graph.parameters:
+        held[list(set(parameter.users))] += parameter.bytes
+    if instance.has_overflow and held.sum() > instance.k * platform.memory:
+        prices = prices + held / platform.bandwidth
     return prices if 0 < prices.sum() < np.inf else np.ones(graph.n)
 
 

@@ -92,10 +92,10 @@ def explore(
         # The sets are those of the last case, with overflow if there is any.
         constant = constant_of(question.constant[-1], many)
         cost += constant - constant_of(question.constant[-1], state == IN)
-        overflow = float(constant)
+        overflow = float(constant)  # shared parameters left out, so a block may be found only further down
         for v in range(n):
             if many[v]:
-                overflow += question.work[-1, v] - question.work[0, v]
+                overflow += question.drain[-1, v] - question.drain[0, v]
         if cost - min(0.0, overflow) < UNIT and _is_convex(many, question.reach):
             return depth, done, many
         flows.state[0] = state

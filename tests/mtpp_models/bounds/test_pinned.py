@@ -253,3 +253,13 @@ def test_two_hundred_nodes() -> None:
     start = slice_order(instance, kahn(instance.graph, np.zeros(200)))
     heaviest = float(instance.graph.work.max())
     assert heaviest - rounding(instance, start.bottleneck) <= bound_of(start) <= start.bottleneck
+
+
+def test_bug_parameters_that_nodes_share_took_no_memory() -> None:
+    """Each of two blocks streams what both nodes use, as in training; one that holds both streams it once."""
+    use = SharedParameter("weight", 6.0, (0, 1))
+    graph = ComputationGraph.from_edges([(0, 1)], [1.0, 2.0], [0.0, 0.0], parameters=(use,))
+    instance = Instance(graph, Platform(2, 1.0, memory=0.0))
+    bound = solve(instance, "pinned", reduce=False).bound
+    assert bound is not None
+    assert bound.value == pytest.approx(8.0, rel=1e-9)

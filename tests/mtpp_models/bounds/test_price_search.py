@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from price_oracle import best_of_kahn, convex_sets, prices_for, with_own_parameters
+from price_oracle import best_of_kahn, convex_sets, prices_for
 from scipy.sparse import csr_array
 from strategies import partitions
 
@@ -53,7 +53,7 @@ def test_a_found_block_is_one(data: st.DataObject) -> None:
     again = searched(instance, inside, prices, ceiling, moves=20)
     assert found == again[0]
     assert (block == again[1]).all()
-    sets = {one.tobytes(): cost for one, cost in convex_sets(with_own_parameters(instance))}
+    sets = {one.tobytes(): cost for one, cost in convex_sets(instance)}
     if found >= 0 and block.any():
         assert sets[block.tobytes()] <= ceiling + 1e-9
         assert found == pytest.approx(prices[block].sum(), abs=1e-9)
@@ -101,7 +101,7 @@ def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:
     bound = solve(start.instance, "simple", reduce=False).bound
     assert bound is not None
     assume(bound.value < start.bottleneck)
-    costs = {inside.tobytes(): cost for inside, cost in convex_sets(with_own_parameters(start.instance))}
+    costs = {inside.tobytes(): cost for inside, cost in convex_sets(start.instance)}
     for _ in range(3):
         search.improve(1000, Searches(90))
         assert search.prices.min() >= 0
