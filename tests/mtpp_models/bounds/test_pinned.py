@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies import graphs, instances, partitions
 
 from heuristics import HEURISTICS, kahn, slice_order
-from instances import ComputationGraph, Instance, Partition, Platform
+from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
 from instances.deadline import Deadline
 from instances.partitioning.no_fit import needs_of, room
 from instances.partitioning.reductions import merge
@@ -259,7 +259,6 @@ def test_bug_parameters_that_nodes_share_took_no_memory() -> None:
     """Each of two blocks streams what both nodes use, as in training; one that holds both streams it once."""
     use = SharedParameter("weight", 6.0, (0, 1))
     graph = ComputationGraph.from_edges([(0, 1)], [1.0, 2.0], [0.0, 0.0], parameters=(use,))
-    instance = Instance(graph, Platform(2, 1.0, memory=0.0))
-    bound = solve(instance, "pinned", reduce=False).bound
+    bound = pinned(Partition(Instance(graph, Platform(2, 1.0, memory=0.0)), [0, 1])).bound
     assert bound is not None
     assert bound.value == pytest.approx(8.0, rel=1e-9)
