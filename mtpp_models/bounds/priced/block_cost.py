@@ -44,8 +44,8 @@ class LeastOverflow(NamedTuple):
         with np.errstate(over="ignore"):
             stream, shared = instance.graph.held_bytes / rate, arrays.shared_bytes / rate
             excess = (needs_of(instance) - room(instance)) / rate
-        times = (np.minimum(time, most) for time in (stream, excess, shared))
-        return cls(*times, arrays.shared_start, arrays.shared)
+        stream, excess, shared = (np.minimum(time, most) for time in (stream, excess, shared))
+        return cls(stream, excess, shared, arrays.shared_start, arrays.shared)
 
     def time(self, inside: BoolArray) -> float:
         """Overflow of an (n,) set of nodes."""
