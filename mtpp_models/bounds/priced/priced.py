@@ -146,7 +146,7 @@ class _Climb:
             if deadline.passed or deadline.left < _SHORTEST:
                 return False
             goal = self._suited(deadline)
-            if goal < self._least:  # without their overflow, blocks cost next to nothing
+            if goal < self._least:  # blocks cost next to nothing
                 return True
             tried = Stopwatch()
             proved, blocks = self._attempt(goal, deadline.share(_PROOF))
