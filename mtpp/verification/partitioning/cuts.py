@@ -152,12 +152,17 @@ def _network(exact: ExactInstance, goal: Fraction, part: Fraction) -> Network | 
     twice, room = 2 * goal, exact.room or 0
     time = at_most((tensor.time for tensor in read), twice)
     work, users, shared = at_most(exact.work, twice), list[frozenset[int]](), list[Rational]()
+    constants: list[Rational] = [0] * n
     if part:
         most = max(room, 0) + twice
-        work = [time + part * held for time, held in zip(work, at_most(exact.held, most), strict=True)]
+        held = at_most(exact.held, most)
+        work = [time + part * size for time, size in zip(work, held, strict=True)]
         users = [those for those, _ in exact.shared if those]
         shared = [part * size for size in at_most((size for those, size in exact.shared if those), most)]
-    total = sum(work) + 2 * sum(time) + sum(shared) + part * abs(room)
+        # More room than for all that is held changes no overflow, and would take digits.
+        least = -sum(map(Fraction, held), sum(map(Fraction, shared), Fraction(0)) / part)
+        constants = [part * max(least, min(twice, Fraction(need - room))) for need in exact.need]
+    total = sum(work) + 2 * sum(time) + sum(shared) + max(max(constants), -min(constants))
     bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
     if bits < _FEWEST:
         return None
@@ -180,7 +185,7 @@ def _network(exact: ExactInstance, goal: Fraction, part: Fraction) -> Network | 
         arcs += [(v, place, _FREE, 0) for v in sorted(those)]
         place += 1
     drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for size in shared]
-    constant = [scaled(part * min(twice, Fraction(need - room))) for need in exact.need] if part else [0] * n
+    constant = [scaled(cost) for cost in constants]
     both = [(u, v, there, there) for (u, v), there in direct.items()] + arcs
     return _compressed(n, both, len(edges), drains, constant, 2**bits, edges)
 
