@@ -155,12 +155,12 @@ def _network(exact: ExactInstance, goal: Fraction, part: Fraction) -> Network | 
     constants: list[Rational] = [0] * n
     if part:
         most = max(room, 0) + twice
-        held = at_most(exact.held, most)
+        held, sizes = at_most(exact.held, most), at_most((size for those, size in exact.shared if those), most)
         work = [time + part * size for time, size in zip(work, held, strict=True)]
         users = [those for those, _ in exact.shared if those]
-        shared = [part * size for size in at_most((size for those, size in exact.shared if those), most)]
+        shared = [part * size for size in sizes]
         # More room than for all that is held changes no overflow, and would take digits.
-        least = -sum(map(Fraction, held), sum(map(Fraction, shared), Fraction(0)) / part)
+        least = -sum(held) - sum(sizes)
         constants = [part * max(least, min(twice, Fraction(need - room))) for need in exact.need]
     total = sum(work) + 2 * sum(time) + sum(shared) + max(max(constants), -min(constants))
     bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
