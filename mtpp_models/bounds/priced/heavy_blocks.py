@@ -54,6 +54,8 @@ def heavy_blocks(
         Not negative, not all 0.
     ceiling : float
         Positive.
+    overflow : LeastOverflow
+        Counts in the cost.
     fresh, again : Effort
         Of searches that begin with no block, and with a known one.
     deadline : Deadline
