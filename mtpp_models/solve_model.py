@@ -19,6 +19,7 @@ from instances.partitioning.kinds.reductions import KindContraction, reduce_kind
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
 from instances.registry import find
 from instances.system.interrupts import catch_interrupt
+from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.kinds.ideals import ideals_of_kinds
 from mtpp_models.formulations.contradictions import ExcludedPartitionError
 from mtpp_models.formulations.kinds import KindFormulation
@@ -98,7 +99,10 @@ def solve(
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
         reduction = reduce_instance(instance) if reduce else contract_groups(instance)
-        question = reduction.instance.modelled()
+        question = reduction.instance
+        # Of merged nodes the peak may be less than what one of them needs.
+        if question.need is not None or not (isinstance(chosen, Algorithm) and chosen.exact):
+            question = question.modelled()
         begin = None if start is None else _modelled(question, reduction.restrict(start))
         controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
         if (reason := proof_of_no_fit(question)) is not None:

@@ -204,14 +204,14 @@ class Instance(GraphQuestion):
 
     @property
     def _longest(self) -> float:
-        """Upper bound on the cost of any block."""
+        """Upper bound on the cost of any block, and on its bytes where they matter and moving takes no time."""
         with np.errstate(over="ignore"):
             longest = self.graph.work.sum() + self.tensor_time.sum()
-            if self.has_overflow:
-                buffer = self.platform.activation_buffer
+            if self.limits_memory:
+                buffer, bandwidth = self.platform.activation_buffer, self.platform.bandwidth
                 held = self.graph.tensors.bytes.sum() if buffer is None else buffer
                 held = max(held, 0.0 if self.need is None else self.need.max())
-                longest += (self.graph.held_total + held) / self.platform.bandwidth
+                longest += (self.graph.held_total + held) / (bandwidth if math.isfinite(bandwidth) else 1.0)
         return float(longest)
 
     def with_k(self, k: int) -> Instance:

@@ -38,6 +38,7 @@ from mtpp.verification.partitioning.price_trees import tree_bound
 from mtpp.verification.verify import verify
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.ideals.ideals import IDEALS
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.simple import simple
@@ -69,7 +70,7 @@ def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
             return 0.0
         if result.bound is None:
             raise ViolationError("there is no bound")
-        excess = question.check_bound(result.bound.value)
+        excess = question.check_bound(result.bound.value, orders=result.bound.method == IDEALS)
         if result.partition is not None:
             check_partition(question, result.partition)
         if result.bound.optimal:
@@ -141,7 +142,7 @@ def _checked_ideals(question: Question) -> float:
             continue
         if goal == optimum and proved is None:
             raise ViolationError(f"the optimum {float(optimum)!r} is called false")
-        question.check_bound(float(proved or 0))
+        question.check_bound(float(proved or 0), orders=True)
     return 0.0
 
 
@@ -162,7 +163,11 @@ def _ladder(solver: str) -> Method:
         best = combine(*answers)
         if is_impossible(question, best):
             return 0.0
-        excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
+        excess = max(
+            question.check_bound(answer.bound.value, orders=answer.bound.method == IDEALS)
+            for answer in answers
+            if answer.bound is not None
+        )
         check_found(question, best.partition)
         document = json.loads(json.dumps(certificate_document(answers)))
         faults = verify(Value(document, "certificate"), time_limit=_LADDER_SECONDS).faults

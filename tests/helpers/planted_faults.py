@@ -156,6 +156,18 @@ FAULTS = {
         "if outside[arrays.input_tensor[f]] >= 1:",
         pillar="mtpp_models/bounds/test_ideals.py::test_a_program_of_its_own_finds_nothing_better",
     ),
+    "tensors that pass a node": Fault(
+        "mtpp_models/bounds/ideals/passing_tensors.py",
+        "passing.before_readers[f, w] & ~passing.touch[t, w]",
+        "passing.before_readers[f, w]",
+        pillar="mtpp_models/bounds/test_passing_tensors.py::test_what_passes_is_live_in_every_order",
+    ),
+    "tensors that pass a node of a witness": Fault(
+        "mtpp/verification/partitioning/live_kernel.py",
+        "live.before[v, w] & ~live.touch[t, w]",
+        "live.before[v, w]",
+        pillar="mtpp_models/bounds/test_passing_tensors.py::test_what_a_node_reads_does_not_pass_it",
+    ),
     "partition cost": Fault(
         "instances/partitioning/partition.py",
         "work=sums_by(self.block, graph.work, k),",

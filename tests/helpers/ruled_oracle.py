@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from subset_oracle import Case, numbers, peak
+from subset_oracle import Case, least_peak, numbers, peak
 
 __all__ = ["RuledCase", "fits", "least_bottleneck", "obedient"]
 
@@ -95,8 +95,11 @@ def _obeys(case: RuledCase, blocks: Sequence[int]) -> bool:
     return True
 
 
-def fits(case: Case, blocks: Sequence[int], order: Sequence[int] | None = None) -> bool:
-    """Whether each block has room for what it holds; its peak is that of the order, or the largest need of a node."""
+def fits(case: Case, blocks: Sequence[int], order: Sequence[int] | None = None, *, orders: bool = False) -> bool:
+    """Whether each block has room for what it holds; its peak is that of the order, or the largest need of a node.
+
+    With `orders`, it is the least one of all orders.
+    """
     if case.memory == math.inf:
         return True
     exact = numbers(case, exact=True)
@@ -108,6 +111,8 @@ def fits(case: Case, blocks: Sequence[int], order: Sequence[int] | None = None) 
         held += sum(Fraction(size) for size, users in case.shared if any(v in users for v in nodes))
         if case.buffer is not None:
             held += Fraction(case.buffer)
+        elif orders:
+            held += least_peak(exact, sum(1 << v for v in nodes))
         elif order is None:
             held += max(peak(exact, [v]) for v in nodes)
         else:
@@ -117,8 +122,13 @@ def fits(case: Case, blocks: Sequence[int], order: Sequence[int] | None = None) 
     return True
 
 
-def least_bottleneck(case: RuledCase, assignments: Sequence[Sequence[int]], *, exact: bool) -> Any:
-    """Least of what the assignments cost, where a peak counts as the largest need of a node; infinite for none."""
+def least_bottleneck(
+    case: RuledCase, assignments: Sequence[Sequence[int]], *, exact: bool, orders: bool = False
+) -> Any:
+    """Least of what the assignments cost, where a peak counts as the largest need of a node; infinite for none.
+
+    With `orders`, it counts as the least one of all orders.
+    """
     times = numbers(case, exact=exact)
     needs = [peak(times, [v]) for v in range(case.n)]
     known: dict[tuple[int, ...], Any] = {(): times.zero}
@@ -128,8 +138,9 @@ def least_bottleneck(case: RuledCase, assignments: Sequence[Sequence[int]], *, e
         for b in range(case.k):
             nodes = tuple(v for v in range(case.n) if blocks[v] == b)
             if nodes not in known:
-                live = max(needs[v] for v in nodes) if case.buffer is None else times.kind(case.buffer)
-                known[nodes] = times.cost(sum(1 << v for v in nodes), live)
+                block = sum(1 << v for v in nodes)
+                live = least_peak(times, block) if orders else max(needs[v] for v in nodes)
+                known[nodes] = times.cost(block, live if case.buffer is None else times.kind(case.buffer))
             dearest = max(dearest, known[nodes])
         best = min(best, dearest)
     return best

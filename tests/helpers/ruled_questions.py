@@ -146,6 +146,14 @@ class RuledQuestion(Question):
         """In fractions; at least one answer must be there."""
         return Fraction(least_bottleneck(self.case, self.allowed, exact=True))
 
+    @cached_property
+    def exact_of_orders(self) -> Fraction | float:
+        """In fractions, where a peak counts as the least one of all orders; infinite where nothing fits."""
+        case = self.case
+        allowed = [blocks for blocks in self.obedient if not case.fit or fits(case, blocks, orders=True)]
+        found: Fraction | float = least_bottleneck(case, allowed, exact=True, orders=True)
+        return found
+
     def check_allowed(self, partition: Partition) -> None:
         """Whether it obeys and fits.
 

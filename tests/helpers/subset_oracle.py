@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Case", "block_costs", "least_block_around", "numbers", "optimum", "peak"]
+__all__ = ["Case", "block_costs", "least_block_around", "least_peak", "numbers", "optimum", "peak"]
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def numbers(case: Case, *, exact: bool) -> _Numbers:
     return _Numbers(case, Fraction if exact else float)
 
 
-def optimum(times: _Numbers) -> Any:
+def optimum(times: _Numbers, *, orders: bool = False) -> Any:
     """Least bottleneck of all partitions into at most k blocks, where the peak counts as the buffer or the largest need
-    of a node: all that it reads and writes.
+    of a node, all that it reads and writes; with `orders`, as the least peak of all orders.
 
     All chains of ideals are tried: an ideal holds all that comes before its nodes, a block is the difference of two.
     """
@@ -107,6 +107,14 @@ def optimum(times: _Numbers) -> Any:
             before[v] |= 1 << u
     ideals = [s for s in range(1 << case.n) if all(before[v] & ~s == 0 for v in range(case.n) if s >> v & 1)]
     needs = [sum((times.kind(s) for u, s, rs in case.tensors if v == u or v in rs), times.zero) for v in range(case.n)]
+
+    def least_live(block: int) -> Any:
+        if case.buffer is not None:
+            return times.kind(case.buffer)
+        if orders:
+            return least_peak(times, block)
+        return max(needs[v] for v in range(case.n) if block >> v & 1)
+
     known: dict[int, Any] = {}
     best = {0: times.zero}
     for _ in range(min(case.k, case.n)):
@@ -117,8 +125,7 @@ def optimum(times: _Numbers) -> Any:
                     continue
                 block = large & ~small
                 if block not in known:
-                    peak = max(needs[v] for v in range(case.n) if block >> v & 1)
-                    known[block] = times.cost(block, peak if case.buffer is None else times.kind(case.buffer))
+                    known[block] = times.cost(block, least_live(block))
                 cost = max(value, known[block])
                 if large not in reached or cost < reached[large]:
                     reached[large] = cost
@@ -142,6 +149,29 @@ def block_costs(times: _Numbers, blocks: Sequence[int], order: Sequence[int]) ->
         live = times.kind(case.buffer) if case.buffer is not None else peak(times, nodes)
         costs.append(times.cost(sum(1 << v for v in nodes), live))
     return costs
+
+
+def least_peak(times: _Numbers, block: int) -> Any:
+    """Least peak of a block of all orders of its nodes: the least over the sets that may run first, node by node."""
+    nodes = [v for v in range(times.case.n) if block >> v & 1]
+    before = dict.fromkeys(nodes, 0)
+    for u, _, readers in times.case.tensors:
+        for v in set(readers) & set(nodes):
+            before[v] |= 1 << u & block
+    touched = [(home | readers) & block for home, readers in times.masks]
+    sizes = [times.kind(size) for _, size, _ in times.case.tensors]
+    reached = {0: times.zero}
+    for _ in nodes:
+        larger: dict[int, Any] = {}
+        for done, most in reached.items():
+            for v in nodes:
+                if done >> v & 1 or before[v] & ~done:
+                    continue
+                now = done | 1 << v
+                live = sum((s for t, s in zip(touched, sizes, strict=True) if t & now and t & ~done), times.zero)
+                larger[now] = min(larger.get(now, math.inf), max(most, live))
+        reached = larger
+    return reached[block]
 
 
 def peak(times: _Numbers, nodes: list[int]) -> Any:

@@ -53,6 +53,7 @@ class ExactInstance:
     buffer: int | None  # memory kept for activations; None if the peak of the order counts
     fit: bool  # whether the memory is a hard limit
     need: Sequence[int]  # memory of each node's inputs and outputs, live when it runs; 0 where no peak counts
+    runs_nodes: bool  # whether peaks count, and each node is one that an order runs, no group of several
 
     @classmethod
     def of(cls, instance: Instance) -> ExactInstance:
@@ -88,6 +89,7 @@ class ExactInstance:
             buffer=None if platform.activation_buffer is None else buffer * share,
             fit=platform.fit,
             need=_needs(len(work), tensors) if peaks else [0] * len(work),
+            runs_nodes=peaks and instance.need is None and not instance.by_need,
         )
 
     @cached_property
@@ -134,6 +136,13 @@ class ExactInstance:
     def may_overflow(self) -> bool:
         """Whether not everything is known to fit into one block."""
         return self.room is not None and self.total_load > self.room
+
+    @cached_property
+    def may_overflow_in_order(self) -> bool:
+        """As `may_overflow`, but all tensors may be live at a time where the peaks of orders count."""
+        if not self.runs_nodes or self.room is None:
+            return self.may_overflow
+        return self.total_load - max(self.need) + sum(tensor.size for tensor in self.tensors) > self.room
 
     @property
     def excess(self) -> int:

@@ -80,6 +80,7 @@ def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
         held=held,
         shared=[(frozenset(group[v] for v in users), size) for users, size in exact.shared],
         need=need,
+        runs_nodes=exact.runs_nodes and count == exact.n,
     )
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from instances.compiled import compiled
 from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
+from mtpp.verification.partitioning.live_kernel import add_reader, live_in_rest, remove_reader
 from mtpp.verification.partitioning.swap_kernel import is_late, sort_branches
 
 __all__ = [
@@ -115,7 +116,9 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
         if search.inside[question.producer[t]] and search.left[t] > 0:
             cut += question.time[t]
     if question.total - work + cut + _overflow(question, rest + need) < question.limit:
-        return True  # R4
+        need = max(need, live_in_rest(search.inside, question.need, question.live))
+        if question.total - work + cut + _overflow(question, rest + need) < question.limit:
+            return True  # R4
     if level + 1 >= question.k or _is_absorbed(question, table, search, level):
         return False
     count = 0
@@ -233,17 +236,19 @@ def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> No
         search.using[g] += 1
     for e in range(question.behind[0][v], question.behind[0][v + 1]):
         search.missing[question.behind[1][e]] -= 1
+    live = add_reader(v, search.inside, question.need, question.live)
     search.inside[v] = 2
     _flip(v, question, search)
     down = depth + 1
     search.work[down] = search.work[depth] + question.work[v]
     search.received[down], search.sent[down], search.cut[down], search.held[down] = received, sent, cut, held
-    search.need[down] = max(search.need[depth], question.need[v])
+    search.need[down] = max(search.need[depth], question.need[v], live)
 
 
 @compiled
 def _remove(v: int, question: IdealQuestion, search: IdealSearch) -> None:
     """Take the node out again that was added last."""
+    remove_reader(v, question.live)
     for e in range(question.read[0][v], question.read[0][v + 1]):
         search.left[question.read[1][e]] += 1
         search.reading[question.read[1][e]] -= 1

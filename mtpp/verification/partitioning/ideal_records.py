@@ -7,10 +7,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["IdealQuestion", "IdealSearch", "IdealTable"]
+__all__ = ["IdealQuestion", "IdealSearch", "IdealTable", "LiveTensors", "NodeSets"]
+
+#: Sets of nodes, a row each, as words of 64 bits.
+NodeSets = NDArray[np.uint64]
 
 _Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
+
+
+class LiveTensors(NamedTuple):
+    """Tensors that may be live at nodes that do not touch them, and what is live at those of the block looked at."""
+
+    size: _Ints  # (t,)
+    producer: _Ints  # (t,)
+    readers: tuple[_Ints, _Ints]  # nodes that read each tensor
+    read: tuple[_Ints, _Ints]  # tensors that each node reads
+    touch: NodeSets  # (t, n / 64): producer and readers
+    before: NodeSets  # (n, n / 64): nodes on all paths to each node
+    behind: NodeSets  # (n, n / 64): nodes on all paths from it
+    passed: NodeSets  # (t, n / 64): nodes of the block at which each is live
+    fresh: NodeSets  # (e, n / 64): what each read has added to these
+    bytes: _Ints  # (n,): of all that is live at each node of the block
 
 
 class IdealQuestion(NamedTuple):
@@ -37,6 +55,7 @@ class IdealQuestion(NamedTuple):
     branch: _Ints  # (n,): which of the equal branches holds the node, or -1
     family: _Ints  # (b,): of each branch, whose branches stand one behind the other
     branches: tuple[_Ints, _Ints]  # nodes of each branch, in their order
+    live: LiveTensors
 
 
 class IdealTable(NamedTuple):

@@ -10,15 +10,16 @@ that divides them all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.exact_instance import ExactInstance, Rational, at_most
+from mtpp.verification.partitioning.exact_instance import ExactInstance, at_most
 from mtpp.verification.partitioning.ideal_kernel import (
     FOUND,
     FULL,
@@ -26,7 +27,8 @@ from mtpp.verification.partitioning.ideal_kernel import (
     fill_slots,
     search_ideals,
 )
-from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
+from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable, LiveTensors
+from mtpp.verification.partitioning.live_kernel import sets_along_edges
 from mtpp.verification.partitioning.merging import merge
 from mtpp.verification.partitioning.swaps import NO_SWAPS, Family, Swaps, checked_swaps, side_by_side
 
@@ -40,6 +42,7 @@ _NODES, _TABLE, _FIRST, _STEPS = 8192, 2**30, 1024, 1_000_000
 _FREE, _PRICED, _FORBIDDEN = range(3)
 
 _Ints = NDArray[np.int64]
+Proof = TypeVar("Proof")
 
 
 class UndecidedError(Exception):
@@ -49,7 +52,8 @@ class UndecidedError(Exception):
 def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swaps = NO_SWAPS) -> Fraction | None:
     """Bound on all bottlenecks close to a value, or None where k blocks, each of a cost below it, hold all nodes.
 
-    With finite memory and no activation buffer, the peak of a block counts as what one of its nodes reads and writes.
+    With finite memory and no activation buffer, the peak of a block counts as what is live at one of its nodes in
+    every order; or, in a smaller question, as what one of them reads and writes.
 
     Parameters
     ----------
@@ -68,30 +72,57 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swa
         If branches cannot change places.
     OutOfTimeError
     """
-    merged, number = merge(exact, clock)
-    families = checked_swaps(swaps, merged, number, clock)
+    return _by_either(exact, clock, lambda question, number: _bound(question, number, value, clock, swaps))
+
+
+def _by_either(
+    exact: ExactInstance, clock: Clock, prove: Callable[[ExactInstance, Sequence[int]], Proof | None]
+) -> Proof | None:
+    """Proof of a smaller question, with where its nodes have gone, or of that of all nodes, with their peaks.
+
+    Raises
+    ------
+    UndecidedError
+        If neither proves anything, and one may.
+    """
+    doubt, questions = None, [merge(exact, clock)]
+    if exact.runs_nodes and exact.may_overflow_in_order:
+        questions.append((exact, list(range(exact.n))))
+    for question, number in questions:
+        try:
+            if (proved := prove(question, number)) is not None:
+                return proved
+        except UndecidedError as error:
+            doubt = error
+    if doubt is not None:
+        raise doubt
+    return None
+
+
+def _bound(exact: ExactInstance, number: Sequence[int], value: Fraction, clock: Clock, swaps: Swaps) -> Fraction | None:
+    families = checked_swaps(swaps, exact, number, clock)
     if families:
-        merged, families = side_by_side(merged, families)
+        exact, families = side_by_side(exact, families)
     goal = value / exact.unit
-    twice, room = 2 * goal, max(0, merged.room or 0)
-    work, time = at_most(merged.work, twice), at_most((tensor.time for tensor in merged.tensors), twice)
-    sizes: list[list[Rational]] = [[*merged.held], [size for _, size in merged.shared], [*merged.need]]
-    terms = 2 * merged.n + 2 * len(time) + len(merged.shared) + 4
-    bits = min(_BITS, _SUM - (terms + merged.k).bit_length())
-    kind = _FREE if not merged.may_overflow else _FORBIDDEN if merged.fit else _PRICED
+    twice, room = 2 * goal, max(0, exact.room or 0)
+    work, time = at_most(exact.work, twice), at_most((tensor.time for tensor in exact.tensors), twice)
+    terms = 2 * exact.n + 2 * len(time) + len(exact.shared) + 4
+    bits = min(_BITS, _SUM - (terms + exact.k).bit_length())
+    kind = _FREE if not exact.may_overflow_in_order else _FORBIDDEN if exact.fit else _PRICED
     if kind == _PRICED:
-        held, shared, need = sizes = [at_most(column, room + twice) for column in sizes]
-        bits = min(bits, _SUM - math.ceil((sum(held) + sum(shared) + max(need) + room) / goal).bit_length())
+        held, shared, need, live = sizes = [at_most(column, room + twice) for column in _sizes(exact)]
+        most = sum(held) + sum(shared) + max(need) + sum(live) + room
+        bits = min(bits, _SUM - math.ceil(most / goal).bit_length())
         if bits < _FEWEST:
             raise UndecidedError("the memory is too large beside the times")
     scale = 2**bits / goal
     times = [[math.floor(value * scale) for value in values] for values in (work, time)]
     if kind == _PRICED:
         load, are_exact = [[math.floor(size * scale) for size in column] for column in sizes], True
-        limit_of_room = math.ceil((merged.room or 0) * scale)
+        limit_of_room = math.ceil((exact.room or 0) * scale)
     else:
-        load, limit_of_room, are_exact = _whole_loads(merged)
-    question = _question(merged, times, load, limit_of_room, kind, 2**bits - terms, families)
+        load, limit_of_room, are_exact = _whole_loads(exact)
+    question = _question(exact, times, load, limit_of_room, kind, 2**bits - terms, families)
     if not _has_chain(question, clock):
         return value * question.limit / 2**bits
     if not are_exact:
@@ -100,7 +131,7 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swa
 
 
 def fits_nowhere(exact: ExactInstance, clock: Clock) -> bool:
-    """Whether no chain of k blocks fits into a memory that is a hard limit; needs of single nodes stand for peaks.
+    """Whether no chain of k blocks fits into a memory that is a hard limit.
 
     Raises
     ------
@@ -108,20 +139,29 @@ def fits_nowhere(exact: ExactInstance, clock: Clock) -> bool:
         As `ideals_bound`.
     OutOfTimeError
     """
-    if not exact.fit or not exact.may_overflow:
+    if not exact.fit or not exact.may_overflow_in_order:
         return False
-    merged, _ = merge(exact, clock)
-    load, room, are_exact = _whole_loads(merged)
-    times = [[0] * merged.n, [0] * len(merged.tensors)]
-    found = _has_chain(_question(merged, times, load, room, _FORBIDDEN, 1), clock)
+    return _by_either(exact, clock, lambda question, _: _is_too_large(question, clock) or None) is not None
+
+
+def _is_too_large(exact: ExactInstance, clock: Clock) -> bool:
+    load, room, are_exact = _whole_loads(exact)
+    times = [[0] * exact.n, [0] * len(exact.tensors)]
+    found = _has_chain(_question(exact, times, load, room, _FORBIDDEN, 1), clock)
     if found and not are_exact:
         raise UndecidedError("it depends on the last digits of bytes")
     return not found
 
 
+def _sizes(exact: ExactInstance) -> list[list[int]]:
+    """Parameters of nodes, shared ones, needs, and tensors where what passes nodes counts."""
+    live = exact.tensors if exact.runs_nodes else ()
+    return [[*exact.held], [size for _, size in exact.shared], [*exact.need], [tensor.size for tensor in live]]
+
+
 def _whole_loads(exact: ExactInstance) -> tuple[list[list[int]], int, bool]:
-    """Parameters of nodes, shared ones, needs; room; all in a unit that divides them, or else rounded down."""
-    sizes = [list(exact.held), [size for _, size in exact.shared], list(exact.need)]
+    """Sizes as of `_sizes`; room; all in a unit that divides them, or else rounded down."""
+    sizes = _sizes(exact)
     unit = math.gcd(*(size for values in sizes for size in values)) or 1
     total = sum(map(sum, sizes)) // unit
     rounded = 1 << max(0, total.bit_length() - _SUM)
@@ -138,11 +178,11 @@ def _question(
     limit: int,
     families: Sequence[Family] = (),
 ) -> IdealQuestion:
-    """Arrays of a merged question whose tensors are sorted by their producers."""
+    """Arrays of a question whose tensors are sorted by their producers."""
     if exact.n > _NODES:
         raise UndecidedError(f"more than {_NODES} nodes")
     work, time = times
-    held, shared, need = load
+    held, shared, need, size = load
     read: list[list[int]] = [[] for _ in range(exact.n)]
     used: list[list[int]] = [[] for _ in range(exact.n)]
     for t, tensor in enumerate(exact.tensors):
@@ -156,6 +196,7 @@ def _question(
     branch = np.full(exact.n, -1)
     for b, row in enumerate(branches):
         branch[row] = b
+    behind, reads = _rows(exact.after), _rows(read)
     return IdealQuestion(
         k=min(exact.k, exact.n),  # more blocks than nodes never help
         limit=limit,
@@ -167,10 +208,10 @@ def _question(
         readers=_whole([len(tensor.readers) for tensor in exact.tensors]),
         producer=producer,
         made=np.searchsorted(producer, np.arange(exact.n + 1)),
-        read=_rows(read),
+        read=reads,
         used=_rows(used),
         shared=_whole(shared),
-        behind=_rows(exact.after),
+        behind=behind,
         before=_whole([len(nodes) for nodes in exact.before]),
         room=room,
         fit=kind,
@@ -178,6 +219,31 @@ def _question(
         branch=branch,
         family=_whole([f for f, family in enumerate(families) for _ in family]),
         branches=_rows(branches),
+        live=_live_tensors(exact, size, reads, behind),
+    )
+
+
+def _live_tensors(
+    exact: ExactInstance, size: Sequence[int], reads: tuple[_Ints, _Ints], behind: tuple[_Ints, _Ints]
+) -> LiveTensors:
+    """Tensors of these sizes, none if there is none, and no block yet."""
+    n, words = exact.n, -(-exact.n // 64) if size else 0
+    before, after = sets_along_edges(_whole(exact.order), behind, words)
+    touch = np.zeros((len(size), words), dtype=np.uint64)
+    for t, tensor in enumerate(exact.tensors[: len(size)]):
+        for v in (tensor.producer, *tensor.readers):
+            touch[t, v // 64] |= np.uint64(1 << v % 64)
+    return LiveTensors(
+        size=_whole(size),
+        producer=_whole([tensor.producer for tensor in exact.tensors]),
+        readers=_rows([sorted(tensor.readers) for tensor in exact.tensors]),
+        read=reads,
+        touch=touch,
+        before=before,
+        behind=after,
+        passed=np.zeros_like(touch),
+        fresh=np.zeros((len(reads[1]), words), dtype=np.uint64),
+        bytes=np.zeros(n, dtype=np.int64),
     )
 
 

@@ -94,6 +94,7 @@ def merge(exact: ExactInstance, clock: Clock) -> tuple[ExactInstance, list[int]]
         held=[held[v] for v in kept],
         shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
         need=[exact.need[v] for v in kept],
+        runs_nodes=False,
     )
 
     def where(v: int) -> int:

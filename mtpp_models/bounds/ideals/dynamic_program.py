@@ -1,13 +1,15 @@
 r"""The dynamic program over ideals, compiled by numba.
 
-It tells whether a partition costs less than a goal: for each ideal, the fewest blocks below the goal that hold it. What
-is behind an ideal I takes at least its work and the time to receive what is cut, so where the blocks left have no room
-for that, I is of no use. Nor is it if another ideal is as good: let v be a node that may follow I, and
+It tells whether a partition costs less than a goal: for each ideal, the fewest blocks below the goal that hold it. The
+peak of a block is the most that is live at one of its nodes in every order (`passing_tensors.py`). What is behind an
+ideal I takes at least its work and the time to receive what is cut, so where the blocks left have no room for that, I
+is of no use. Nor is it if another ideal is as good: let v be a node that may follow I, and
 
 .. math:: p_v \ge \mathrm{cut}(I + v) - \mathrm{cut}(I).
 
 A block that holds v and no predecessor of v costs no more without v: it loses the work of v and what only v receives,
-and receives at most the outputs of v. So where as few blocks hold I + v as hold I, what follows I follows I + v too.
+receives at most the outputs of v, and no more is live at the nodes that are left. So where as few blocks hold I + v as
+hold I, what follows I follows I + v too.
 
 Where equal branches change places, all ideals that become one another by that are held by as few blocks: the exchange
 of a chain is a chain of the same costs. So one of them, I, is extended for all. Of the ideals J around it that become
@@ -27,20 +29,13 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.ideals.branches import Branches, Words, columns_of, follows_its_twin, has, settle
 from mtpp_models.bounds.ideals.lattice import Lattice
+from mtpp_models.bounds.ideals.passing_tensors import Passing, empty_block, join_block, least_peak, leave_block
 
-__all__ = ["Chains", "Needs", "extend_chains", "first_blocks", "largest_needs"]
+__all__ = ["Chains", "extend_chains", "no_chains"]
 
 
 # Sums of bytes may be off by this part.
 _ROUNDING = 1e-12
-
-
-class Needs(NamedTuple):
-    """Least peaks: (n,) of each node, (c,) of each ideal, and of the nodes behind it."""
-
-    node: FloatArray
-    ideal: FloatArray
-    rest: FloatArray
 
 
 class Chains(NamedTuple):
@@ -52,48 +47,23 @@ class Chains(NamedTuple):
     reached: Words  # (c, w) where branches change places, else (0, w): the image of the ideal around that one
 
 
-@compiled
-def largest_needs(need: FloatArray, lattice: Lattice) -> tuple[FloatArray, FloatArray]:
-    """(c,) largest of the (n,) needs in each ideal, and behind it."""
-    start, node, above = lattice.start, lattice.node, lattice.above
+def no_chains(lattice: Lattice, k: int, up_to_exchange: bool) -> Chains:
+    """The empty ideal alone is reached."""
     count = len(lattice.ideals)
-    ideal, rest = np.zeros(count), np.zeros(count)
-    for i in range(count):
-        for e in range(start[i], start[i + 1]):
-            ideal[above[e]] = max(ideal[i], need[node[e]])
-    for i in range(count - 2, -1, -1):
-        rest[i] = max(rest[above[start[i]]], need[node[start[i]]])
-    return ideal, rest
-
-
-@compiled
-def first_blocks(
-    arrays: KernelArrays, branches: Branches, needs: Needs, fit: bool, lattice: Lattice, k: int, goal: float
-) -> Chains:
-    """Chains of one block below the goal.
-
-    `needs` are those of blocks and ideals; with `fit`, what surely overflows is no block.
-    """
-    count = len(lattice.ideals)
-    reached = np.empty((count if len(branches.first) > 0 else 0, lattice.ideals.shape[1]), np.uint64)
-    if len(reached) > 0:
+    reached = np.zeros((count if up_to_exchange else 0, lattice.ideals.shape[1]), np.uint64)
+    if up_to_exchange:
         reached[count - 1] = lattice.ideals[count - 1]
-    blocks, bottleneck, before = np.full(count, k + 1), np.full(count, math.inf), np.full(count, -1)
+    blocks, bottleneck = np.full(count, k + 1), np.full(count, math.inf)
     blocks[0], bottleneck[0] = 0, 0.0
-    for j in range(1, count):
-        cost = lattice.work[j] + lattice.cut[j] + _overflow(lattice.held[j] + needs.ideal[j], arrays, fit)
-        if cost < goal:
-            blocks[j], bottleneck[j], before[j] = 1, cost, 0
-            if len(reached) > 0:
-                reached[j] = lattice.ideals[j]
-    return Chains(blocks, bottleneck, before, reached)
+    return Chains(blocks, bottleneck, np.full(count, -1), reached)
 
 
 @compiled
 def extend_chains(
     arrays: KernelArrays,
     branches: Branches,
-    needs: Needs,
+    need: FloatArray,
+    passing: Passing,
     fit: bool,
     lattice: Lattice,
     k: int,
@@ -108,7 +78,7 @@ def extend_chains(
     Bottlenecks up to `enough` are all as good; the less it is, the better the chain found and the longer it takes.
     The answer is the ideal to go on with; with the last one, which holds all nodes, all is done.
     """
-    ideals, work, cut, _, rest, start, node, above = lattice
+    ideals, work, cut, rest, start, node, above = lattice
     blocks, bottleneck, before, reached = chains
     last = len(ideals) - 1
     n, total = len(arrays.work), work[last]
@@ -123,6 +93,7 @@ def extend_chains(
     below, column, branch = np.zeros(rows, np.uint64), np.zeros(rows, np.uint64), np.arange(rows)
     left_place, new_place = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     inside, using = np.zeros(len(arrays.tensor_time), np.int64), np.zeros(len(arrays.shared_bytes), np.int64)
+    block = empty_block(passing)
     looked = 0
     for i in range(first, last):
         if looked > steps:
@@ -131,9 +102,11 @@ def extend_chains(
         if left + cut[i] >= (k - b) * goal:
             continue
         # The last block reads what is cut behind i and sends nothing.
-        closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + needs.rest[i], arrays, fit))
-        if closing < min(goal, bottleneck[last]):
-            blocks[last], bottleneck[last], before[last] = b + 1, closing, i
+        if max(bottleneck[i], left + cut[i]) < min(goal, bottleneck[last]):
+            tall = least_peak(_nodes_behind(ideals[i], n), need, passing, block)
+            closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + tall, arrays, fit))
+            if closing < min(goal, bottleneck[last]):
+                blocks[last], bottleneck[last], before[last] = b + 1, closing, i
         # What the blocks behind the next one have room for, and so what the next one has to do.
         room = (k - b - 1) * goal
         outside, comes = _readers_behind(i, arrays, lattice)
@@ -153,6 +126,7 @@ def extend_chains(
             if e < start[at[depth]] or (rows == 0 and node[e] < v):
                 if depth > 0:
                     _count(v, -1, inside, using, arrays)
+                    leave_block(v, passing, block)
                     if rows > 0 and branches.row[v] >= 0:
                         _unsettle(v, left_place[depth], new_place[depth], column, branch, branches)
                 depth -= 1
@@ -179,9 +153,13 @@ def extend_chains(
             for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                 if using[arrays.shared[f]] == 0:
                     hold += arrays.shared_bytes[arrays.shared[f]]
-            tall = max(tallest[depth], needs.node[v])
+            busy, tall = max(work[j] - work[i], left - room), max(tallest[depth], need[v])
+            if busy + got + _overflow(hold + tall, arrays, fit) >= goal:
+                continue
+            tall = max(tall, join_block(v, passing, block))
             more = got + _overflow(hold + tall, arrays, fit)
-            if max(work[j] - work[i], left - room) + more >= goal:
+            if busy + more >= goal:
+                leave_block(v, passing, block)
                 continue
             depth += 1
             at[depth], cover[depth], added[depth] = j, start[j + 1], v
@@ -200,6 +178,16 @@ def extend_chains(
                     for d in range(1, depth + 1):
                         reached[j, added[d] >> 6] |= np.uint64(1) << np.uint64(added[d] & 63)
     return last
+
+
+@compiled
+def _nodes_behind(ideal: Words, n: int) -> IntArray:
+    nodes, count = np.empty(n, np.int64), 0
+    for v in range(n):
+        if not has(ideal, v):
+            nodes[count] = v
+            count += 1
+    return nodes[:count]
 
 
 @compiled(inline="always")

@@ -14,8 +14,9 @@ become one another as equal branches change places, such as experts; the witness
 better partition cuts are contracted first, which leaves far fewer. Wide graphs have too many ideals; then there is no
 answer.
 
-With finite memory and no activation buffer, the peak of a block counts as the largest need of its nodes, as in every
-model. Where the memory is a hard limit, blocks that do not fit are left out, and what is left tells whether anything
+With finite memory and no activation buffer, the peak of a block counts as the most that is live at one of its nodes in
+every order, with which narrow networks are proved, also in training; the models count what one node reads and writes.
+Where the memory is a hard limit, blocks that do not fit are left out, and what is left tells whether anything
 fits.
 """
 
@@ -25,13 +26,16 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.partitioning.no_fit import needs_of
 from instances.partitioning.symmetry import families
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.ideals.dynamic_program import Chains, Needs, extend_chains, first_blocks, largest_needs
+from mtpp_models.bounds.ideals.dynamic_program import Chains, extend_chains, no_chains
 from mtpp_models.bounds.ideals.listing import InTurns, Listing, Turns, arrays_below, list_ideals
+from mtpp_models.bounds.ideals.passing_tensors import Passing, no_passing
 from mtpp_models.simple import simple
 
 __all__ = ["IDEALS", "Ideals", "ideals"]
@@ -128,36 +132,51 @@ class Ideals:
         if goal == math.inf:
             # No block that fits costs more.
             goal = 2 * most or 1.0
-        listing = None
         if self._value + margin < goal < math.inf:
             listing = yield from list_ideals(instance, start.bottleneck, self._turns, self._limit)
-        known, step = goal, _STEP
+            if listing is not None:
+                goal = yield from self._lower(goal, margin, listing)
+        best = self._start.bottleneck
+        self._optimal = best < math.inf and self._value >= min(goal + margin, best) * (1 - PROOF_TOLERANCE)
+
+    def _lower(self, goal: float, margin: float, listing: Listing) -> InTurns[float]:
+        """Lower the goal to the least that blocks of these ideals cost, and state what is proved on the way.
+
+        What passes nodes counts as soon as it matters, as needs alone take less time.
+        """
+        known, step, none_fits, start = goal, _STEP, True, self._start
         if (start.block == start.block[:1]).all():
             goal = min(known, (1 + step) * self._value or known)
         enough = goal
-        while listing is not None:
+        counted = no_passing(listing.instance.graph.n) if len(listing.passing.read) > 0 else listing.passing
+        while True:
             if self._start.bottleneck < known:  # as others have found
                 known = self._start.bottleneck
                 goal, enough = min(goal, known), min(enough, known)
-            chains = yield from _chains_below(goal, enough, listing, self._turns)
+            chains = yield from _chains_below(goal, enough, listing, counted, self._turns)
             found = float(chains.bottleneck[-1])
             if found < goal:
-                self._meet(listing.partition(chains))
+                partition = listing.partition(chains)
+                self._meet(partition)
+                if counted is not listing.passing and (found := _least_cost(partition, listing)) >= goal:
+                    counted = listing.passing
+                    continue
                 # What took all that is below the goal is seldom the best; what took less nearly always is.
                 enough = _ENOUGH * found if enough == goal else found
                 known = goal = found
+                none_fits = False  # some order may fit where that of the partition does not
                 continue
             self._prove(goal - margin, listing)
             if goal < known:
                 step = 2 * step
                 goal = enough = min(known, (1 + step) * goal)
-            elif self._start.bottleneck == math.inf:
-                self._impossible = f"does not fit: no partition into {instance.k} blocks does, which all ideals show"
-                return
+            elif none_fits and self._start.bottleneck == math.inf:
+                self._impossible = (
+                    f"does not fit: no partition into {listing.instance.k} blocks does, which all ideals show"
+                )
+                return goal
             else:
-                break
-        best = self._start.bottleneck
-        self._optimal = best < math.inf and self._value >= min(goal + margin, best) * (1 - PROOF_TOLERANCE)
+                return goal
 
     def _meet(self, partition: Partition) -> None:
         """Keep a partition if it is the best one."""
@@ -172,26 +191,35 @@ class Ideals:
             self._witness = {"swaps": [family.tolist() for family in equal]} if equal else {}
 
 
-def _chains_below(goal: float, enough: float, listing: Listing, turns: Turns) -> InTurns[Chains]:
+def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing, turns: Turns) -> InTurns[Chains]:
     """Find for each ideal the fewest blocks below the goal that hold it."""
     instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
-    needs, fit = needs_of(instance), instance.platform.fit
-    least = Needs(needs, *largest_needs(needs, lattice))
-    chains = first_blocks(arrays, branches, least, fit, lattice, instance.k, goal)
-    ideal, last = 1, len(lattice.ideals) - 1
+    need, fit = needs_of(instance), instance.platform.fit
+    chains = no_chains(lattice, instance.k, listing.is_up_to_exchange)
+    ideal, last = 0, len(lattice.ideals) - 1
     while ideal < last:
         if turns.turn.passed:
             yield
         else:
             first = ideal
             ideal = extend_chains(
-                arrays, branches, least, fit, lattice, instance.k, goal, enough, first, _STEPS, chains
+                arrays, branches, need, passing, fit, lattice, instance.k, goal, enough, first, _STEPS, chains
             )
     return chains
 
 
+def _least_cost(partition: Partition, listing: Listing) -> float:
+    """Bottleneck of a partition whose peaks are those of `Listing.least_peaks`."""
+    platform, terms = partition.instance.platform, partition.costs
+    held = partition.param_bytes + partition.state_bytes + listing.least_peaks(partition)
+    over = np.maximum(0.0, held - platform.memory)
+    overflow = np.where(over > _ROUNDING * held, math.inf, 0.0) if platform.fit else over / platform.bandwidth
+    return float((terms.work + terms.receive + terms.send + overflow).max())
+
+
 def _stream_time(instance: Instance) -> float:
-    """Time to stream everything held, with the buffer or the largest need; 0 if nothing can overflow."""
+    """Time to stream everything held, with the buffer or all tensors; 0 if nothing can overflow."""
     platform = instance.platform
-    held = instance.graph.held_total + (platform.activation_buffer or 0.0) + float(needs_of(instance).max())
+    live = float(needs_of(instance).max() + instance.graph.tensors.bytes.sum()) if instance.needs_peaks else 0.0
+    held = instance.graph.held_total + (platform.activation_buffer or live)
     return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0

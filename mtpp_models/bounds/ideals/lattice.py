@@ -30,7 +30,6 @@ class Lattice(NamedTuple):
     ideals: Words  # (c, w)
     work: FloatArray  # of each ideal
     cut: FloatArray  # time to send what is produced in it and read behind it
-    held: FloatArray  # parameter bytes of each ideal
     rest: FloatArray  # parameter bytes of the nodes behind it
     start: IntArray  # where the covers of each ideal begin
     node: Indices  # the node that a cover adds; ascending
@@ -74,7 +73,7 @@ def no_ideals(arrays: KernelArrays, words: int) -> Growing:
     rest = np.zeros(capacity)
     rest[0] = arrays.held_bytes.sum() + arrays.shared_bytes.sum()
     ideals = np.zeros((capacity, words), dtype=np.uint64)
-    lattice = Lattice(ideals, np.zeros(capacity), np.zeros(capacity), np.zeros(capacity), rest, start, node, above)
+    lattice = Lattice(ideals, np.zeros(capacity), np.zeros(capacity), rest, start, node, above)
     return Growing(lattice, np.zeros(capacity, dtype=np.uint64), slots, 1, 0)
 
 
@@ -111,7 +110,7 @@ def enumerate_ideals(
         Those so far; of no use any more afterwards.
     """
     n, w = before.shape
-    (ideals, work, cut, held, rest, start, node, above), hashes, slots, count, i = growing
+    (ideals, work, cut, rest, start, node, above), hashes, slots, count, i = growing
     capacity = len(ideals)
     larger, settled = np.empty(w, dtype=np.uint64), np.empty(w, dtype=np.uint64)
     rows = len(branches.first)
@@ -142,14 +141,13 @@ def enumerate_ideals(
             j = slots[slot]
             if j < 0:
                 if count == limit:
-                    lattice = Lattice(ideals, work, cut, held, rest, start, node, above)
+                    lattice = Lattice(ideals, work, cut, rest, start, node, above)
                     return Growing(lattice, hashes, slots, count, i)
                 if count == capacity:
                     capacity *= 2
                     ideals = _grown(ideals, capacity)
                     hashes, start = _longer(hashes, capacity), _longer(start, capacity + 1)
-                    work, cut = _longer(work, capacity), _longer(cut, capacity)
-                    held, rest = _longer(held, capacity), _longer(rest, capacity)
+                    work, cut, rest = _longer(work, capacity), _longer(cut, capacity), _longer(rest, capacity)
                     slots = np.full(4 * capacity, -1, dtype=np.int32)
                     for other in range(count):
                         slots[_slot(slots, ideals, hashes[other], ideals[other])] = other
@@ -162,20 +160,16 @@ def enumerate_ideals(
                 hashes[j] = key
                 work[j] = work[i] + arrays.work[v]
                 cut[j] = cut[i] + _cut_change(v, larger, arrays, readers)
-                held[j] = held[i] + arrays.held_bytes[v]
                 rest[j] = rest[i] - arrays.held_bytes[v]
                 for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-                    g = arrays.shared[f]
-                    if not _meets(users[g], ideals[i]):
-                        held[j] += arrays.shared_bytes[g]
-                    if _contains(larger, users[g]):
-                        rest[j] -= arrays.shared_bytes[g]
+                    if _contains(larger, users[arrays.shared[f]]):
+                        rest[j] -= arrays.shared_bytes[arrays.shared[f]]
                 start[j + 1] = _write_covers(i, v, start, node, start[j], larger, before, arrays)
                 if to < row:
                     _rename(node[start[j] : start[j + 1]], row, to, branches)
             above[e] = j
         i += 1
-    return Growing(Lattice(ideals[:count], work, cut, held, rest, start, node, above), hashes, slots, count, i)
+    return Growing(Lattice(ideals[:count], work, cut, rest, start, node, above), hashes, slots, count, i)
 
 
 @compiled
@@ -270,12 +264,3 @@ def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> 
         if _contains(larger, readers[t]):
             change -= arrays.tensor_time[t]
     return change
-
-
-@compiled
-def _meets(a: Words, b: Words) -> bool:
-    """Whether two sets have a node in common."""
-    for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
-        if a[i] & b[i]:
-            return True
-    return False

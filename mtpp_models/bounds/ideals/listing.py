@@ -14,14 +14,16 @@ import numpy as np
 from instances import Instance, Partition
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.layers import depths
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.no_fit import needs_of
 from instances.partitioning.reductions import Contraction, merge
 from instances.partitioning.symmetry import families
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.branches import Branches, Words
 from mtpp_models.bounds.ideals.dynamic_program import Chains
 from mtpp_models.bounds.ideals.lattice import Growing, Lattice, enumerate_ideals, no_ideals
+from mtpp_models.bounds.ideals.passing_tensors import Passing, empty_block, least_peak, passing_tensors
 from mtpp_models.cuts.uncut_edges import join
 
 __all__ = ["MOST_LISTED", "InTurns", "Listing", "Turns", "arrays_below", "count_ideals", "list_ideals"]
@@ -60,6 +62,8 @@ class Listing:
     arrays : KernelArrays
         Of the instance that is left, as the lattice counts.
     lattice : Lattice
+    passing : Passing
+        What is live at nodes that do not touch it.
     """
 
     joined: Contraction
@@ -67,6 +71,7 @@ class Listing:
     branches: Branches
     arrays: KernelArrays
     lattice: Lattice
+    passing: Passing
 
     @property
     def instance(self) -> Instance:
@@ -92,6 +97,12 @@ class Listing:
             block[image[_nodes(larger & ~self.lattice.ideals[smaller], n)]] = b
             ideal = smaller
         return self.joined.expand(self.numbered.expand(Partition(self.instance, block)))
+
+    def least_peaks(self, partition: Partition) -> FloatArray:
+        """(k,) bytes that are live at one node of each block of a partition of the original instance in every order."""
+        groups, block = self.numbered.group[self.joined.group], empty_block(self.passing)
+        blocks = [np.unique(groups[partition.block == b]) for b in range(self.instance.k)]
+        return np.array([least_peak(nodes, needs_of(self.instance), self.passing, block) for nodes in blocks])
 
 
 @dataclass
@@ -155,7 +166,8 @@ def _listed(
     lattice = yield from _list_within(numbered.instance, branches, limit, upper, turns)
     if lattice is None:
         return None
-    return Listing(joined, numbered, branches, arrays_below(numbered.instance, upper), lattice)
+    passing = passing_tensors(joined.original, numbered.group[joined.group])
+    return Listing(joined, numbered, branches, arrays_below(numbered.instance, upper), lattice, passing)
 
 
 def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Contraction, Branches]:

@@ -61,7 +61,7 @@ def check(case: Case) -> bool:
     turns = listing.Turns(Deadline(), Deadline())
     listed = at_once(listing.list_ideals(instance, goal, turns))
     assert listed is not None
-    chains = at_once(_chains_below(goal, goal, listed, turns))
+    chains = at_once(_chains_below(goal, goal, listed, listed.passing, turns))
     assert chains.bottleneck[-1] < goal
     return listed.is_up_to_exchange
 
