@@ -17,6 +17,7 @@ from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.partitioning.kinds.no_fit import proof_of_no_fit
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.least_peaks import with_least_peaks
 
 __all__ = ["search"]
 
@@ -68,7 +69,7 @@ def search(
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
         found = None if start is None or isinstance(instance, UnlikeInstance) else go_on(name, start, rng, limits)
-        found = found or heuristic.run(instance, rng, limits)
+        found = with_least_peaks(found or heuristic.run(instance, rng, limits))
         partition = found if found.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result(name, instance, partition, seconds=spent, interrupted=interrupted)

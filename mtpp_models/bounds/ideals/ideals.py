@@ -30,6 +30,7 @@ import numpy as np
 
 from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline
+from instances.partitioning.least_peaks import with_least_peaks
 from instances.partitioning.no_fit import needs_of
 from instances.partitioning.symmetry import families
 from instances.results import PROOF_TOLERANCE
@@ -157,7 +158,7 @@ class Ideals:
             found = float(chains.bottleneck[-1])
             if found < goal:
                 partition = listing.partition(chains)
-                self._meet(partition)
+                self._meet(with_least_peaks(partition))
                 if counted is not listing.passing and (found := _least_cost(partition, listing)) >= goal:
                     counted = listing.passing
                     continue

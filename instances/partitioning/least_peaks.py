@@ -1,0 +1,92 @@
+"""Orders in which blocks hold less at a time.
+
+The peak of a block depends on the order in which it runs its nodes, and to find the least one is NP-hard. Here the sets
+of nodes that may have run are searched, from the empty one node by node, those with the least peak on the way first, so
+that the first way to the whole block is one of the least peak. Blocks of many branches have too many sets; they keep
+their order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+
+from instances.graph.graph import ComputationGraph
+from instances.partitioning.partition import Partition
+
+__all__ = ["least_peak_order", "with_least_peaks"]
+
+# Sets of a block that are looked at, and nodes that may join them: some tenths of a second at most.
+_MOST_SETS, _MOST_STEPS = 2000, 1_000_000
+
+
+def with_least_peaks(partition: Partition) -> Partition:
+    """The same blocks, where those that cost most run in an order of least peak, as far as one is found soon."""
+    instance = partition.instance
+    if not instance.needs_peaks or instance.by_need or not partition.excess.any():
+        return partition
+    by_block = partition.order[np.argsort(partition.block[partition.order], kind="stable")]
+    runs = np.split(by_block, np.cumsum(np.bincount(partition.block, minlength=instance.k))[:-1])
+    for b in np.argsort(-partition.block_costs, kind="stable").tolist():
+        if partition.excess[b] == 0:
+            break
+        run = least_peak_order(instance.graph, runs[b].tolist())
+        if run is None:
+            break
+        runs[b] = np.array(run, dtype=np.int64)
+        if replace(partition, order=np.concatenate(runs)).peaks[b] >= partition.peaks[b]:
+            break  # the bottleneck stays as it is
+    better = replace(partition, order=np.concatenate(runs))
+    return better if better.bottleneck < partition.bottleneck else partition
+
+
+def least_peak_order(graph: ComputationGraph, nodes: list[int]) -> list[int] | None:
+    """An order of least peak of the nodes of a block; None if it takes too long to find one."""
+    most = min(_MOST_SETS, _MOST_STEPS // max(1, len(nodes)))
+    if len(nodes) > most:
+        return None
+    place, (start, previous) = {v: i for i, v in enumerate(nodes)}, graph.predecessors
+    touched, size, near = _touched_tensors(graph, place)
+    before = [sum(1 << place[u] for u in set(previous[start[v] : start[v + 1]].tolist()) if u in place) for v in nodes]
+    everything, looked = (1 << len(nodes)) - 1, set[int]()
+    peak, last = {0: 0.0}, dict[int, int]()  # least peak on the way to each set, and the last node there
+    waiting = [(0.0, 0, 0, 0.0)]  # peak, minus the number of nodes, set, live behind it
+    while waiting and len(looked) <= most:
+        highest, count, done, live = heapq.heappop(waiting)
+        if done == everything:
+            order = []
+            while done:
+                order.append(last[done])
+                done ^= 1 << last[done]
+            return [nodes[i] for i in reversed(order)]
+        if done in looked:
+            continue
+        looked.add(done)
+        for i in range(len(nodes)):
+            now = done | 1 << i
+            if now == done or before[i] & ~done or now in looked:
+                continue
+            rise = live + sum(size[t] for t in near[i] if not touched[t] & done)
+            reached = max(highest, rise)
+            if reached < peak.get(now, np.inf):
+                peak[now], last[now] = reached, i
+                gone = sum(size[t] for t in near[i] if not touched[t] & ~now)
+                heapq.heappush(waiting, (reached, count - 1, now, rise - gone))
+    return None
+
+
+def _touched_tensors(graph: ComputationGraph, place: dict[int, int]) -> tuple[list[int], list[float], list[list[int]]]:
+    """The places of the nodes that touch each tensor, as the bits of a number; its bytes; tensors by these places."""
+    (start, inputs), outputs = graph.inputs, graph.output_start
+    users: dict[int, list[int]] = {}
+    for v, i in place.items():
+        for t in (*inputs[start[v] : start[v + 1]].tolist(), *range(outputs[v], outputs[v + 1])):
+            users.setdefault(t, []).append(i)
+    near: list[list[int]] = [[] for _ in place]
+    for t, places in enumerate(users.values()):
+        for i in places:
+            near[i].append(t)
+    touched = [sum(1 << i for i in places) for places in users.values()]
+    return touched, graph.tensors.bytes[list(users)].tolist(), near
