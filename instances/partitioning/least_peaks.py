@@ -9,17 +9,27 @@ their order.
 from __future__ import annotations
 
 import heapq
+import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.partition import Partition
 
-__all__ = ["least_peak_order", "with_least_peaks"]
+__all__ = ["LeastPeak", "least_peak_order", "with_least_peaks"]
 
-# Sets of a block that are looked at, and nodes that may join them: some tenths of a second at most.
-_MOST_SETS, _MOST_STEPS = 2000, 1_000_000
+# Sets of a block that are looked at; and nodes that may join them, of all blocks: some tenths of a second.
+_MOST_SETS, _MOST_STEPS = 2000, 2_000_000
+
+
+class LeastPeak(NamedTuple):
+    """An order of least peak, its bytes, and how many sets were looked at; no order if those were not enough."""
+
+    order: list[int] | None
+    peak: float
+    sets: int
 
 
 def with_least_peaks(partition: Partition) -> Partition:
@@ -29,24 +39,25 @@ def with_least_peaks(partition: Partition) -> Partition:
         return partition
     by_block = partition.order[np.argsort(partition.block[partition.order], kind="stable")]
     runs = np.split(by_block, np.cumsum(np.bincount(partition.block, minlength=instance.k))[:-1])
+    steps = _MOST_STEPS
     for b in np.argsort(-partition.block_costs, kind="stable").tolist():
         if partition.excess[b] == 0:
             break
-        run = least_peak_order(instance.graph, runs[b].tolist())
-        if run is None:
-            break
-        runs[b] = np.array(run, dtype=np.int64)
-        if replace(partition, order=np.concatenate(runs)).peaks[b] >= partition.peaks[b]:
+        found = least_peak_order(instance.graph, runs[b].tolist(), min(_MOST_SETS, steps // len(runs[b])))
+        if found.order is None or found.peak >= partition.peaks[b]:
             break  # the bottleneck stays as it is
+        steps -= found.sets * len(runs[b])
+        runs[b] = np.array(found.order, dtype=np.int64)
+    if steps == _MOST_STEPS:
+        return partition
     better = replace(partition, order=np.concatenate(runs))
     return better if better.bottleneck < partition.bottleneck else partition
 
 
-def least_peak_order(graph: ComputationGraph, nodes: list[int]) -> list[int] | None:
-    """An order of least peak of the nodes of a block; None if it takes too long to find one."""
-    most = min(_MOST_SETS, _MOST_STEPS // max(1, len(nodes)))
+def least_peak_order(graph: ComputationGraph, nodes: list[int], most: int = _MOST_SETS) -> LeastPeak:
+    """Search an order of least peak of the nodes of a block, in which sets of them that may have run are looked at."""
     if len(nodes) > most:
-        return None
+        return LeastPeak(None, math.inf, 0)
     place, (start, previous) = {v: i for i, v in enumerate(nodes)}, graph.predecessors
     touched, size, near = _touched_tensors(graph, place)
     before = [sum(1 << place[u] for u in set(previous[start[v] : start[v + 1]].tolist()) if u in place) for v in nodes]
@@ -60,7 +71,7 @@ def least_peak_order(graph: ComputationGraph, nodes: list[int]) -> list[int] | N
             while done:
                 order.append(last[done])
                 done ^= 1 << last[done]
-            return [nodes[i] for i in reversed(order)]
+            return LeastPeak([nodes[i] for i in reversed(order)], highest, len(looked))
         if done in looked:
             continue
         looked.add(done)
@@ -70,11 +81,11 @@ def least_peak_order(graph: ComputationGraph, nodes: list[int]) -> list[int] | N
                 continue
             rise = live + sum(size[t] for t in near[i] if not touched[t] & done)
             reached = max(highest, rise)
-            if reached < peak.get(now, np.inf):
+            if reached < peak.get(now, math.inf):
                 peak[now], last[now] = reached, i
                 gone = sum(size[t] for t in near[i] if not touched[t] & ~now)
                 heapq.heappush(waiting, (reached, count - 1, now, rise - gone))
-    return None
+    return LeastPeak(None, math.inf, len(looked))
 
 
 def _touched_tensors(graph: ComputationGraph, place: dict[int, int]) -> tuple[list[int], list[float], list[list[int]]]:

@@ -24,7 +24,7 @@ from instances.partitioning.memory import block_peaks
 @given(instances(max_nodes=6, huge_ratio=False, overflow=True))
 def test_the_order_found_is_of_least_peak(instance: Instance) -> None:
     graph = instance.graph
-    order = least_peak_order(graph, graph.topological_order.tolist())
+    order = least_peak_order(graph, graph.topological_order.tolist()).order
     assert order is not None
     paths = nx.DiGraph(graph.edges.tolist())
     paths.add_nodes_from(range(graph.n))
@@ -41,7 +41,7 @@ def test_an_oracle_of_sets_finds_no_lower_peak(seed: int) -> None:
     if not all(1e-6 < size < 1e12 for _, _, size in readers):
         return
     graph = ComputationGraph.from_edges(sorted({(u, v) for u, v, _ in readers}), [1.0] * case.n, [1.0] * case.n)
-    order = least_peak_order(graph, list(range(case.n)))
+    order = least_peak_order(graph, list(range(case.n))).order
     assert order is not None
     own = [(u, 1.0, sorted({v for w, v, _ in readers if w == u})) for u in range(case.n)]
     plain = type(case)(case.work, case.params, own, [], 1, 1.0, math.inf, None)
