@@ -20,16 +20,16 @@ from instances.partitioning.partition import Partition
 
 __all__ = ["LeastPeak", "least_peak_order", "with_least_peaks"]
 
-# Sets of a block that are looked at; and nodes that may join them, of all blocks: some tenths of a second.
-_MOST_SETS, _MOST_STEPS = 2000, 2_000_000
+# Nodes and tensors that are looked at in all blocks: some tenths of a second.
+_MOST_STEPS = 200_000
 
 
 class LeastPeak(NamedTuple):
-    """An order of least peak, its bytes, and how many sets were looked at; no order if those were not enough."""
+    """An order of least peak, its bytes, and the steps that it took; no order if they were not enough."""
 
     order: list[int] | None
     peak: float
-    sets: int
+    steps: int
 
 
 def with_least_peaks(partition: Partition) -> Partition:
@@ -43,10 +43,10 @@ def with_least_peaks(partition: Partition) -> Partition:
     for b in np.argsort(-partition.block_costs, kind="stable").tolist():
         if partition.excess[b] == 0:
             break
-        found = least_peak_order(instance.graph, runs[b].tolist(), min(_MOST_SETS, steps // len(runs[b])))
+        found = least_peak_order(instance.graph, runs[b].tolist(), steps)
         if found.order is None or found.peak >= partition.peaks[b]:
             break  # the bottleneck stays as it is
-        steps -= found.sets * len(runs[b])
+        steps -= found.steps
         runs[b] = np.array(found.order, dtype=np.int64)
     if steps == _MOST_STEPS:
         return partition
@@ -54,38 +54,44 @@ def with_least_peaks(partition: Partition) -> Partition:
     return better if better.bottleneck < partition.bottleneck else partition
 
 
-def least_peak_order(graph: ComputationGraph, nodes: list[int], most: int = _MOST_SETS) -> LeastPeak:
-    """Search an order of least peak of the nodes of a block, in which sets of them that may have run are looked at."""
-    if len(nodes) > most:
+def least_peak_order(graph: ComputationGraph, nodes: list[int], most: int = _MOST_STEPS) -> LeastPeak:
+    """Search an order of least peak of the nodes of a block by at most so many steps.
+
+    A step is a node that may join a set, or a tensor that it touches; to look through all nodes takes some, too.
+    """
+    scan = 1 + len(nodes) // 8
+    if scan * len(nodes) > most:  # even one way to the whole block takes more
         return LeastPeak(None, math.inf, 0)
     place, (start, previous) = {v: i for i, v in enumerate(nodes)}, graph.predecessors
     touched, size, near = _touched_tensors(graph, place)
     before = [sum(1 << place[u] for u in set(previous[start[v] : start[v + 1]].tolist()) if u in place) for v in nodes]
-    everything, looked = (1 << len(nodes)) - 1, set[int]()
+    everything, looked, steps = (1 << len(nodes)) - 1, set[int](), 0
     peak, last = {0: 0.0}, dict[int, int]()  # least peak on the way to each set, and the last node there
-    waiting = [(0.0, 0, 0, 0.0)]  # peak, minus the number of nodes, set, live behind it
-    while waiting and len(looked) <= most:
-        highest, count, done, live = heapq.heappop(waiting)
+    waiting = [(0.0, 0, 0, 0.0)]  # least peak on the way, minus the number of nodes, set, live behind it
+    while waiting and steps <= most:
+        highest, fewer, done, live = heapq.heappop(waiting)
         if done == everything:
             order = []
             while done:
                 order.append(last[done])
                 done ^= 1 << last[done]
-            return LeastPeak([nodes[i] for i in reversed(order)], highest, len(looked))
+            return LeastPeak([nodes[i] for i in reversed(order)], highest, steps)
         if done in looked:
             continue
         looked.add(done)
+        steps += scan
         for i in range(len(nodes)):
             now = done | 1 << i
             if now == done or before[i] & ~done or now in looked:
                 continue
+            steps += 1 + len(near[i])
             rise = live + sum(size[t] for t in near[i] if not touched[t] & done)
             reached = max(highest, rise)
             if reached < peak.get(now, math.inf):
                 peak[now], last[now] = reached, i
                 gone = sum(size[t] for t in near[i] if not touched[t] & ~now)
-                heapq.heappush(waiting, (reached, count - 1, now, rise - gone))
-    return LeastPeak(None, math.inf, len(looked))
+                heapq.heappush(waiting, (reached, fewer - 1, now, rise - gone))
+    return LeastPeak(None, math.inf, steps)
 
 
 def _touched_tensors(graph: ComputationGraph, place: dict[int, int]) -> tuple[list[int], list[float], list[list[int]]]:

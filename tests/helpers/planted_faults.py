@@ -158,8 +158,8 @@ FAULTS = {
     ),
     "tensors that pass a node": Fault(
         "mtpp_models/bounds/ideals/passing_tensors.py",
-        "passing.before_readers[f, w] & ~passing.touch[t, w]",
-        "passing.before_readers[f, w]",
+        "_unions(before[reader], first) & ~touch[tensors[read[first]]]",
+        "_unions(before[reader], first)",
         pillar="mtpp_models/bounds/test_passing_tensors.py::test_what_passes_is_live_in_every_order",
     ),
     "tensors that pass a node of a witness": Fault(

@@ -41,6 +41,8 @@ __all__ = [
 DONE, FOUND, FULL, PAUSED = 0, 1, 2, 3
 
 _WORD = 64
+# Words of sets that take as long as a step.
+_WORDS_A_STEP = 16
 
 _Words = NDArray[np.uint64]
 
@@ -52,6 +54,8 @@ def search_ideals(question: IdealQuestion, table: IdealTable, search: IdealSearc
     until = at[3] + steps
     while at[0] < at[2]:
         if at[1] < 0:
+            if at[3] >= until:
+                return PAUSED
             if _begin(question, table, search):
                 return FOUND
             if at[1] < 0:
@@ -116,6 +120,7 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
         if search.inside[question.producer[t]] and search.left[t] > 0:
             cut += question.time[t]
     if question.total - work + cut + _overflow(question, rest + need) < question.limit:
+        at[3] += len(question.live.readers[1]) * question.live.passed.shape[1] // _WORDS_A_STEP
         need = max(need, live_in_rest(search.inside, question.need, question.live))
         if question.total - work + cut + _overflow(question, rest + need) < question.limit:
             return True  # R4
@@ -178,7 +183,8 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
         search.following[depth] += 1
         if is_late(v, question, search.inside):
             continue
-        at[3] += 1
+        reads = question.read[0][v + 1] - question.read[0][v]
+        at[3] += 1 + reads * question.live.passed.shape[1] // _WORDS_A_STEP
         _add(v, depth, question, search)
         down = depth + 1
         over = _overflow(question, search.held[down] + search.need[down])
@@ -236,7 +242,7 @@ def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> No
         search.using[g] += 1
     for e in range(question.behind[0][v], question.behind[0][v + 1]):
         search.missing[question.behind[1][e]] -= 1
-    live = add_reader(v, search.inside, question.need, question.live)
+    live = add_reader(v, question.made, question.need, question.live)
     search.inside[v] = 2
     _flip(v, question, search)
     down = depth + 1
@@ -248,7 +254,7 @@ def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> No
 @compiled
 def _remove(v: int, question: IdealQuestion, search: IdealSearch) -> None:
     """Take the node out again that was added last."""
-    remove_reader(v, question.live)
+    remove_reader(v, question.made, question.live)
     for e in range(question.read[0][v], question.read[0][v + 1]):
         search.left[question.read[1][e]] += 1
         search.reading[question.read[1][e]] -= 1

@@ -26,6 +26,8 @@ class LiveTensors(NamedTuple):
     touch: NodeSets  # (t, n / 64): producer and readers
     before: NodeSets  # (n, n / 64): nodes on all paths to each node
     behind: NodeSets  # (n, n / 64): nodes on all paths from it
+    begun: NodeSets  # (t, n / 64): nodes behind its producer in the block, or behind a reader there if that is outside
+    earlier: NodeSets  # (e, n / 64): these before each read
     passed: NodeSets  # (t, n / 64): nodes of the block at which each is live
     fresh: NodeSets  # (e, n / 64): what each read has added to these
     bytes: _Ints  # (n,): of all that is live at each node of the block

@@ -78,7 +78,7 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swa
 def _by_either(
     exact: ExactInstance, clock: Clock, prove: Callable[[ExactInstance, Sequence[int]], Proof | None]
 ) -> Proof | None:
-    """Proof of a smaller question, with where its nodes have gone, or of that of all nodes, with their peaks.
+    """Proof of a smaller question, or of that of all nodes with their peaks; `prove` learns where nodes have gone.
 
     Raises
     ------
@@ -241,6 +241,8 @@ def _live_tensors(
         touch=touch,
         before=before,
         behind=after,
+        begun=np.zeros_like(touch),
+        earlier=np.zeros((len(reads[1]), words), dtype=np.uint64),
         passed=np.zeros_like(touch),
         fresh=np.zeros((len(reads[1]), words), dtype=np.uint64),
         bytes=np.zeros(n, dtype=np.int64),

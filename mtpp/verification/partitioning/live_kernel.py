@@ -43,38 +43,48 @@ def sets_along_edges(order: _Ints, behind: tuple[_Ints, _Ints], words: int) -> t
 
 
 @compiled
-def add_reader(v: int, inside: _Inside, need: _Ints, live: LiveTensors) -> int:
+def add_reader(v: int, made: _Ints, need: _Ints, live: LiveTensors) -> int:
     """Note what is live at nodes of the block as v, behind them all, joins; the most at one that has more, or 0.
 
-    `inside` is 2 in the block, which v is not in yet, 1 before it, else 0.
+    Its own tensors are those from `made[v]` to `made[v + 1]`.
     """
-    most = 0
+    most, words = 0, live.passed.shape[1]
     for e in range(live.read[0][v], live.read[0][v + 1]):
         t = live.read[1][e]
-        for w in range(live.passed.shape[1]):
-            fresh = _begun(t, w, 2, inside, live) & live.before[v, w] & ~live.touch[t, w] & ~live.passed[t, w]
+        for w in range(words):
+            fresh = live.begun[t, w] & live.before[v, w] & ~live.touch[t, w] & ~live.passed[t, w]
             live.fresh[e, w] = fresh
             live.passed[t, w] |= fresh
+            live.earlier[e, w] = live.begun[t, w]
+            live.begun[t, w] |= live.behind[v, w]
             if fresh:
                 for u in range(_WORD * w, min(_WORD * (w + 1), len(need))):
                     if (fresh >> np.uint64(u % _WORD)) & _ONE:
                         live.bytes[u] += live.size[t]
                         most = max(most, need[u] + live.bytes[u])
+    for t in range(made[v], made[v + 1] if words > 0 else made[v]):
+        for w in range(words):
+            live.begun[t, w] = live.behind[v, w]
     return most
 
 
 @compiled
-def remove_reader(v: int, live: LiveTensors) -> None:
+def remove_reader(v: int, made: _Ints, live: LiveTensors) -> None:
     """Take back what the node brought that joined last."""
+    words = live.passed.shape[1]
     for e in range(live.read[0][v], live.read[0][v + 1]):
         t = live.read[1][e]
-        for w in range(live.passed.shape[1]):
+        for w in range(words):
             fresh = live.fresh[e, w]
             live.passed[t, w] &= ~fresh
+            live.begun[t, w] = live.earlier[e, w]
             if fresh:
                 for u in range(_WORD * w, min(_WORD * (w + 1), len(live.bytes))):
                     if (fresh >> np.uint64(u % _WORD)) & _ONE:
                         live.bytes[u] -= live.size[t]
+    for t in range(made[v], made[v + 1] if words > 0 else made[v]):
+        for w in range(words):
+            live.begun[t, w] = 0
 
 
 @compiled
@@ -83,11 +93,14 @@ def live_in_rest(inside: _Inside, need: _Ints, live: LiveTensors) -> int:
     total = np.zeros(len(need), np.int64)
     for t in range(len(live.size)):
         for w in range(live.passed.shape[1]):
-            ends = np.uint64(0)
+            begun = ends = np.uint64(0)
             for e in range(live.readers[0][t], live.readers[0][t + 1]):
                 if inside[live.readers[1][e]] == 0:
+                    begun |= live.behind[live.readers[1][e], w]
                     ends |= live.before[live.readers[1][e], w]
-            passed = _begun(t, w, 0, inside, live) & ends & ~live.touch[t, w]
+            if inside[live.producer[t]] == 0:
+                begun = live.behind[live.producer[t], w]
+            passed = begun & ends & ~live.touch[t, w]
             if passed:
                 for u in range(_WORD * w, min(_WORD * (w + 1), len(need))):
                     if (passed >> np.uint64(u % _WORD)) & _ONE:
@@ -97,15 +110,3 @@ def live_in_rest(inside: _Inside, need: _Ints, live: LiveTensors) -> int:
         if inside[v] == 0:
             most = max(most, need[v] + total[v])
     return most
-
-
-@compiled
-def _begun(t: int, w: int, block: int, inside: _Inside, live: LiveTensors) -> np.uint64:
-    """Nodes, those of a word, before which a tensor becomes live in the nodes whose `inside` is `block`."""
-    if inside[live.producer[t]] == block:
-        return live.behind[live.producer[t], w]
-    begun = np.uint64(0)
-    for e in range(live.readers[0][t], live.readers[0][t + 1]):
-        if inside[live.readers[1][e]] == block:
-            begun |= live.behind[live.readers[1][e], w]
-    return begun

@@ -83,7 +83,7 @@ def extend_chains(
     last = len(ideals) - 1
     n, total = len(arrays.work), work[last]
     # Of the path from ideal i to the one looked at: ideals, the next cover of each, node added, and of the block so
-    # far what it receives, the time of what goes on behind it, bytes held and largest need.
+    # far what it receives, the time of what goes on behind it, bytes held and least peak.
     at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     received, kept = np.empty(n + 1), np.empty(n + 1)
     held, tallest = np.empty(n + 1), np.empty(n + 1)
@@ -102,8 +102,11 @@ def extend_chains(
         if left + cut[i] >= (k - b) * goal:
             continue
         # The last block reads what is cut behind i and sends nothing.
-        if max(bottleneck[i], left + cut[i]) < min(goal, bottleneck[last]):
-            tall = least_peak(_nodes_behind(ideals[i], n), need, passing, block)
+        nodes = _nodes_behind(ideals[i], n)
+        closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + need[nodes].max(), arrays, fit))
+        if closing < min(goal, bottleneck[last]):
+            looked += len(nodes)
+            tall = least_peak(nodes, need, passing, block)
             closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + tall, arrays, fit))
             if closing < min(goal, bottleneck[last]):
                 blocks[last], bottleneck[last], before[last] = b + 1, closing, i

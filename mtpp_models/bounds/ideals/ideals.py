@@ -145,7 +145,7 @@ class Ideals:
 
         What passes nodes counts as soon as it matters, as needs alone take less time.
         """
-        known, step, none_fits, start = goal, _STEP, True, self._start
+        known, step, no_chain, start = goal, _STEP, True, self._start
         if (start.block == start.block[:1]).all():
             goal = min(known, (1 + step) * self._value or known)
         enough = goal
@@ -159,19 +159,21 @@ class Ideals:
             if found < goal:
                 partition = listing.partition(chains)
                 self._meet(with_least_peaks(partition))
-                if counted is not listing.passing and (found := _least_cost(partition, listing)) >= goal:
-                    counted = listing.passing
-                    continue
+                if counted is not listing.passing:
+                    found = _least_cost(partition, listing)  # with all that is live, which the chain did not count
+                    if found >= goal:
+                        counted = listing.passing
+                        continue
                 # What took all that is below the goal is seldom the best; what took less nearly always is.
                 enough = _ENOUGH * found if enough == goal else found
                 known = goal = found
-                none_fits = False  # some order may fit where that of the partition does not
+                no_chain = False  # some order may fit where that of the partition does not
                 continue
             self._prove(goal - margin, listing)
             if goal < known:
                 step = 2 * step
                 goal = enough = min(known, (1 + step) * goal)
-            elif none_fits and self._start.bottleneck == math.inf:
+            elif no_chain and self._start.bottleneck == math.inf:
                 self._impossible = (
                     f"does not fit: no partition into {listing.instance.k} blocks does, which all ideals show"
                 )
@@ -221,6 +223,6 @@ def _least_cost(partition: Partition, listing: Listing) -> float:
 def _stream_time(instance: Instance) -> float:
     """Time to stream everything held, with the buffer or all tensors; 0 if nothing can overflow."""
     platform = instance.platform
-    live = float(needs_of(instance).max() + instance.graph.tensors.bytes.sum()) if instance.needs_peaks else 0.0
+    live = float(max(needs_of(instance).max(), instance.graph.tensors.bytes.sum())) if instance.needs_peaks else 0.0
     held = instance.graph.held_total + (platform.activation_buffer or live)
     return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0

@@ -23,7 +23,7 @@ from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.branches import Branches, Words
 from mtpp_models.bounds.ideals.dynamic_program import Chains
 from mtpp_models.bounds.ideals.lattice import Growing, Lattice, enumerate_ideals, no_ideals
-from mtpp_models.bounds.ideals.passing_tensors import Passing, empty_block, least_peak, passing_tensors
+from mtpp_models.bounds.ideals.passing_tensors import Passing, empty_block, least_peak, no_passing, passing_tensors
 from mtpp_models.cuts.uncut_edges import join
 
 __all__ = ["MOST_LISTED", "InTurns", "Listing", "Turns", "arrays_below", "count_ideals", "list_ideals"]
@@ -63,7 +63,7 @@ class Listing:
         Of the instance that is left, as the lattice counts.
     lattice : Lattice
     passing : Passing
-        What is live at nodes that do not touch it.
+        What is live at nodes that do not touch it: nodes of the original instance, as groups of them join a block.
     """
 
     joined: Contraction
@@ -166,7 +166,10 @@ def _listed(
     lattice = yield from _list_within(numbered.instance, branches, limit, upper, turns)
     if lattice is None:
         return None
-    passing = passing_tensors(joined.original, numbered.group[joined.group])
+    # Merged nodes that change places may differ inside, where tensors pass the nodes of one and not those of another.
+    differ = bool(equal) and joined.instance.graph.n < joined.original.graph.n
+    groups = numbered.group[joined.group]
+    passing = no_passing(numbered.instance.graph.n) if differ else passing_tensors(joined.original, groups)
     return Listing(joined, numbered, branches, arrays_below(numbered.instance, upper), lattice, passing)
 
 

@@ -164,3 +164,36 @@ def test_groups_of_nodes_may_run_around_a_tensor() -> None:
     assert result.bound.value <= everything.bottleneck == 13.0
     merged = merge_groups(ExactInstance.of(instance), [0, 1, 1, 2])
     assert ideals_bound(merged, Fraction(14), Clock(60.0)) is None
+
+
+@pytest.mark.parametrize("dear_first", [True, False])
+def test_merged_nodes_that_look_equal_may_differ_inside(dear_first: bool) -> None:
+    """Eight branches of each of two kinds are joined to nodes of equal work and need; 301 and 201 bytes are live there.
+
+    The best cut has the eight that hold more in the block that holds no parameters.
+    """
+    edges, work, sizes = list[tuple[int, int, int]](), [1.0], [[1.0]]
+    branches: dict[bool, list[list[int]]] = {True: [], False: []}
+    for dear in (dear_first, not dear_first):
+        for i in range(8):
+            part, first = (i + 1) / 64, len(work)
+            nodes = list(range(first, first + (3 if dear else 2)))
+            branches[dear].append(nodes)
+            work += [0.5 - part, 0.25, 0.25 + part] if dear else [0.5 - part, 0.5 + part]
+            sizes += [[100.0, 100.0], [100.0], [0.01]] if dear else [[200.0], [0.01]]
+            edges += [(0, first, 0), *((u, u + 1, 0) for u in nodes[:-1])]
+            edges += [(first, first + 2, 1)] if dear else []
+    end = len(work)
+    edges += [(nodes[-1], end, 0) for kind in branches.values() for nodes in kind]
+    graph = ComputationGraph.from_edges(edges, [*work, 1.0], [*sizes, [0.0]], param_bytes=[500.0] + [0.0] * end)
+    instance = Instance(graph, Platform(2, 1.0, 705.0))
+
+    def cut(behind: list[list[int]]) -> Partition:
+        block = np.zeros(graph.n, dtype=np.int64)
+        block[[v for nodes in behind for v in nodes] + [end]] = 1
+        return Partition(instance, block, np.arange(graph.n))
+
+    best = cut(branches[True])
+    result = ideals(cut([*branches[True], *branches[False][:3]]), limit=20_001)
+    assert result.bound is not None
+    assert result.bound.value <= best.bottleneck
