@@ -19,7 +19,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from instances import Instance
@@ -225,4 +224,4 @@ def least_peak(nodes: IntArray, need: FloatArray, passing: Passing, block: Block
 @compiled(inline="always")
 def _lowest(word: np.uint64) -> int:
     """The place of the lowest bit of a word that is not 0."""
-    return int(trailing_zeros(word))  # type: ignore[call-arg]
+    return math.frexp(float(word & (~word + np.uint64(1))))[1] - 1
