@@ -102,9 +102,8 @@ def extend_chains(
         if left + cut[i] >= (k - b) * goal:
             continue
         # The last block reads what is cut behind i and sends nothing.
-        nodes = _nodes_behind(ideals[i], n)
-        closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + need[nodes].max(), arrays, fit))
-        if closing < min(goal, bottleneck[last]):
+        if max(bottleneck[i], left + cut[i]) < min(goal, bottleneck[last]):
+            nodes = _nodes_behind(ideals[i], n)
             looked += len(nodes)
             tall = least_peak(nodes, need, passing, block)
             closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + tall, arrays, fit))

@@ -73,7 +73,7 @@ class Block(NamedTuple):
 
 
 def passing_tensors(instance: Instance, group: IntArray) -> Passing:
-    """Tensors that can pass a node; none where the peak of a block is not that of an order of its nodes.
+    """Tensors that can pass a node; none where peaks are not those of orders of its nodes, or all fits at a time.
 
     Parameters
     ----------
@@ -82,11 +82,12 @@ def passing_tensors(instance: Instance, group: IntArray) -> Passing:
         The group that each node is contracted to.
     """
     graph, groups = instance.graph, int(group.max()) + 1
+    if not instance.needs_peaks or instance.by_need or instance.need is not None:
+        return no_passing(groups)
+    if graph.held_total + graph.tensors.bytes.sum() <= (1 - _ROUNDING) * instance.platform.memory:
+        return no_passing(groups)
     arrays, order = KernelArrays.of(instance), graph.topological_order
-    counts = instance.needs_peaks and not instance.by_need and instance.need is None
-    if counts:
-        counts = graph.held_total + graph.tensors.bytes.sum() > (1 - _ROUNDING) * instance.platform.memory
-    watched = order[:: -(-graph.n // _MOST_WATCHED)] if counts else order[:0]
+    watched = order[:: -(-graph.n // _MOST_WATCHED)]
     before, behind, touch = _watch(arrays, order, watched)
     passes = _can_pass(arrays, before, behind, touch)
     tensors = np.flatnonzero(passes)
@@ -103,7 +104,7 @@ def passing_tensors(instance: Instance, group: IntArray) -> Passing:
     size = arrays.tensor_bytes[tensors]
     unit = math.ldexp(1.0, max(math.frexp(float(size.sum()))[1] - _BITS, _LEAST))
     return Passing(
-        need=instance.needs[watched] if counts else np.zeros(0),
+        need=instance.needs[watched],
         bytes=np.floor(size / unit) * unit,
         behind=behind[arrays.producer[tensors]],
         made_start=np.searchsorted(group[arrays.producer[tensors]], np.arange(groups + 1)),
