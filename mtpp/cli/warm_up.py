@@ -89,6 +89,7 @@ def _partitioning() -> Iterator[str]:
     from instances.random_graphs import regal_style
     from mtpp.certificates.writing import certificate_document
     from mtpp.verification.verify import verify
+    from mtpp_models.bounds.ideals.passing_tensors import passing_tensors
     from mtpp_models.cuts.cliques import find_clique
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.formulations.superblocks import EXACT
@@ -111,6 +112,8 @@ def _partitioning() -> Iterator[str]:
     for name in _MODELS:
         yield name
         found.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
+    yield "memory"
+    passing_tensors(Instance(graph, Platform(k=3, bandwidth=1.0, memory=1.0)), np.arange(_NODES))
     yield "verification"
     verify(Value(json.loads(json_text(certificate_document(found))), "certificate"))
     yield from _kinds_and_flows()
