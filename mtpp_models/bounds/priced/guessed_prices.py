@@ -6,16 +6,16 @@ moves,
 .. math:: \mathrm{price}(v) = \mathrm{work}(v) + \alpha\, h(v), \qquad
     h(v) = \sum_{t \text{ of } v} \tau_t + \sum_{t \text{ read by } v} \frac{\tau_t}{\mathrm{readers}_t},
 
-with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` is best depends on the graph, so all
-of a few are tried. A goal that is proved makes way for a higher one. A block that costs less than the goal is worth too
-much: its nodes become cheaper, and the tree starts again. So graphs get a bound within seconds for which a search for
-the best prices takes minutes.
+with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` is best depends on the graph, so a few
+race: all prove the same goals, and those that take longer fall behind. A goal that is proved makes way for a higher
+one. A block that costs less than the goal is worth too much: its nodes become cheaper, and the tree starts again. So
+graphs get a bound within seconds for which a search for the best prices takes minutes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +34,14 @@ __all__ = ["PRICED_QUICK", "Climb", "QuickPrices", "priced_quick"]
 
 PRICED_QUICK = "priced-quick"
 
-# Parts of what a node moves that count in its price; of the time that is left, what each is tried for, and the two best
-# again.
-_PARTS, _TRIAL, _AGAIN = (1.0, 0.5, 0.25, 0.1, 0.0), 0.05, 0.12
+# Parts of what a node moves that count in its price.
+_PARTS = (0.5, 0.25, 0.1)
+# Proofs that take this part of the time end the race. Who takes that many times the fastest proof falls behind, and no
+# proof has more of those parts.
+_ENOUGH, _BEHIND, _MOST_PARTS = 0.02, 1.5, 3.0
+# How far the next goal of the race lies above the last one: behind a proof that takes less than a fifth of that time,
+# or not this much longer than the one before, and behind others. It is halved when a goal fails, down to the least.
+_LONG, _QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.1, 0.2, 1.3, 0.025, 0.015
 # A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
 # that failed although it had that time, and grows behind one that took less than half as many doublings.
 _TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
@@ -76,20 +81,10 @@ class QuickPrices:
             self._question = instance.key
             threads = controls.options.threads
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
-        best, watch = max(self._climbs, key=lambda climb: climb.value), Stopwatch()
-
-        def go_on(climbs: Iterable[Climb], share: float) -> None:
-            nonlocal best
-            for climb in climbs:
-                until = deadline.share(share)
-                for proved in climb.goals(max(floor, best.value), most, until):
-                    best = climb
-                    controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
-
-        if best.proved is None:
-            go_on(self._climbs, _TRIAL)
-            go_on(self._best(2), _AGAIN)
-        go_on(self._best(len(_PARTS)), 1.0)
+        watch, goals = Stopwatch(), self._goals(floor, most, deadline)
+        for proved in goals:
+            controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
+        best = self._ranked()[0]
         value = max(floor, best.value)
         closed = value >= most * (1 - PROOF_TOLERANCE) or all(climb.is_over for climb in self._climbs)
         witness: dict[str, Any] = {}
@@ -98,9 +93,38 @@ class QuickPrices:
             witness |= price_witness(best.proof, watch.passed)
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
-    def _best(self, count: int) -> list[Climb]:
-        """Candidates with the highest bounds so far; of equal ones the first."""
-        return sorted(self._climbs, key=lambda climb: -climb.value)[:count]
+    def _goals(self, floor: float, most: float, deadline: Deadline) -> Iterator[float]:
+        """Yield each goal that is proved: by the fastest of a race, then by the others if that has come to its end."""
+        if deadline.left < math.inf and not self._ranked()[0].value > floor:
+            yield from self._race(floor, most, deadline)
+        for climb in self._ranked():
+            yield from climb.goals(max(floor, self._ranked()[0].value), most, deadline)
+
+    def _race(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals that all who are not behind have proved, until one is left or proofs take long."""
+        racers, step, last, enough = list(self._climbs), _LONG, 0.0, _ENOUGH * deadline.left
+        while len(racers) > 1 and value < most and step > _LEAST_SHORT and not deadline.passed:
+            goal, limit, able = _higher(value, step, most), _MOST_PARTS * enough, list[Climb]()
+            for climb in racers:
+                if climb.begin(goal, deadline.sooner(limit)):
+                    able.append(climb)
+                    limit = min(limit, max(_BEHIND * climb.took, enough / 2))
+                elif not (able or climb.failures):
+                    break  # the goal is too high for the fastest so far
+            if not able:
+                step /= 2
+                continue
+            racers = sorted(able, key=lambda climb: climb.took)
+            value, fastest = goal, racers[0].took
+            yield value
+            if fastest > enough:
+                return
+            alike = fastest < max(_QUICK * enough, _ALIKE * last)
+            step, last = (_LONG if alike else _SHORT), fastest
+
+    def _ranked(self) -> list[Climb]:
+        """Those with the highest bounds first; of equal ones the fastest."""
+        return sorted(self._climbs, key=lambda climb: (-climb.value, climb.took))
 
 
 def guessed_prices(instance: Instance, part: float) -> FloatArray:
@@ -147,7 +171,7 @@ class Climb:
         while value < most and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
             doublings = max(_LEAST_DOUBLINGS, math.log2(max(1.0, _AIM * deadline.left / self.took)))
             step = max(_LEAST_STEP, min(self.step, self.twice * doublings))
-            goal = min(most, max(value * (1 + step), _FIRST * most))
+            goal = _higher(value, step, most)
             watch = Stopwatch()
             proved = self.prove(goal, deadline.share(_FOR_A_GOAL))
             lost += watch.passed
@@ -163,6 +187,14 @@ class Climb:
                 self.step = min(_SMALL_STEP, step / 2)
                 if lost > expected:
                     self.twice = max(_LEAST_TWICE, self.twice / 2)
+
+    def begin(self, goal: float, deadline: Deadline) -> bool:
+        """Whether a tree proves this goal from its root."""
+        watch, self.tree = Stopwatch(), None
+        proved = self.prove(goal, deadline)
+        if proved:
+            self.value, self.took = goal, max(watch.passed, _SHORTEST)
+        return proved
 
     def prove(self, goal: float, deadline: Deadline) -> bool:
         """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
@@ -181,3 +213,8 @@ class Climb:
             self.tree.reprice(self.prices)
         self.failures += 1
         return False
+
+
+def _higher(value: float, step: float, most: float) -> float:
+    """The goal that is higher by that part, and at most the highest of use."""
+    return min(most, max(value * (1 + step), _FIRST * most))
