@@ -160,7 +160,7 @@ FAULTS = {
         "mtpp_models/bounds/ideals/passing_tensors.py",
         "_unions(before[reader], first) & ~touch[tensors[read[first]]]",
         "_unions(before[reader], first)",
-        pillar="mtpp_models/bounds/test_passing_tensors.py::test_what_a_node_reads_does_not_pass_it",
+        pillar="mtpp_models/bounds/test_passing_tensors.py::test_it_does_not_pass_a_reader_beside_a_node_that_it_passes",
     ),
     "tensors that pass a node of a witness": Fault(
         "mtpp/verification/partitioning/live_kernel.py",

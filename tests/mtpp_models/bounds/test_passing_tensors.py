@@ -133,6 +133,15 @@ def test_what_a_node_reads_does_not_pass_it() -> None:
     assert ideals_bound(ExactInstance.of(best.instance), Fraction("14.001"), Clock(60.0)) is None
 
 
+def test_it_does_not_pass_a_reader_beside_a_node_that_it_passes() -> None:
+    """The tensor of node 0 passes node 2, behind node 1, which reads it as node 3 does: 11 are live at most."""
+    edges = [(0, 1), (0, 3), (1, 2), (1, 3), (2, 3)]
+    graph = ComputationGraph.from_edges(edges, np.ones(4), [8.0, 1.0, 1.0, 1.0])
+    passing = passing_tensors(Instance(graph, Platform(1, 1.0, 0.0)), np.arange(4))
+    block = empty_block(passing)
+    assert [join_block(v, passing, block) for v in range(4)] == [0.0, 0.0, 0.0, 10.0]
+
+
 def test_what_fits_in_another_order_is_not_impossible() -> None:
     """Two branches, the first tensor of each large: one branch behind the other fits, side by side they do not."""
     edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
