@@ -130,11 +130,11 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     superblocks = find_model("coarse-2+all")
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
-    ideals = Candidate("ideals", 0.5)
+    ideals = Candidate("ideals", 0.3)
     possible = [
         (promising, ideals),
         (n <= MOST_PAIRED and k == _TWO, Candidate(BISECTION, 0.8, find_model(BISECTION))),
-        (small, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
+        (small and not few, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
         (True, Candidate("portfolio", _SHORT_SEARCH if few else 0.1)),
         (n <= MOST_PAIRED and k > _TWO, Candidate(BISECTION, 0.05, find_model(BISECTION))),
         (promising, replace(ideals, behind=ideals)),
