@@ -150,18 +150,19 @@ def _network(exact: ExactInstance, goal: Fraction, part: Fraction) -> Network | 
     """
     n, read = exact.n, [tensor for tensor in exact.tensors if tensor.readers]
     twice, room = 2 * goal, exact.room or 0
-    time = at_most((tensor.time for tensor in read), twice)
-    work, users, shared = at_most(exact.work, twice), list[frozenset[int]](), list[Rational]()
-    constants: list[Rational] = [0] * n
+    users, shared, constants = list[frozenset[int]](), list[Rational](), [Fraction(0)] * n
+    held: Sequence[Rational] = [0] * n
     if part:
-        most = max(room, 0) + twice
+        most = max(room, 0) + twice / part
         held, sizes = at_most(exact.held, most), at_most((size for those, size in exact.shared if those), most)
-        work = [time + part * size for time, size in zip(work, held, strict=True)]
         users = [those for those, _ in exact.shared if those]
         shared = [part * size for size in sizes]
         # More room than for all that is held changes no overflow, and would take digits.
         least = -sum(held) - sum(sizes)
-        constants = [part * max(least, min(twice, Fraction(need - room))) for need in exact.need]
+        constants = [part * max(least, min(twice / part, Fraction(need - room))) for need in exact.need]
+    dear = twice - min(Fraction(0), *constants)  # what costs this is above the goal, whatever room is left
+    time, work = at_most((tensor.time for tensor in read), dear), at_most(exact.work, dear)
+    work = [time + part * size for time, size in zip(work, held, strict=True)]
     total = sum(work) + 2 * sum(time) + sum(shared) + max(max(constants), -min(constants))
     bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
     if bits < _FEWEST:

@@ -20,6 +20,7 @@ from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.partitioning.checkers import CHECKERS
 from mtpp_models import MODELS, SolveOptions, solve
+from mtpp_models.bounds.pinned import pinned
 
 
 @pytest.mark.parametrize("method", ["simple", "pinned", "pigeonhole", "ideals", "carried"])
@@ -266,3 +267,13 @@ def test_a_true_ratio_beside_a_huge_overflow_is_accepted(question: Instance, tmp
     for value in (best.bottleneck, max(work_bound(question), best.bottleneck / 2)):
         answer = Result("exact", question, best, Bound(min(value, best.bottleneck), "exact"), {}, "highs 1.0")
         assert check(certificate_document([answer]), tmp_path).faults == ()
+
+
+@pytest.mark.parametrize("send", [20.0, 200.0])
+def test_bug_a_dear_tensor_beside_much_room_counts_in_full(send: float, tmp_path: Path) -> None:
+    """Alone, node 0 moves a tensor and leaves room 15 s unused: no less than the claim, which is a fraction of both."""
+    graph = ComputationGraph.from_edges([(1, 0)], [0.0, 1.0], [0.0, 2.0], [9.0, 3.0])
+    result = pinned(best_partition(Instance(graph, Platform(2, 2.0 / send, 12.5))))
+    assert result.bound is not None
+    assert result.bound.value > 0
+    assert check(certificate_document([result]), tmp_path).faults == ()
