@@ -23,7 +23,7 @@ __all__ = ["Candidate", "Turn", "candidates_for", "next_candidate", "short_metho
 
 # How much longer each turn is than the one before; no turn counts less in seconds.
 _GROWTH, _SHORTEST = 2.0, 1e-3
-# Up to so many blocks, and nodes times blocks, the exact model as published is solved early.
+# Up to so many blocks, and nodes times blocks, the exact model as published is solved early, if they are not few.
 _FEW_BLOCKS, _SMALL = 4, 4_000
 # Up to so many nodes times blocks of large graphs it has a short turn, strengthened, before prices, which take long:
 # 0.6 s are enough for wavernn (321 nodes) in 4 blocks, and 1.3 s in 16.

@@ -112,7 +112,7 @@ def _partitioning() -> Iterator[str]:
     for name in _MODELS:
         yield name
         found.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
-    yield "memory"
+    yield "passing tensors"
     passing_tensors(Instance(graph, Platform(k=3, bandwidth=1.0, memory=1.0)), np.arange(_NODES))
     yield "verification"
     verify(Value(json.loads(json_text(certificate_document(found))), "certificate"))

@@ -272,6 +272,12 @@ FAULTS = {
         "                self.value = value = goal * (1 + self.step)",
         pillar="mtpp_models/bounds/test_priced.py::test_no_bound_is_above_the_optimum[none-priced-quick]",
     ),
+    "goal of a race of guessed prices": Fault(
+        "mtpp_models/bounds/priced/guessed_prices.py",
+        "self.value, self.took = goal, ",
+        "self.value, self.took = goal * 1.1, ",
+        pillar="mtpp_models/bounds/test_guessed_prices.py::test_the_value_of_a_guess_is_the_goal_that_it_proved",
+    ),
     "heads with communication": Fault(
         "mtpp_models/placement/heads.py",
         "latest[u] = head[u] + work[u] + apart[v, u]",

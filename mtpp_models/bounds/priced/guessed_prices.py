@@ -36,12 +36,15 @@ PRICED_QUICK = "priced-quick"
 
 # Parts of what a node moves that count in its price.
 _PARTS = (0.5, 0.25, 0.1)
-# Proofs that take this part of the time end the race. Who takes that many times the fastest proof falls behind, and no
-# proof has more of those parts.
+# A proof that takes this part of the time ends the race; a racer falls behind that takes this many times as long as the
+# fastest, and half of that part. The first goal may take that part, later ones so many of them.
 _ENOUGH, _BEHIND, _MOST_PARTS = 0.02, 1.5, 3.0
-# How far the next goal of the race lies above the last one: behind a proof that takes less than a fifth of that time,
-# or not this much longer than the one before, and behind others. It is halved when a goal fails, down to the least.
+# How far the next goal of a race lies above the last one: behind a proof that takes less than a fifth of that part, or
+# not this much longer than the one before, and behind others. It is halved when a goal fails, behind a first proof down
+# to the least.
 _LONG, _QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.1, 0.2, 1.3, 0.025, 0.015
+# Part of the time for each guess where the race proves nothing.
+_TRIAL = 0.25
 # A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
 # that failed although it had that time, and grows behind one that took less than half as many doublings.
 _TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
@@ -81,8 +84,8 @@ class QuickPrices:
             self._question = instance.key
             threads = controls.options.threads
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
-        watch, goals = Stopwatch(), self._goals(floor, most, deadline)
-        for proved in goals:
+        watch = Stopwatch()
+        for proved in self._goals(floor, most, deadline):
             controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
         best = self._ranked()[0]
         value = max(floor, best.value)
@@ -94,33 +97,48 @@ class QuickPrices:
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _goals(self, floor: float, most: float, deadline: Deadline) -> Iterator[float]:
-        """Yield each goal that is proved: by the fastest of a race, then by the others if that has come to its end."""
-        if deadline.left < math.inf and not self._ranked()[0].value > floor:
+        """Yield goals as they are proved: in a race, then by the fastest, and by others where that comes to its end."""
+        if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
             yield from self._race(floor, most, deadline)
+        if self._value <= floor:
+            for climb in self._climbs:
+                yield from climb.goals(max(floor, self._value), most, deadline.share(_TRIAL))
         for climb in self._ranked():
-            yield from climb.goals(max(floor, self._ranked()[0].value), most, deadline)
+            yield from climb.goals(max(floor, self._value), most, deadline)
 
     def _race(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
         """Yield goals that all who are not behind have proved, until one is left or proofs take long."""
-        racers, step, last, enough = list(self._climbs), _LONG, 0.0, _ENOUGH * deadline.left
-        while len(racers) > 1 and value < most and step > _LEAST_SHORT and not deadline.passed:
-            goal, limit, able = _higher(value, step, most), _MOST_PARTS * enough, list[Climb]()
+        racers, last, enough = list(self._climbs), 0.0, _ENOUGH * deadline.left
+        step = longest = _LONG
+        while len(racers) > 1 and value < most and deadline.left > _SHORTEST:
+            goal, able, limit = _higher(value, step, most), list[Climb](), enough * (_MOST_PARTS if last else 1)
             for climb in racers:
                 if climb.begin(goal, deadline.sooner(limit)):
                     able.append(climb)
                     limit = min(limit, max(_BEHIND * climb.took, enough / 2))
-                elif not (able or climb.failures):
-                    break  # the goal is too high for the fastest so far
-            if not able:
-                step /= 2
-                continue
-            racers = sorted(able, key=lambda climb: climb.took)
-            value, fastest = goal, racers[0].took
-            yield value
-            if fastest > enough:
-                return
-            alike = fastest < max(_QUICK * enough, _ALIKE * last)
-            step, last = (_LONG if alike else _SHORT), fastest
+                elif deadline.passed or not (able or climb.failures):
+                    break  # if the first one has no time for it, the goal is too high
+            if able:
+                racers = sorted(able, key=lambda climb: climb.took)
+                value, fastest = goal, racers[0].took
+                yield value
+                if fastest > enough:
+                    return
+                alike = fastest < max(_QUICK * enough, _ALIKE * last)
+                step, last = (longest if alike else min(longest, _SHORT)), fastest
+            else:
+                step = longest = step / 2
+                for climb in racers:
+                    climb.step, climb.failures = step, 0
+                if step < (_LEAST_SHORT if last else _LEAST_STEP):
+                    return
+                if not last:
+                    racers.append(racers.pop(0))  # nobody knows who is the fastest
+
+    @property
+    def _value(self) -> float:
+        """The highest goal that was proved."""
+        return max(climb.value for climb in self._climbs)
 
     def _ranked(self) -> list[Climb]:
         """Those with the highest bounds first; of equal ones the fastest."""
@@ -200,8 +218,10 @@ class Climb:
         """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
         # Pairs that no block below the goal holds because of the work between them alone: they take no time.
         pairs = Deadline.after(0.0)
-        self.tree = self.tree or BlockTree(self.instance, self.prices, goal, pairs, threads=self.threads)
-        self.tree.aim(goal, pairs)
+        if self.tree is None:
+            self.tree = BlockTree(self.instance, self.prices, goal, pairs, threads=self.threads)
+        else:
+            self.tree.aim(goal, pairs)
         for _ in range(_CORRECTIONS):
             done, block = self.tree.explore(deadline)
             if done or block is None:

@@ -1,0 +1,73 @@
+"""The race of guessed prices: who goes on, and what is left to them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.deadline import Deadline
+from instances.random_graphs import regal_style
+from mtpp_models.bounds.priced.guessed_prices import Climb, QuickPrices
+from mtpp_models.simple import simple
+from mtpp_models.solvers.interface import Controls
+
+
+def instance_of(n: int) -> Instance:
+    return Instance(regal_style("erdos-renyi", n, seed=1), Platform(4, 1.0))
+
+
+def test_a_slow_guess_shuts_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first goals take too long for one guess, the others have their turn and one of them goes on."""
+    instance, first, begun = instance_of(12), list[Climb](), list[Climb]()
+    begin = Climb.begin
+
+    def slow(self: Climb, goal: float, deadline: Deadline) -> bool:
+        first.append(self)
+        begun.append(self)
+        return self is not first[0] and begin(self, goal, deadline)
+
+    monkeypatch.setattr(Climb, "begin", slow)
+    start = Partition(instance, [0] * 12)
+    bound = QuickPrices()(start, Controls(deadline=Deadline.after(5.0))).bound
+    assert bound is not None
+    assert bound.value > simple(instance)
+    assert len({id(climb) for climb in begun}) == 3
+
+
+def test_goals_that_nobody_proves_leave_a_part_of_the_time_to_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Climb, "begin", lambda self, goal, deadline: False)
+    instance, tried = instance_of(12), list[Climb]()
+    prove = Climb.prove
+
+    def noted(self: Climb, goal: float, deadline: Deadline) -> bool:
+        tried.append(self)
+        return prove(self, goal, deadline)
+
+    monkeypatch.setattr(Climb, "prove", noted)
+    bound = QuickPrices()(Partition(instance, [0] * 12), Controls(deadline=Deadline.after(2.0))).bound
+    assert bound is not None
+    assert bound.value > simple(instance)
+    assert len({id(climb) for climb in tried}) == 3
+
+
+@pytest.mark.parametrize("n", [6, 12])
+def test_blocks_that_stop_a_race_leave_small_goals(n: int) -> None:
+    """In a row of equal nodes no goal of the race is proved, and one that is less than a percent higher is."""
+    row = ComputationGraph.from_edges([(v, v + 1) for v in range(n - 1)], np.ones(n), np.full(n, 0.01))
+    instance = Instance(row, Platform(3, 1.0))
+    start = Partition(instance, np.arange(n) * 3 // n)
+    bound = QuickPrices()(start, Controls(deadline=Deadline.after(10.0))).bound
+    assert bound is not None
+    assert simple(instance) * 1.002 < bound.value <= start.bottleneck
+
+
+def test_the_value_of_a_guess_is_the_goal_that_it_proved() -> None:
+    instance = instance_of(9)
+    climb = Climb(instance, np.ones(9))
+    goal = 1.001 * simple(instance)
+    assert climb.begin(goal, Deadline()) == (climb.value == goal)
+    assert climb.value in (0.0, goal)
+    assert climb.begin(goal / 2, Deadline())
+    assert climb.value == goal / 2
+    assert climb.proved is not None
