@@ -274,8 +274,8 @@ FAULTS = {
     ),
     "goal of a race of guessed prices": Fault(
         "mtpp_models/bounds/priced/guessed_prices.py",
-        "self.value, self.took = goal, ",
-        "self.value, self.took = goal * 1.1, ",
+        "self.value, self.took, self.step = goal, ",
+        "self.value, self.took, self.step = goal * 1.1, ",
         pillar="mtpp_models/bounds/test_guessed_prices.py::test_the_value_of_a_guess_is_the_goal_that_it_proved",
     ),
     "heads with communication": Fault(

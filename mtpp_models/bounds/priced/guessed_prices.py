@@ -207,12 +207,16 @@ class Climb:
                     self.twice = max(_LEAST_TWICE, self.twice / 2)
 
     def begin(self, goal: float, deadline: Deadline) -> bool:
-        """Whether a tree proves this goal from its root."""
+        """Whether a tree proves this goal, above those before, from its root; learn how the time grows with goals."""
         watch, self.tree = Stopwatch(), None
-        proved = self.prove(goal, deadline)
-        if proved:
-            self.value, self.took = goal, max(watch.passed, _SHORTEST)
-        return proved
+        if not self.prove(goal, deadline):
+            return False
+        value, took = self.value, self.took
+        self.value, self.took, self.step = goal, max(watch.passed, _SHORTEST), _SMALL_STEP
+        if self.took > took and value > 0:
+            twice = (goal / value - 1) / math.log2(self.took / took)
+            self.twice = min(_LARGEST_TWICE, max(_LEAST_TWICE, twice))
+        return True
 
     def prove(self, goal: float, deadline: Deadline) -> bool:
         """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""

@@ -68,6 +68,7 @@ def test_the_value_of_a_guess_is_the_goal_that_it_proved() -> None:
     goal = 1.001 * simple(instance)
     assert climb.begin(goal, Deadline()) == (climb.value == goal)
     assert climb.value in (0.0, goal)
+    climb = Climb(instance, np.ones(9))
     assert climb.begin(goal / 2, Deadline())
     assert climb.value == goal / 2
     assert climb.proved is not None
