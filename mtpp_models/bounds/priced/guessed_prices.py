@@ -39,10 +39,10 @@ _PARTS = (0.5, 0.25, 0.1)
 # A proof that takes this part of the time ends the race; a racer falls behind that takes this many times as long as the
 # fastest, and half of that part. The first goal may take that part, later ones so many of them.
 _ENOUGH, _BEHIND, _MOST_PARTS = 0.02, 1.5, 3.0
-# How far the next goal of a race lies above the last one: behind a proof that takes less than a fifth of that part, or
-# not this much longer than the one before, and behind others. It is halved when a goal fails, behind a first proof down
+# Goals of a race rise by a first step behind a proof that takes less than a fifth of that part, or not this much longer
+# than the one before, and by a short one behind others. Steps are halved when a goal fails, behind a first proof down
 # to the least.
-_LONG, _QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.1, 0.2, 1.3, 0.025, 0.015
+_QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.2, 1.3, 0.025, 0.015
 # Part of the time for each guess where the race proves nothing.
 _TRIAL = 0.25
 # A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
@@ -109,7 +109,7 @@ class QuickPrices:
     def _race(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
         """Yield goals that all who are not behind have proved, until one is left or proofs take long."""
         racers, last, enough = list(self._climbs), 0.0, _ENOUGH * deadline.left
-        step = longest = _LONG
+        step = longest = _STEP
         while len(racers) > 1 and value < most and deadline.left > _SHORTEST:
             goal, able, limit = _higher(value, step, most), list[Climb](), enough * (_MOST_PARTS if last else 1)
             for climb in racers:
