@@ -24,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table paper test long hunt forgeries mutants bench check lint types contract warm notebooks golden docs networks runtimes release format clean
+.PHONY: help table paper test long hunt forgeries mutants bench size check lint types contract warm notebooks golden docs networks runtimes release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -36,6 +36,7 @@ help:
 	@echo "make forgeries  change answer files at random, one change each, and see whether verify accepts any: make forgeries COUNT=100000"
 	@echo "make mutants    plant small faults and see whether tests notice: make mutants SEED=7 COUNT=30"
 	@echo "make bench      speed of the inner loops"
+	@echo "make size       files, code lines and lines of imports of each package"
 	@echo "make docs       the site, as build/site/index.html"
 	@echo "make golden     write tests/pillars/golden*.json anew; look at the difference before you commit it"
 	@echo "make networks   list the networks of timm, torchvision and transformers anew, for hours (extra networks); Ctrl-C is safe"
@@ -81,6 +82,10 @@ bench: warm
 check: lint
 	@$(MAKE) --no-print-directory -j $(JOBS) types contract warm
 	$(PYTEST) -m "notebooks or not notebooks" --durations 40
+	@$(MAKE) --no-print-directory size
+
+size: .venv/test.stamp
+	@$(BIN)/python tests/helpers/size.py
 
 warm: .venv/test.stamp
 	@$(BIN)/mtpp warm-up

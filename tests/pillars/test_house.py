@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 from release import disagreements, version
+from size import Size, size
 
 from instances.import_guard import SIBLINGS
 
@@ -31,3 +32,12 @@ def test_another_version_is_noticed(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff"):
         (tmp_path / name).write_text((ROOT / name).read_text().replace(f'version = "{version()}"', 'version = "99.0"'))
     assert len(list(disagreements(tmp_path))) == 2
+
+
+def test_code_lines_are_those_with_tokens(tmp_path: Path) -> None:
+    """Docstrings, comments and blank lines are none; a statement over three lines is three."""
+    path = tmp_path / "some.py"
+    path.write_text(
+        '"""A\nmodule."""\n\nimport os  # a comment\n# another\ndef f():\n    """Words."""\n    return (\n 1,\n    )\n'
+    )
+    assert size(path) == Size(files=1, code=5, imports=1)
