@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from html import escape
 
 from instances.errors import printable
 
-__all__ = ["Displayed", "Rows", "figures"]
+__all__ = ["Displayed", "Rows", "exact_figures", "figures"]
 
 #: Header and rows of a table.
 Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -37,6 +38,22 @@ def figures(value: float, unit: str = "") -> str:
             size, unit = fitting[0] if fitting and math.isfinite(value) else (1.0, plain)
             value /= size
     return f"{value:.6g} {unit}".rstrip()
+
+
+def exact_figures(value: float, unit: str = "") -> str:
+    """As `figures`; with all digits and without a prefix where six digits would be another number.
+
+    Examples
+    --------
+    >>> exact_figures(80e9, "bytes"), exact_figures(18014398509482036.0, "bytes")
+    ('80 GB', '1.8014398509482036e+16 bytes')
+    """
+    shown = figures(value, unit)
+    number, _, name = shown.partition(" ")
+    size = next((size for size, prefixed in _PREFIXES.get(unit, ()) if prefixed == name), 1.0)
+    if not math.isfinite(value) or float(Fraction(number) * Fraction(f"{size:g}")) == value:
+        return shown
+    return f"{float(value)!r} {unit}".rstrip()
 
 
 class Displayed:

@@ -20,6 +20,7 @@ from instances.graph.graph import ComputationGraph
 __all__ = [
     "GraphQuestion",
     "QuestionRecord",
+    "digest_of",
     "graph_lines",
     "hash_of_question",
     "said_number",
@@ -73,6 +74,11 @@ def hash_of_question(problem: str, lines: Iterable[str]) -> str:
     for line in (_FORMAT, f"problem {problem}", *lines):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
+
+
+def digest_of(lines: Iterable[str]) -> str:
+    """The first digits of a hash of lines, in place of what is too long for a few words [12 hexadecimal digits]."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def said_number(number: float | None) -> str:

@@ -21,10 +21,9 @@ from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
 from instances.partitioning.node_names import NodeName, Windows
 from instances.partitioning.question_lines import (
-    graph_in_words,
+    instance_in_words,
     instance_lines,
     platform_in_words,
-    rules_in_words,
 )
 
 __all__ = ["Instance"]
@@ -186,8 +185,11 @@ class Instance(GraphQuestion):
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        platform = platform_in_words(self.platform, self.time_unit)
-        return f"{platform}, {rules_in_words(self.constraints)}; {graph_in_words(self.graph)}"
+        devices = self._devices_in_words()
+        return instance_in_words(self.graph, devices, self.constraints, self.k, self.need, self.by_need)
+
+    def _devices_in_words(self) -> list[str]:
+        return platform_in_words(self.platform, self.time_unit)
 
     def _title(self) -> str:
         return self.name

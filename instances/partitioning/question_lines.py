@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from instances.devices.platform import Platform
-from instances.graph.display import figures
+from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
-from instances.graph.question_lines import graph_lines, said_number, shared_lines
+from instances.graph.question_lines import digest_of, graph_lines, said_number, shared_lines
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import Constraints
 
 __all__ = [
     "graph_in_words",
+    "instance_in_words",
     "instance_lines",
     "memory_in_words",
     "platform_in_words",
     "platform_lines",
     "rule_lines",
-    "rules_in_words",
 ]
+
+# Constraints, and their characters, that are stated one by one.
+_MOST_RULES, _LONGEST_RULES = 8, 100
 
 
 def instance_lines(
@@ -69,31 +72,40 @@ def _united(groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:
     return [sorted(group) for group in united if len(group) > 1]
 
 
-def platform_in_words(platform: Platform, time_unit: str) -> str:
-    """Number of blocks and devices, such as "k 8, 25 GB/s, memory unlimited"."""
-    words = [f"k {platform.k}", figures(platform.bandwidth, f"bytes/{time_unit}"), memory_in_words(platform.memory)]
+def instance_in_words(
+    graph: ComputationGraph, devices: Iterable[str], rules: Constraints, k: int, need: FloatArray | None, by_need: bool
+) -> str:
+    """A question of partitioning in one line: its devices, its constraints, its graph."""
+    words = [*devices, _rules_in_words(rules, k)]
+    if need is not None:
+        words.append(f"needs of merged nodes {digest_of(map(said_number, need.tolist()))}")
+    words += ["peaks by need"] if by_need else []
+    return f"{', '.join(words)}; {graph_in_words(graph)}"
+
+
+def platform_in_words(platform: Platform, time_unit: str) -> list[str]:
+    """Number of blocks and devices, such as "k 8", "25 GB/s", "memory unlimited"."""
+    rate = exact_figures(platform.bandwidth, f"bytes/{time_unit}")
+    words = [f"k {platform.k}", rate, memory_in_words(platform.memory)]
     if platform.activation_buffer is not None:
-        words.append(f"of it {figures(platform.activation_buffer, 'bytes')} for activations")
-    return ", ".join([*words, *(["all must fit"] if platform.fit else [])])
+        words.append(f"of it {exact_figures(platform.activation_buffer, 'bytes')} for activations")
+    return [*words, *(["all must fit"] if platform.fit else [])]
 
 
 def memory_in_words(memory: float) -> str:
     """The memory of a device."""
-    return f"memory {figures(memory, 'bytes') if math.isfinite(memory) else 'unlimited'}"
+    return f"memory {exact_figures(memory, 'bytes') if math.isfinite(memory) else 'unlimited'}"
 
 
 def graph_in_words(graph: ComputationGraph) -> str:
-    """Size and work of a graph."""
-    return f"{graph.n} nodes, {graph.m} edges, work {figures(float(graph.work.sum()), graph.time_unit)}"
+    """Size and work of a graph, and the first digits of its hash."""
+    work = figures(float(graph.work.sum()), graph.time_unit)
+    return f"{graph.n} nodes, {graph.m} edges, work {work}, graph {graph.content_hash[:12]}"
 
 
-def rules_in_words(rules: Constraints) -> str:
-    """How many side constraints there are of each kind."""
-    counts = {
-        "together": len(rules.together),
-        "windows": len(rules.windows),
-        "uncut": len(rules.uncut),
-        "at least": len(rules.at_least),
-        "on": len(rules.on),
-    }
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "no constraints"
+def _rules_in_words(rules: Constraints, k: int) -> str:
+    """The side constraints; where they are many, their number and the first digits of their hash."""
+    lines = list(rule_lines(rules, k))
+    if len(lines) > _MOST_RULES or sum(map(len, lines)) > _LONGEST_RULES:
+        return f"{len(lines)} constraints {digest_of(lines)}"
+    return ", ".join(lines) or "no constraints"

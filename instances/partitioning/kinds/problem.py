@@ -28,17 +28,20 @@ from numpy.typing import ArrayLike, NDArray
 from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
-from instances.graph.display import figures
+from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
-from instances.graph.question_lines import said_number, said_text
+from instances.graph.question_lines import digest_of, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.kinds.works import check_works, places_of_kinds
 from instances.partitioning.problem import Instance
-from instances.partitioning.question_lines import graph_in_words, rules_in_words
+from instances.partitioning.question_lines import memory_in_words
 
 __all__ = ["UnlikeInstance", "pair_rates", "question_of_kinds"]
+
+# Nodes that are listed one by one in a few words.
+_MOST_NODES = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,22 +87,20 @@ class UnlikeInstance(Instance):
         for t in range(len(self.devices.kinds)):
             self.of_kind(t)  # refuses numbers that are too large
 
-    @property
-    def question_words(self) -> str:
-        """The question without names, in one line."""
-        devices = ", ".join(
-            f"{kind.count} devices of {figures(kind.memory, 'bytes')} and {figures(rate, self._rate_unit)}"
-            for kind, rate in zip(self.devices.kinds, self.bandwidths, strict=True)
-        )
-        between = ""
+    def _devices_in_words(self) -> list[str]:
+        unit = f"bytes/{self.time_unit}"
+        blocks, rate, _, *limits = super()._devices_in_words()  # the memory is the largest of the kinds
+        words = [f"{blocks} in {self.devices.order} order", f"{rate} by default", *limits]
+        for kind, own, able, works in zip(self.devices.kinds, self.bandwidths, self.able, self.works, strict=True):
+            total = figures(float(works[able].sum()), self.time_unit)
+            words.append(
+                f"{kind.count} devices ({memory_in_words(kind.memory)}, {exact_figures(own, unit)}, "
+                f"work {total} {digest_of(map(said_number, works.tolist()))}{_unable_in_words(able)})"
+            )
         if self.rates is not None:
-            between = f", {figures(self.rates.min(), self._rate_unit)} or more between kinds"
-        rules = f", {rules_in_words(self.constraints)}" if self.constraints else ""
-        return f"k {self.k} of {devices}{between} in {self.devices.order} order{rules}; {graph_in_words(self.graph)}"
-
-    @property
-    def _rate_unit(self) -> str:
-        return f"bytes/{self.time_unit}"
+            slowest, fastest = (exact_figures(float(rate), unit) for rate in (self.rates.min(), self.rates.max()))
+            words.append(f"{slowest} to {fastest} between kinds {digest_of(map(str, self.rates.tolist()))}")
+        return words
 
     def lines(self) -> Iterator[str]:
         """All lines of the question but the first two."""
@@ -239,6 +240,12 @@ class UnlikeInstance(Instance):
             memory = f", {figures(kind.memory, 'bytes')}" if math.isfinite(kind.memory) else ""
             facts[kind.name] = f"{kind.count} at {figures(rate, f'bytes/{unit}')}{memory}"
         return facts
+
+
+def _unable_in_words(able: NDArray[np.bool_]) -> str:
+    nodes = np.flatnonzero(~able).tolist()
+    listed = f"{len(nodes)} nodes" if len(nodes) > _MOST_NODES else " ".join(map(str, nodes))
+    return f", not for {listed}" if nodes else ""
 
 
 def question_of_kinds(

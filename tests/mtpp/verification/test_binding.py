@@ -62,6 +62,12 @@ def test_whatever_costs_or_rules_read_is_in_the_hash() -> None:
     assert len(set(hashes.values())) == len(hashes)
 
 
+def test_questions_with_other_hashes_are_others_in_words() -> None:
+    """All that is hashed is stated, if only as a hash; names are not."""
+    words = {name: question.question_words for name, question in OTHERS.items() if name != "names"}
+    assert len({*words.values(), QUESTION.question_words}) == len(OTHERS)
+
+
 def test_what_means_the_same_has_one_hash() -> None:
     """Names of graphs, the order of constraints, groups that overlap, windows of all blocks."""
     named = replace(QUESTION, graph=path(name="other", source="x", attributes={"a": 1}), name="z")
