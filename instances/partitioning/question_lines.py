@@ -21,6 +21,7 @@ __all__ = [
     "platform_in_words",
     "platform_lines",
     "rule_lines",
+    "rules_in_words",
 ]
 
 # Constraints, and their characters, that are stated one by one.
@@ -76,7 +77,7 @@ def instance_in_words(
     graph: ComputationGraph, devices: Iterable[str], rules: Constraints, k: int, need: FloatArray | None, by_need: bool
 ) -> str:
     """A question of partitioning in one line: its devices, its constraints, its graph."""
-    words = [*devices, _rules_in_words(rules, k)]
+    words = [*devices, rules_in_words(rules, k)]
     if need is not None:
         words.append(f"needs of merged nodes {digest_of(map(said_number, need.tolist()))}")
     words += ["peaks by need"] if by_need else []
@@ -103,7 +104,7 @@ def graph_in_words(graph: ComputationGraph) -> str:
     return f"{graph.n} nodes, {graph.m} edges, work {work}, graph {graph.content_hash[:12]}"
 
 
-def _rules_in_words(rules: Constraints, k: int) -> str:
+def rules_in_words(rules: Constraints, k: int) -> str:
     """The side constraints; where they are many, their number and the first digits of their hash."""
     lines = list(rule_lines(rules, k))
     if len(lines) > _MOST_RULES or sum(map(len, lines)) > _LONGEST_RULES:

@@ -5,16 +5,20 @@ This is no independent check: the same models and solvers run once more. It find
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from instances import InputError, Partition
+from instances import InputError, Instance, Partition
 from instances.certificates.claims import Claim
 from instances.deadline import Deadline
 from instances.errors import printable
 from instances.graph.tensors import sums_by
+from instances.partitioning.kinds.answer import stated_partition
+from instances.partitioning.kinds.file import KindsCertificate
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.reductions import reduce_kinds
 from instances.partitioning.reductions import contract_groups
 from instances.partitioning.stated import Certificate
 from instances.placement.ordered import OrderedPlacement
@@ -78,28 +82,29 @@ def _again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Let the named solver work on the same model."""
-    claim, certificate = check.claim, _of_partition(verdict)
-    known, name = None, claim.method.removesuffix("-lp")
-    if certificate.partition is not None and verdict.cost is not None:
-        known = Partition(certificate.instance, certificate.partition.block, certificate.partition.order)
-    assert claim.solver is not None
+    claim, certificate = check.claim, verdict.certificate
+    assert isinstance(certificate, Certificate | KindsCertificate)
+    known, name = None if verdict.cost is None else stated_partition(certificate), claim.method.removesuffix("-lp")
+    options = SolveOptions(time_limit=time_limit)
+    if claim.solver is not None:
+        options = replace(options, solver=claim.solver)
     try:
-        options = SolveOptions(claim.solver, time_limit)
         result = solve(certificate.instance, name, options, start=known, relaxation=name != claim.method)
     except SolverNotAvailableError as error:
         return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
     if result.interrupted:
         raise KeyboardInterrupt
     assert result.bound is not None
+    by = result.solver or name
     if result.cost is not None and claim.value > result.cost * (1 + _ROUNDING):
         fault = f"value {claim.value!r} is claimed, a partition of {result.cost!r} exists"
         return check._replace(how="false", fault=fault)
     if claim.value <= result.bound.value * (1 + _SOLVER):
-        return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
+        return check._replace(how=f"{check.how}; confirmed by {by} on this machine", confirmed=True)
     if result.bound.optimal:
-        fault = f"value {claim.value!r} is claimed, {result.solver} says {result.bound.value!r}"
+        fault = f"value {claim.value!r} is claimed, {by} says {result.bound.value!r}"
         return check._replace(how="false", fault=fault)
-    return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
+    return check._replace(how=f"{check.how}; not confirmed, {by} came to {result.bound.value:.6g}")
 
 
 def _stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
@@ -152,27 +157,16 @@ def _covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
 
 
-def _of_partition(verdict: Verdict) -> Certificate:
-    assert isinstance(verdict.certificate, Certificate)
-    return verdict.certificate
-
-
 def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Search again for a block that refutes the prices: worth its share, and cheaper than the claim."""
-    claim, merged = check.claim, contract_groups(_of_partition(verdict).instance)
-    instance, value = merged.instance.relaxed(), claim.value
-    if claim.method == BISECTION:
-        value *= -(-instance.k // 2)
-        instance, prices = halved(instance)
-    else:
-        group, prices = merged.group, _prices(claim)
-        if len(prices) > len(group):
-            group, instance = np.append(group, instance.graph.n + np.arange(2)), with_ends(instance)
-        prices = sums_by(group, prices, instance.graph.n)
+    claim = check.claim
+    value = claim.value * (-(-verdict.certificate.instance.k // 2) if claim.method == BISECTION else 1)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(time_limit, interrupted)
-        tree = BlockTree(instance, prices, value * (1 - _ROUNDING), deadline.share(0.25))
-        proved, block = tree.explore(deadline)
+        for alone, tree in _trees(verdict.certificate.instance, claim, value * (1 - _ROUNDING), deadline.share(0.25)):
+            (proved, block), instance = tree.explore(deadline), alone
+            if not proved:
+                break
     if interrupted.is_set():
         raise KeyboardInterrupt
     if block is None and proved:
@@ -190,8 +184,34 @@ def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     return check._replace(how="false", fault=f"value {value!r} is claimed, a block of {cost!r} is worth its share")
 
 
-def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.array(claim.parameters.open_members(("prices",))["prices"].numbers())
+def _trees(question: Instance, claim: Claim, goal: float, deadline: Deadline) -> Iterator[tuple[Instance, BlockTree]]:
+    """Trees to be searched for a block below the goal that is worth its share, of several kinds one each."""
+    if isinstance(question, UnlikeInstance):
+        reduction = reduce_kinds(question)
+        node = sums_by(reduction.group, _members(claim, "prices"), reduction.instance.graph.n)
+        kind = _members(claim, "shares")
+        kind *= node.sum() / (kind @ np.array(question.devices.counts))
+        for t in range(question.kinds):
+            alone = reduction.instance.of_kind(t).relaxed()
+            tree = BlockTree(alone, node, goal, deadline)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                tree.revalue(np.where(node < kind[t], node / kind[t], 1.0))
+            yield alone, tree
+        return
+    merged = contract_groups(question)
+    instance = merged.instance.relaxed()
+    if claim.method == BISECTION:
+        instance, prices = halved(instance)
+    else:
+        group, prices = merged.group, _members(claim, "prices")
+        if len(prices) > len(group):
+            group, instance = np.append(group, instance.graph.n + np.arange(2)), with_ends(instance)
+        prices = sums_by(group, prices, instance.graph.n)
+    yield instance, BlockTree(instance, prices, goal, deadline)
+
+
+def _members(claim: Claim, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array(claim.parameters.open_members((name,))[name].numbers())
 
 
 #: Method to what runs it again; all others are of solvers.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
@@ -20,9 +21,10 @@ from instances.devices.kinds import Devices
 from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import WordError, printable, word
 from instances.graph.display import figures
+from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.problem import UnlikeInstance, pair_rates
 from instances.partitioning.kinds.works import places_of_kinds
-from instances.partitioning.question_lines import rule_lines
+from instances.partitioning.question_lines import rule_lines, rules_in_words
 from instances.planning.grid import GridInstance
 from mtpp.questions.clusters import load_cluster
 from mtpp.questions.kinds import devices_of
@@ -75,8 +77,16 @@ class StatementWords(TypedDict, total=False):
 Compared = tuple[str, str | None]
 
 
-def statements(stated: Envelope, words: StatementWords) -> Iterator[Compared]:
+def statements(stated: Envelope, words: StatementWords, *, is_whole: bool = False) -> Iterator[Compared]:
     """Yield each word that is stated, with the difference between it and the question of a file.
+
+    Parameters
+    ----------
+    stated : Envelope
+    words : StatementWords
+    is_whole : bool
+        Whether the graph is stated as well: with the devices it is then the whole question, and what restricts it
+        beyond these is a difference.
 
     Raises
     ------
@@ -92,8 +102,9 @@ def statements(stated: Envelope, words: StatementWords) -> Iterator[Compared]:
             raise InputError(
                 f"{stated.file}: {word(name)} says nothing of {_ARTICLES[stated.answer_name]}; leave it out."
             )
-        found = compare[name]()
-        yield name, found
+        yield name, compare[name]()
+    if is_whole and "unequal" in given and stated.answer_name == "partition":
+        yield from _unstated(stated.instance, given, compare["constraints"])
 
 
 _ARTICLES = {
@@ -103,6 +114,19 @@ _ARTICLES = {
     "front": "a serving front",
     "placement of layers": "a flow",
 }
+
+
+def _unstated(instance: Instance, given: Mapping[str, Any], rules: Callable[[], str | None]) -> Iterator[Compared]:
+    """Restrictions of a question beyond its graph and devices that are not stated."""
+    platform, buffer = instance.platform, instance.platform.activation_buffer
+    shown = "" if buffer is None else figures(buffer, "bytes")
+    free = {
+        "k": None if platform.k == devices_asked(instance, given).total else f"k is {platform.k}, you state none",
+        "fit": "fit is true, you state none" if platform.fit else None,
+        "activation_buffer": None if buffer is None else f"activation buffer is {shown}, you state none",
+        "constraints": None if "runtime" in given or "constraints" in given else rules(),
+    }
+    yield from ((name, fault) for name, fault in free.items() if fault is not None and name not in given)
 
 
 def _other_question(stated: Envelope, question: Any) -> str | None:
@@ -134,12 +158,13 @@ def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable
         asked = rules_of(given.get("constraints"), instance.graph)
         if "runtime" in given:
             asked += runtime_rules(given["runtime"], instance.graph)
+        if isinstance(instance, UnlikeInstance):  # devices that idle are no stages of a runtime
+            asked = replace(asked, at_least=())
         same = list(rule_lines(asked, instance.k)) == list(rule_lines(instance.constraints, instance.k))
-        if isinstance(instance, UnlikeInstance):
-            same &= np.array_equal(places_of_kinds(instance.graph, instance.devices, asked), instance.able)
-        else:
-            same &= not asked.on
-        return None if same else "its constraints are not those that you ask for"
+        if not same or (asked.on and not isinstance(instance, UnlikeInstance)):
+            true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
+            return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
+        return _other_places(instance, asked) if isinstance(instance, UnlikeInstance) else None
 
     def memory() -> str | None:
         if not isinstance(instance, UnlikeInstance):
@@ -164,6 +189,19 @@ def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable
         "runtime": rules,
         "unequal": devices,
     }
+
+
+def _other_places(instance: UnlikeInstance, asked: Constraints) -> str | None:
+    """Hold the kinds that can run each node against those that are asked for."""
+    places = places_of_kinds(instance.graph, instance.devices, asked)
+    for t, v in np.argwhere(places != instance.able)[:1].tolist():
+        node, kind = f"node {v} ({instance.graph.names[v]})", instance.devices.kinds[t].name
+        return (
+            f"{node} can run on {kind}, you ask that it does not"
+            if instance.able[t, v]
+            else (f"{node} cannot run on {kind}, you state none that says so")
+        )
+    return None
 
 
 def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Devices:

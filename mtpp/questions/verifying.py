@@ -12,7 +12,7 @@ from instances.errors import word
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.question_lines import rule_lines
 from mtpp.questions.kinds import works_of_kinds
-from mtpp.questions.partitioning import runtime_rules
+from mtpp.questions.partitioning import runtime_of, runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
 from mtpp.questions.reading import ReadingWords, device_of, read_graph
 from mtpp.questions.serving import decoder_of, layer_runtime
@@ -75,18 +75,24 @@ class OwnGraph:
             self._read["graph"] = own.graph if isinstance(own, Instance) else read_graph(own, self._reading())
         if stated.answer_name == "partition" and self._words.get("unequal") is not None:
             return self._other_works(stated.instance)
-        return _other_graph(stated.instance.graph, self._read["graph"])
+        return _other_graph(stated.instance.graph, self._seen(self._read["graph"]))
+
+    def _seen(self, graph: ComputationGraph) -> ComputationGraph:
+        """The graph as the runtime sees it that is stated, if there is one."""
+        runtime = self._words.get("runtime")
+        return graph if runtime is None else runtime_of(runtime).seen(graph)
 
     def _other_works(self, instance: Instance) -> str | None:
         """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
         own = self._graph.graph if isinstance(self._graph, Instance) else self._graph
-        asked = devices_asked(instance, self._words)
-        works = works_of_kinds(own, self._read["graph"], asked, self._reading())
+        asked, loaded = devices_asked(instance, self._words), self._read["graph"]
+        works = works_of_kinds(own, loaded, asked, self._reading())
+        seen = [self._seen(replace(loaded, work=row)) for row in works]
         if not isinstance(instance, UnlikeInstance):
-            return _other_graph(instance.graph, replace(self._read["graph"], work=works[0]))
-        fault = _other_graph(instance.graph, self._read["graph"])
+            return _other_graph(instance.graph, seen[0])
+        fault = _other_graph(instance.graph, self._seen(loaded))
         names = [kind.name for kind in instance.devices.kinds]
-        for kind, row in zip(asked.kinds, works, strict=True):
+        for kind, row in zip(asked.kinds, (graph.work for graph in seen), strict=True):
             if fault is not None or kind.name not in names:  # other kinds are a difference of the devices
                 return fault
             t = names.index(kind.name)
@@ -136,7 +142,7 @@ def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> t
     """
     fault = _fault_of_runtime(stated)
     compared, found = [], [] if fault is None else [fault]
-    for name, fault in statements(stated, pick(StatementWords, words)):
+    for name, fault in statements(stated, pick(StatementWords, words), is_whole=own is not None):
         compared.append(word(name))
         found += [] if fault is None else [f"question: {fault}"]
     if own is not None:

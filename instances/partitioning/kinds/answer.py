@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 from instances.errors import InputError
 from instances.json_files import Value
-from instances.partitioning.kinds.file import kinds_from_document
+from instances.partitioning.kinds.file import KindsCertificate, StatedKinds, kinds_from_document
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
+from instances.partitioning.stated import Certificate
 from instances.partitioning.stated_serving import StatedPoint
 
-__all__ = ["kinds_partition", "served_cut"]
+__all__ = ["kinds_partition", "served_cut", "stated_partition"]
 
 
-def kinds_partition(document: Value) -> UnlikePartition | None:
+def kinds_partition(document: Value) -> Partition | None:
     """The partition of a certificate; None if it holds none.
 
     Raises
@@ -24,14 +25,26 @@ def kinds_partition(document: Value) -> UnlikePartition | None:
     InputError
         If the file is no certificate, or the partition is refused.
     """
-    certificate = kinds_from_document(document)
-    stated, instance = certificate.partition, certificate.instance
-    if stated is None:
-        return None
     try:
-        return UnlikePartition(instance, stated.block, _kind_numbers(instance, stated.kind), stated.order)
+        return stated_partition(kinds_from_document(document))
     except InputError as error:
         document.fail(str(error))
+
+
+def stated_partition(certificate: Certificate | KindsCertificate) -> Partition | None:
+    """The partition that a certificate states, with its costs computed anew; None if it states none.
+
+    Raises
+    ------
+    InputError
+        If it is no partition.
+    """
+    stated = certificate.partition
+    instance = certificate.instance
+    if isinstance(stated, StatedKinds):
+        assert isinstance(instance, UnlikeInstance)
+        return UnlikePartition(instance, stated.block, _kind_numbers(instance, stated.kind), stated.order)
+    return None if stated is None else Partition(instance, stated.block, stated.order)
 
 
 def served_cut(instance: Instance, point: StatedPoint) -> Partition:

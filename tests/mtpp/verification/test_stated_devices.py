@@ -13,6 +13,7 @@ from command_line import mtpp
 import mtpp as api
 from instances import ComputationGraph
 from instances.devices.kinds import DeviceKind, Devices
+from mtpp_models import solve
 
 FAST = DeviceKind("fast", 1, speed=2.0, memory=100.0, bandwidth=4.0)
 SLOW = DeviceKind("slow", 2, speed=1.0, memory=200.0, bandwidth=1.0)
@@ -86,3 +87,40 @@ def test_memory_completes_what_a_file_leaves_out(folder: Path, capsys: pytest.Ca
     assert "no kind of devices has a memory of 300 bytes" in capsys.readouterr().err
     assert mtpp("verify c.json --devices kinds.json --memory 200") == 0
     assert mtpp("verify c.json --devices 2xA100,1xnone") == 2
+
+
+def test_bug_a_question_that_is_stated_as_a_whole_has_no_other_restriction() -> None:
+    """Fit, buffer and nodes that are kept from a kind were compared with nothing, and shown nowhere."""
+    limited = Devices([replace(FAST, memory=8.0), replace(SLOW, memory=9.0)])
+    alike = Devices([replace(SLOW, memory=9.0)])
+    for devices, words, told in [
+        (limited, {"fit": True}, "fit is true, you state none"),
+        (limited, {"activation_buffer": 3.0}, "activation buffer is 3 bytes, you state none"),
+        (limited, {"k": 2}, "k is 2, you state none"),
+        (limited, {"constraints": {"on": {"2": "fast"}}}, "node 2 (2) cannot run on slow, you state none that says so"),
+        (limited, {"constraints": {"uncut": ["1"]}}, "it has uncut 1, you state none"),
+        (alike, {"fit": True}, "fit is true, you state none"),
+        (alike, {"activation_buffer": 3.0}, "activation buffer is 3 bytes, you state none"),
+        (alike, {"constraints": {"together": [["0", "1"]]}}, "it has together 0 1, you state none"),
+    ]:
+        result = api.certify(GRAPH, devices=devices, time_limit=0.5, **words)
+        assert api.verify(result, unequal=devices, graph=GRAPH).faults == (f"question: {told}",)
+        assert api.verify(result, unequal=devices, graph=GRAPH, **words).faults == ()
+        assert api.verify(result, graph=GRAPH).faults == ()
+
+
+def test_bug_a_trusted_bound_over_kinds_is_run_again() -> None:
+    """Searches and solvers ended in an AssertionError."""
+    devices = Devices([FAST, SLOW])
+    question = api.partition(GRAPH, devices=devices).instance
+    start = api.partition(question).partition
+    for model in ("priced", "exact"):
+        result = solve(question, model, start=start)
+        assert result.bound is not None
+        assert result.bound.method == model
+        (check,) = api.verify(result, rerun=True).checks
+        assert check.confirmed
+        bound = replace(result.bound, value=result.bound.value * 1.01)
+        (check,) = api.verify(replace(result, answer=None, bound=bound), rerun=True).checks
+        assert check.how == "false"
+        assert "is claimed" in check.fault
