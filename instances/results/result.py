@@ -63,6 +63,8 @@ class Result(Displayed, Generic[Q, A]):
         The results that were combined to this one; none for the outcome of a single method.
     provenance : mapping
         Further words that the answer comes from, such as its seed, for the file of the answer.
+    notes : tuple of str
+        What a reader of the answer has to know beside it, such as a method that was left out, one sentence each.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class Result(Displayed, Generic[Q, A]):
     impossible: str | None = None
     parts: tuple[Result[Q, A], ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.answer is None:
@@ -220,6 +223,8 @@ class Result(Displayed, Generic[Q, A]):
         if self.impossible is not None:
             lines["reason"] = self.impossible
         lines["seconds"] = f"{self.spent:.2f}"
+        if self.notes:
+            lines["notes"] = "; ".join(self.notes)
         return lines
 
     def _rows(self) -> Rows | None:

@@ -15,7 +15,7 @@ import numpy as np
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.placeto import Checkpoint
-from instances import ComputationGraph, combine
+from instances import ComputationGraph
 from instances.deadline import Deadline, Stopwatch
 from instances.placement.grouping import Grouping, group_nodes
 from instances.placement.problem import PlacementInstance
@@ -140,12 +140,5 @@ def proved_placement(
     on_fault: Callable[[SolverNotAvailableError], None],
 ) -> PlacementResult:
     """The answer, or a better one, with the best bound; `on_fault` as of `prove_placement`."""
-    watch = Stopwatch()
-
-    def tell(model: str, known: PlacementResult) -> None:
-        bound = None if known.bound is None else known.bound.value
-        on_progress(Progress(model, watch.passed, known.cost, bound, None))
-
     options = SolveOptions(words["solver"], words["time_limit"], threads=words["threads"], seed=words["seed"])
-    answers = prove_placement(answer, options, tell, on_fault)
-    return replace(combine(*answers), method=answer.method)
+    return replace(prove_placement(answer, options, on_progress, on_fault), method=answer.method)

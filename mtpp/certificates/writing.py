@@ -53,6 +53,13 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
     InputError
         If there is nothing to write, or as `certificate_document`.
     """
+    document = _document(result)
+    if not result.notes or "provenance" not in document:
+        return document
+    return {**document, "provenance": {**document["provenance"], "notes": list(result.notes)}}
+
+
+def _document(result: Result[Any, Any]) -> dict[str, Any]:
     parts = result.parts or (result,)
     if isinstance(result.instance, TrainingInstance):
         return plan_certificate(parts)

@@ -1,28 +1,33 @@
-"""Choice of the next method: by measures of the question at first, then by gains so far."""
+"""Methods of a question of partitioning, in an order and with shares of the time that its measures suggest."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from instances import Instance
+import numpy as np
+
+from heuristics import Limits, search
+from instances import Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.symmetry import families
+from mtpp.certifying.loop import Method
+from mtpp_models import solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
+from mtpp_models.bounds.ideals.ideals import IDEALS, Ideals
 from mtpp_models.bounds.ideals.listing import MOST_LISTED
 from mtpp_models.bounds.priced.bisection import BISECTION
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
+from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import KIND_MODELS, Model, find_model, prices_that_go_on
+from mtpp_models.solvers.interface import Controls
 
-__all__ = ["Candidate", "Turn", "candidates_for", "next_candidate", "short_methods"]
+__all__ = ["Methods", "methods_for"]
 
-# How much longer each turn is than the one before; no turn counts less in seconds.
-_GROWTH, _SHORTEST = 2.0, 1e-3
 # Up to so many blocks, and nodes times blocks, the exact model as published is solved early, if they are not few.
 _FEW_BLOCKS, _SMALL = 4, 4_000
 # Up to so many nodes times blocks of large graphs it has a short turn, strengthened, before prices, which take long:
@@ -51,69 +56,73 @@ _MOST_SHORT_PAIRS = 1_000
 # Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
 
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """Record of one turn of a method: its time, and the best results after it."""
-
-    method: str
-    seconds: float  # by the clock of the time limit
-    end: float  # seconds since the begin of the work
-    bottleneck: float | None  # of the best partition
-    bound: float | None  # the best one
-    by: str | None  # whose bound that is
+PartitionMethod = Method[Instance, Partition]
 
 
-@dataclass
-class Candidate:
-    """Method that may have several turns."""
+@dataclass(frozen=True)
+class Methods:
+    """Methods of one question, by how they take turns; what goes on where it stopped is shared by its turns."""
 
-    method: str
-    part: float  # of the time that is left, for the first turn
-    model: Model | None = None  # None: the one of that name, or a search
-    turn: float = 0.0  # seconds of the next one, behind the first
-    spent: float = 0.0  # seconds so far
-    gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
-    over: bool = False  # whether another turn is of no use
-    least: float = 0.0  # seconds below which a turn comes to nothing
-    behind: Candidate | None = None  # it has turns only if the last one of that was cut off
-    cut_off: bool = False  # whether the last turn ended because its time was up
-    once: bool = False  # whether it has one turn alone, as another would begin anew
-
-    def deadline(self, whole: Deadline) -> Deadline:
-        """End of the next turn; all time if less than half a turn would remain."""
-        if whole.left == math.inf:
-            return whole
-        if self.spent == 0:
-            self.turn = self.part * whole.left
-        return whole.share(1.0 if 1.5 * self.turn > whole.left else self.turn / whole.left)
-
-    def learn(self, seconds: float, before: float, behind: float, at_its_end: bool) -> None:
-        """Record the gain of a turn: the logarithm of the ratio before and after it."""
-        self.gain = (before - behind) / max(seconds, _SHORTEST) if before < math.inf else 0.0
-        early = seconds < self.turn / 2
-        self.cut_off = seconds >= self.turn
-        # A method that stops early and has found nothing will not find more.
-        self.over = self.once or at_its_end or (early and self.spent > 0 and not self.gain > 0)
-        self.spent += max(seconds, _SHORTEST)
-        self.turn *= _GROWTH
+    steps: list[PartitionMethod]  # those that answer at once
+    opening: list[PartitionMethod]  # the steps behind them
+    short: list[PartitionMethod]  # a search, and proofs that may settle a question in less than a second
+    turns: list[PartitionMethod]  # in the order of their first turns
 
 
-def short_methods(instance: Instance) -> list[str]:
-    """A search, and proofs that may settle a question in less than a second."""
-    proofs = [("ideals", MOST_LISTED), ("pigeonhole", _MOST_SHORT_PAIRS)]
-    return ["local-search", "pinned", *(name for name, most in proofs if instance.graph.n <= most)]
-
-
-def candidates_for(instance: Instance) -> list[Candidate]:
-    """Methods that take turns, in the order of their first ones.
+def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = None) -> Methods:
+    """Methods that take turns at a question until a deadline.
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
+    unlike, rng = isinstance(instance, UnlikeInstance), np.random.default_rng(seed)
+
+    def search_by(name: str, share: float = 1.0) -> PartitionMethod:
+        return _search(instance, name, rng, share)
+
+    def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
+        return _proof(instance, model or (KIND_MODELS[name] if unlike else find_model(name)), name, share, least)
+
     if isinstance(instance, UnlikeInstance):
         tried = instance.graph.n * instance.k * instance.kinds <= _FEW
-        exact = [Candidate("exact", 0.3, KIND_MODELS["exact"])] if tried else []
-        return [Candidate("portfolio", 0.1), *exact, Candidate(PRICED, 0.8, prices_that_go_on())]
+        return Methods(
+            # Without time the search slices two orders.
+            steps=[_timeless(proof("simple")), _timeless(search_by("portfolio", 0.05))],
+            opening=[proof("ideals", 0.4), proof("pinned", 0.1)],
+            short=[],
+            turns=[
+                search_by("portfolio", 0.1),
+                *([proof("exact", 0.3)] if tried else []),
+                proof(PRICED, 0.8, prices_that_go_on()),
+            ],
+        )
+    n = instance.graph.n
+    # Short turns of ideals and long ones go on where the last one stopped.
+    model, work = find_model(IDEALS), Ideals(deadline or Deadline())
+    assert isinstance(model, Algorithm)
+    listing = replace(model, run=lambda start, controls: work(start, controls.deadline))
+    pinned, pigeonhole = proof("pinned", 0.1), proof("pigeonhole", 0.1, least=n**2 * _PAIR_SECONDS)
+    ideals = proof(IDEALS, 0.3, listing)
+    return Methods(
+        steps=[_timeless(proof("simple")), _timeless(search_by("kahn"))],
+        opening=[pinned],
+        short=[
+            search_by("local-search"),
+            pinned,
+            *([ideals] if n <= MOST_LISTED else []),
+            *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
+        ],
+        turns=_turns(instance, ideals, pigeonhole, proof, search_by),
+    )
+
+
+def _turns(
+    instance: Instance,
+    ideals: PartitionMethod,
+    pigeonhole: PartitionMethod,
+    proof: Callable[..., PartitionMethod],
+    search_by: Callable[[str, float], PartitionMethod],
+) -> list[PartitionMethod]:
+    """Methods with several turns; `proof` and `search_by` make one of a name and a share."""
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
@@ -126,40 +135,52 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 3
-    quick, prices, whole = find_model(PRICED_QUICK), find_model(PRICED), find_model("exact+all")
-    superblocks = find_model("coarse-2+all")
+    quick, prices = find_model(PRICED_QUICK), find_model(PRICED)
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
-    ideals = Candidate("ideals", 0.3)
     possible = [
         (promising, ideals),
-        (n <= MOST_PAIRED and k == _TWO, Candidate(BISECTION, 0.8, find_model(BISECTION))),
-        (small and not few, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
-        (True, Candidate("portfolio", _SHORT_SEARCH if few else 0.1)),
-        (n <= MOST_PAIRED and k > _TWO, Candidate(BISECTION, 0.05, find_model(BISECTION))),
+        (n <= MOST_PAIRED and k == _TWO, proof(BISECTION, 0.8)),
+        (small and not few, proof("exact", 0.4, least=k * row)),
+        (True, search_by("portfolio", _SHORT_SEARCH if few else 0.1)),
+        (n <= MOST_PAIRED and k > _TWO, proof(BISECTION, 0.05)),
         (promising, replace(ideals, behind=ideals)),
-        (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"), least=n**2 * _PAIR_SECONDS)),
-        (listed and not promising, Candidate("ideals", 0.1)),
-        (tried, Candidate("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
-        (k > _TWO and n <= MOST_PAIRED, Candidate(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
-        (few, Candidate("exact+all", _TO_ITS_END, whole, least=k * row, once=True)),
-        (large and k > _TWO, Candidate("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
-        (priced, Candidate(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
-        (not large and k > _TWO, Candidate("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
-        (not (tried or few) and k <= _MOST_BLOCKS, Candidate("exact+all", 1.0, whole, least=k * row)),
+        (n <= MOST_PAIRED, pigeonhole),
+        (listed and not promising, replace(ideals, share=0.1)),
+        (tried, proof("exact+all", 0.05 if k > _TWO else 1.0, least=k * row)),
+        (k > _TWO and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
+        (few, replace(proof("exact+all", _TO_ITS_END, least=k * row), once=True)),
+        (large and k > _TWO, proof("coarse-2+all", 0.6, least=_TWO * row)),
+        (priced, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
+        (not large and k > _TWO, proof("coarse-2+all", 1.0, least=_TWO * row)),
+        (not (tried or few) and k <= _MOST_BLOCKS, proof("exact+all", 1.0, least=k * row)),
     ]
-    return [candidate for suits, candidate in possible if suits]
+    return [method for suits, method in possible if suits]
 
 
-def next_candidate(candidates: Sequence[Candidate], left: float = math.inf) -> Candidate | None:
-    """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
+def _search(instance: Instance, name: str, rng: np.random.Generator, share: float) -> PartitionMethod:
+    """A search that begins with the best partition and ends at the best bound."""
 
-    None if the seconds left are too few for any.
-    """
-    able = [
-        candidate
-        for candidate in candidates
-        if candidate.least <= left and (candidate.behind is None or candidate.behind.cut_off)
-    ]
-    untried = next((candidate for candidate in able if candidate.spent == 0), None)
-    return untried or max(able, key=lambda candidate: (candidate.gain, -candidate.spent), default=None)
+    def run(best: Result, controls: Controls) -> Result:
+        target = None if best.bound is None else best.bound.value
+        return search(instance, name, rng, Limits(controls.deadline, target=target), start=best.partition)
+
+    return Method(name, run, share)
+
+
+def _proof(instance: Instance, model: Model, name: str, share: float, least: float) -> PartitionMethod:
+    """A model that begins with the best partition; what is strengthened needs one, and is as published without it."""
+    by_solver, published = isinstance(model, Formulation), name.partition("+")[0]
+
+    def run(best: Result, controls: Controls) -> Result:
+        able = published if best.partition is None and by_solver else model
+        return solve(
+            instance, able, controls.options, start=best.partition, known=controls.known, on_progress=controls.report
+        )
+
+    telling = model.exact or name in (PRICED, PRICED_QUICK)
+    return Method(name, run, share, exact=telling, solver=by_solver, least=least)
+
+
+def _timeless(method: PartitionMethod) -> PartitionMethod:
+    return replace(method, timeless=True)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.candidates import Turn, candidates_for, short_methods
-from mtpp.certifying.certification import (
-    INSTANT_STEPS,
-    INSTANT_STEPS_OF_KINDS,
-    OPENING,
-    OPENING_OF_KINDS,
-    Certification,
-    ignore,
-)
+from mtpp.certifying.candidates import methods_for
+from mtpp.certifying.loop import Loop, Turn, best_of_each_method, ignore
 from mtpp.certifying.other_k import from_other_k
 from mtpp.certifying.two_processes import can_split, certify_in_two_processes
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -88,10 +79,10 @@ def certify(
     answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3))
     if on_begin is not None:
-        on_begin(lambda: combine(*_best_of_each_bound(answers)) if answers else None)
+        on_begin(lambda: combine(*best_of_each_method(answers)) if answers else None)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
-        certification = Certification(
+        loop = Loop(
             instance=instance,
             options=options,
             deadline=deadline,
@@ -101,28 +92,13 @@ def certify(
             on_fault=on_fault,
             on_step=on_step or ignore,
         )
-        unlike = isinstance(instance, UnlikeInstance)
-        certification.steps(INSTANT_STEPS_OF_KINDS if unlike else INSTANT_STEPS, timeless=True)
-        if options.threads > 1 and can_split() and not unlike:
-            certify_in_two_processes(certification)
+        methods = methods_for(instance, options.seed, deadline)
+        loop.steps(methods.steps)
+        # Which of two processes is the first is a matter of the clock.
+        if options.threads > 1 and options.time_limit is not None and methods.short and can_split():
+            certify_in_two_processes(loop, methods)
         else:
-            certification.steps(OPENING_OF_KINDS if unlike else OPENING)
-            if not unlike:
-                certification.short_turns(short_methods(instance))
-            if not certification.is_over():
-                certification.turns(candidates_for(instance))
-    kept = _best_of_each_bound(answers)
-    stopped = interrupted.is_set() or combine(*answers).interrupted
-    return combine(*kept[:-1], replace(kept[-1], interrupted=stopped))
-
-
-def _best_of_each_bound(answers: list[Result]) -> list[Result]:
-    """Keep of each method the best bound; partitions of other answers came from elsewhere."""
-    best: dict[str, Result] = {}
-    for answer in answers:
-        known = best.get(answer.method)
-        if answer.bound is not None and (
-            known is None or known.bound is None or answer.bound.value > known.bound.value
-        ):
-            best[answer.method] = answer
-    return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
+            loop.steps(methods.opening)
+            loop.short_turns(methods.short)
+            loop.turns(methods.turns)
+        return loop.result()

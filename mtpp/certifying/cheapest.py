@@ -12,9 +12,9 @@ from instances.deadline import Deadline
 from instances.devices.kinds import Devices
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certification import reaches, rules_out
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import LeastK, find_least_k
+from mtpp.certifying.loop import reaches, rules_out
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.kinds.ideals import sufficient_counts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,10 +13,12 @@ from instances.deadline import Deadline
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import FlowInstance
 from instances.system.interrupts import catch_interrupt
-from mtpp_models import Progress
+from mtpp.certifying.loop import Loop, Method, ignore
+from mtpp_models import Progress, SolveOptions
 from mtpp_models.flow.bounds import bound_flow
+from mtpp_models.solvers.interface import Controls
 
-__all__ = ["FlowResult", "certify_flow", "find_flow"]
+__all__ = ["FlowResult", "certify_flow", "find_flow", "flow_methods"]
 
 #: Outcome of a search for layers of devices, or of its certification.
 FlowResult = Result[FlowInstance, FlowAnswer]
@@ -26,6 +27,8 @@ FlowResult = Result[FlowInstance, FlowAnswer]
 _SEARCH, _PROVE = 0.2, 0.4
 # A gap that bounds by parts of a flow cannot close.
 _RESOLUTION = 1e-4
+# A search ends this far above a bound, rounding aside.
+_JUST_ABOVE = 1e-6
 
 
 def find_flow(
@@ -41,42 +44,39 @@ def certify_flow(
     instance: FlowInstance,
     seed: int,
     time_limit: float | None,
-    on_progress: Callable[[Progress], None] = lambda moment: None,
+    on_progress: Callable[[Progress], None] = ignore,
 ) -> FlowResult:
     """Search, prove, and search again up to what is proved; its `parts` hold the bounds of all methods."""
     with catch_interrupt() as interrupted:
-        deadline, rng = Deadline.after(time_limit, interrupted), np.random.default_rng(seed)
-        found = search_flow(instance, rng, Limits(deadline.share(_SEARCH)))
-        if found.impossible is not None:
-            return found
-        best: FlowResult = found
-        answers = [found, *bound_flow(instance, best.answer, deadline.share(_PROVE), _telling(best, on_progress))]
-        best = combine(*answers)
-        on_progress(_moment(best))
-        if best.bound is not None and (best.gap or 0.0) > _RESOLUTION and not deadline.passed:
-            limits = Limits(deadline.share(1 - _PROVE), target=best.bound.value * (1 + 1e-6))
-            answers.append(search_flow(instance, rng, limits, best.answer))
-            again = combine(*answers)
-            if again.cost != best.cost:
-                answers += bound_flow(instance, again.answer, deadline)
-        kept = _best_of_each(answers)
-        return replace(combine(*kept), interrupted=interrupted.is_set())
+        deadline = Deadline.after(time_limit, interrupted)
+        answers = list[FlowResult]()
+        loop = Loop(instance, SolveOptions(seed=seed), deadline, answers, on_progress=on_progress)
+        loop.steps(flow_methods(instance, np.random.default_rng(seed)))
+        return loop.result()
 
 
-def _best_of_each(answers: list[FlowResult]) -> list[FlowResult]:
-    """Of each method the best bound, and all that have none."""
-    best: dict[str, FlowResult] = {}
-    for answer in answers:
-        known = best.get(answer.method)
-        if answer.bound and (known is None or known.bound is None or answer.bound.value > known.bound.value):
-            best[answer.method] = answer
-    return [answer for answer in answers if answer.bound is None or answer is best[answer.method]]
+def flow_methods(instance: FlowInstance, rng: np.random.Generator) -> list[Method[FlowInstance, FlowAnswer]]:
+    """A search, bounds, and both once more where that can close the gap."""
 
+    def search(best: FlowResult, controls: Controls) -> FlowResult:
+        target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)
+        return search_flow(instance, rng, Limits(controls.deadline, target=target), best.answer)
 
-def _moment(known: FlowResult) -> Progress:
-    bound = None if known.bound is None else known.bound.value
-    return Progress("flow", known.spent, known.cost, bound, None)
+    def search_again(best: FlowResult, controls: Controls) -> FlowResult | None:
+        return search(best, controls) if (best.gap or 0.0) > _RESOLUTION else None
 
+    def prove(best: FlowResult, controls: Controls) -> FlowResult:
+        def tell(_: str, flow: float) -> None:
+            controls.report(Progress("bounds", 0.0, best.cost, 1 / flow if flow else None, None))
 
-def _telling(known: FlowResult, on_progress: Callable[[Progress], None]) -> Callable[[str, float], None]:
-    return lambda method, flow: on_progress(Progress(method, known.spent, known.cost, 1 / flow if flow else None, None))
+        return combine(*bound_flow(instance, best.answer, controls.deadline, tell))
+
+    def prove_again(best: FlowResult, controls: Controls) -> FlowResult | None:
+        return prove(best, controls) if best.answer is not best.parts[0].answer else None
+
+    return [
+        Method("annealing", search, _SEARCH, timeless=True),
+        Method("bounds", prove, _PROVE, timeless=True, exact=True),
+        Method("annealing again", search_again, 1 - _PROVE),
+        Method("bounds again", prove_again, timeless=True, exact=True),
+    ]

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 from heuristics.limits import Limits
 from heuristics.planning.grid import plan_in_grid
-from instances import Result
+from instances import Result, combine
 from instances.deadline import Deadline, Stopwatch
 from instances.planning.grid import GridInstance, GridPlan
 from instances.system.interrupts import catch_interrupt
+from mtpp.certifying.loop import Loop, Method
+from mtpp_models import SolveOptions
 from mtpp_models.planning.grid import COVERED, grid_bounds
+from mtpp_models.solvers.interface import Controls
 
 __all__ = ["CoveredGrid", "GridResult", "covered_grid"]
 
@@ -41,16 +44,21 @@ def covered_grid(
     InputError
         If nothing fits.
     """
-    watch = Stopwatch()
     with catch_interrupt() as interrupted:
+        watch = Stopwatch()
         search = plan_in_grid(question, Limits(Deadline.after(time_limit, interrupted)), runtime, tell)
-        assert search.best is not None
-        searched = watch.passed
-        bounds = grid_bounds(search.best, Deadline.after(time_limit, interrupted))
-    seconds = watch.seconds(search=searched, bound=watch.passed - searched)
-    provenance = {"planner": "grid", "time_limit": time_limit}
-    parts = tuple(GridResult("grid", question, search.best, bound, seconds, provenance=provenance) for bound in bounds)
-    parts = tuple(replace(part, interrupted=interrupted.is_set()) for part in parts)
-    best = max(parts, key=lambda part: part.bound.value if part.bound else 0.0)
-    words = "" if best.bound is None else COVERED[best.bound.method]
-    return CoveredGrid(replace(best, parts=parts), search.uniform, words)
+        plan = search.best
+        assert plan is not None
+        provenance = {"planner": "grid", "time_limit": time_limit}
+        found = GridResult("grid", question, plan, seconds=watch.seconds(search=watch.passed), provenance=provenance)
+
+        def prove(_: GridResult, controls: Controls) -> GridResult:
+            watch = Stopwatch()
+            bounds = grid_bounds(plan, controls.deadline)
+            seconds = watch.seconds(bound=watch.passed)
+            return combine(*(GridResult(bound.method, question, plan, bound, seconds) for bound in bounds))
+
+        loop = Loop(question, SolveOptions(), Deadline.after(time_limit, interrupted), [found])
+        loop.steps([Method("bounds", prove, timeless=True)])
+    result = replace(loop.result(), method="grid", provenance=provenance)
+    return CoveredGrid(result, search.uniform, "" if result.bound is None else COVERED[result.bound.method])

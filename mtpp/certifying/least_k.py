@@ -16,8 +16,8 @@ from instances.deadline import Deadline
 from instances.partitioning.kinds.no_fit import proof_of_no_fit
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certification import reaches, rules_out
 from mtpp.certifying.certify import certify
+from mtpp.certifying.loop import reaches, rules_out
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, simple
 
 __all__ = ["LeastK", "find_least_k"]

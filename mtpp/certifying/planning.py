@@ -22,6 +22,7 @@ from instances.deadline import Deadline, Stopwatch
 from instances.errors import said, word
 from instances.planning import Iteration, Plan, Schedule, Timeline, TrainingInstance
 from instances.registry import find
+from mtpp.certifying.loop import leaving_out
 from mtpp_models import SolveOptions
 from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, class_of, work_bound
 from mtpp_models.planning.paper_guarantees import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
@@ -104,6 +105,13 @@ def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: P
 
 def recovered(result: PlanResult, *, hurried: bool = False, stopped: bool = False) -> CoveredPlan:
     """The result of a search with the bounds of all classes; `hurried` and `stopped` as of `bounds_by_coverage`."""
+    notes = list[str]()
+    with leaving_out("bounds", notes.append):
+        return _covered(result, hurried=hurried, stopped=stopped)
+    return CoveredPlan(replace(result, notes=tuple(notes)), "", {})
+
+
+def _covered(result: PlanResult, *, hurried: bool, stopped: bool) -> CoveredPlan:
     watch, instance, iteration = Stopwatch(), result.instance, result.answer
     assert iteration is not None
     if iteration.plan is None:

@@ -21,8 +21,8 @@ from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
 from instances.errors import said
 from instances.system.programs import GRACE, end_programs
-from mtpp.certifying.candidates import Candidate, Turn, candidates_for, short_methods
-from mtpp.certifying.certification import OPENING, Certification
+from mtpp.certifying.candidates import Methods
+from mtpp.certifying.loop import Loop, Turn
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
 
@@ -41,7 +41,7 @@ def can_split() -> bool:
     return sys.platform == "linux" and not multiprocessing.current_process().daemon
 
 
-def certify_in_two_processes(certification: Certification) -> None:
+def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) -> None:
     """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
@@ -52,15 +52,13 @@ def certify_in_two_processes(certification: Certification) -> None:
     Exception
         What one of them raises.
     """
-    if certification.is_over():
+    if loop.is_over():
         return
     forget_threads()
-    candidates = [
-        candidate for candidate in candidates_for(certification.instance) if candidate.method not in HEURISTICS
-    ]
-    searches = [Candidate("portfolio", _FIRST)]
-    short = [method for method in short_methods(certification.instance) if method not in HEURISTICS]
-    _Listener(certification).run([(short, candidates), ([], searches)])
+    short, proofs = ([one for one in some if one.name not in HEURISTICS] for some in (methods.short, methods.turns))
+    search = next(method for method in methods.turns if method.name == "portfolio")
+    searching = Methods([], [], [], [replace(search, share=_FIRST)])
+    _Listener(loop).run([replace(methods, short=short, turns=proofs), searching])
 
 
 class _Question:
@@ -71,15 +69,15 @@ class _Question:
 class _Listener:
     """Collector of the results of both processes, which also answers their requests."""
 
-    certification: Certification
+    loop: Loop[Instance, Partition]
 
-    def run(self, plans: Sequence[tuple[Sequence[str], Sequence[Candidate]]]) -> None:
-        """Run each plan, short turns of methods and then longer ones, in a process of its own."""
+    def run(self, plans: Sequence[Methods]) -> None:
+        """Run the methods of each plan in a process of its own."""
         context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
         try:
-            for short, candidates in plans:
+            for methods in plans:
                 here, there = context.Pipe()
-                told = (self.certification, short, candidates, there, (*processes, here), os.getpid())
+                told = (self.loop, methods, there, (*processes, here), os.getpid())
                 process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
                 process.start()
                 processes[here] = process
@@ -96,7 +94,7 @@ class _Listener:
                 process.join()
 
     def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
-        interrupted, until, lines = self.certification.deadline.interrupted, math.inf, list(processes)
+        interrupted, until, lines = self.loop.deadline.interrupted, math.inf, list(processes)
         while lines and time.monotonic() < until:
             if interrupted.is_set() and until == math.inf:
                 until = time.monotonic() + _GRACE
@@ -112,7 +110,7 @@ class _Listener:
                         self._tell_of_death(processes[line])
                     continue
                 self._hear(said, line)
-                if isinstance(said, Turn) and until == math.inf and self.certification.is_done:
+                if isinstance(said, Turn) and until == math.inf and self.loop.is_done:
                     return
 
     def _tell_of_death(self, process: BaseProcess) -> None:
@@ -120,30 +118,31 @@ class _Listener:
         process.join(_GRACE)
         if process.exitcode:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
-            self.certification.on_fault(SolverNotAvailableError(f"{words}; give more memory, or {said('threads', 1)}."))
+            self.loop.on_fault(SolverNotAvailableError(f"{words}; give more memory, or {said('threads', 1)}."))
 
     def _hear(self, said: Any, line: Connection) -> None:
-        certification = self.certification
+        loop = self.loop
         if isinstance(said, _Question):
             with suppress(OSError):
-                line.send(certification.best)
+                line.send(loop.best)
         elif isinstance(said, Result):
-            certification.answers.append(_ours(said, certification.instance))
-            certification.drop_refuted_bounds()
+            loop.answers.append(_ours(said, loop.instance))
+            loop.drop_refuted_bounds()
         elif isinstance(said, Turn):
-            certification.on_step(certification.turn_of(said.method, said.seconds))
+            loop.on_step(loop.turn_of(said.method, said.seconds))
         elif isinstance(said, Progress):
-            certification.on_progress(said)
+            loop.on_progress(said)
         elif isinstance(said, SolverNotAvailableError):
-            certification.on_fault(said)
+            loop.on_fault(said)
+        elif isinstance(said, str):
+            loop.note(said)
         else:
             raise said
 
 
 def _work(
-    certification: Certification,
-    short: Sequence[str],
-    candidates: Sequence[Candidate],
+    loop: Loop[Instance, Partition],
+    methods: Methods,
     line: Connection,
     others: Sequence[Connection],
     parent: int,
@@ -152,24 +151,24 @@ def _work(
     for other in others:
         other.close()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    interrupted = certification.deadline.interrupted
+    interrupted = loop.deadline.interrupted
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too
     signal.signal(signal.SIGTERM, lambda number, frame: interrupted.set())
     own = replace(
-        certification,
-        options=replace(certification.options, threads=max(1, certification.options.threads - 1)),
+        loop,
+        options=replace(loop.options, threads=max(1, loop.options.threads - 1)),
         on_progress=line.send,
         on_fault=lambda fault: line.send(_portable(fault)),
         on_step=line.send,
         on_answer=line.send,
+        on_note=line.send,
         before_step=lambda: _ask(line, own.instance, own.answers),
     )
     try:
         if os.getppid() == parent:
-            if short:
-                own.steps(OPENING)
-                own.short_turns(short)
-            own.turns(candidates)
+            own.steps(methods.opening)
+            own.short_turns(methods.short)
+            own.turns(methods.turns)
     except (BrokenPipeError, EOFError, KeyboardInterrupt):
         pass  # nobody listens any more
     except Exception as error:

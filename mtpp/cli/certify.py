@@ -21,7 +21,7 @@ from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords
 from mtpp.questions.solving import SolvingWords, solve_options
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Turn
+    from mtpp.certifying.loop import Turn
     from mtpp_models import SolverNotAvailableError
 
 __all__ = ["certify"]

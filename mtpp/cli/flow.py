@@ -59,6 +59,7 @@ def flow(
     if result.answer is None:
         return complain(f"{instance.label}: none found", INTERRUPTED if result.interrupted else NOTHING)
     printing.rows([_row(result)])
+    printing.notes(result)
     printing.table(*result.answer._rows())
     printing.document(partial(result_document, result))
     files.write(partial(result_document, result))

@@ -32,6 +32,7 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     document: Any = partial(result_document, covered.result)
     files.write(document)
     printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
+    printing.notes(covered.result)
     printing.table(*stage_rows(plan), words={1, 4, 8})
     printing.table(*comparison_rows(covered), words={0, 1})
     if files.plot is not None:

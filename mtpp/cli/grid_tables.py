@@ -41,7 +41,8 @@ def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None)
     if covered.uniform is not None:
         slower = covered.uniform.time / plan.time - 1
         rows.append(("uniform", f"{covered.uniform.time:.6g} s, {slower:+.2%}: {_grid(covered.uniform)}"))
-    assert result.bound is not None
+    if result.bound is None:
+        return [*rows, ("bound", "–")]
     rows.append(("bound", f"{result.bound.value:.6g} s for {covered.words}"))
     return [*rows, ("gap", f"{result.gap:.2%}")]
 

@@ -71,6 +71,7 @@ def place(
         with stop.deferred():
             files.write(document)
             printing.rows([placement_row(answer, grouping)])
+            printing.notes(answer)
             printing.detail(question_line(instance))
             printing.document(document)
         if files.plot is not None:

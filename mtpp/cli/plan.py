@@ -86,6 +86,7 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
             if is_file:
                 files.write(document)
             printing.say(left_aligned(headlines(covered, iteration)))
+            printing.notes(answer)
             for schedule in iteration.schedules:
                 printing.table(*plan_rows(schedule), words={0, 1, 3})
             if planner == "spp" and instance.network is None and not (printing.json or printing.quiet):

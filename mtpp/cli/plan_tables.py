@@ -81,7 +81,7 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
             ("memory", f"{peak.total / 2**30:.4g}{limit} GiB on the fullest device, {peak.in_flight} in flight")
         )
     if answer.bound is None:
-        return [*rows, ("bound", "–, pipelines side by side are not covered")]
+        return [*rows, ("bound", "–" if iteration.plan else "–, pipelines side by side are not covered")]
     rows += [("bound", f"{answer.bound.value:.6g} s for {covered.words}"), ("gap", f"{answer.gap:.2%}")]
     if isinstance(schedule, Timeline):
         rows.append(("bounds", ", ".join(f"{name} {value:.6g} s" for name, value in covered.bounds.items())))

@@ -58,6 +58,12 @@ class Printing:
         """Print a table as `fitted` makes it, as a detail."""
         self.detail(fitted(header, rows, terminal_width(), words))
 
+    def notes(self, *results: Result[Any, Any]) -> None:
+        """Print what belongs to answers beside them, a line each, below an empty one."""
+        notes = dict.fromkeys(note for result in results for note in result.notes)
+        if notes:
+            self.say("\n" + "\n".join(f"Note: {printable(note)}." for note in notes))
+
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""
         header = max(map(list, rows), key=len)
@@ -107,6 +113,7 @@ class Printing:
             several = len(answers.instances) > 1
             return self.document((lambda: [document() for document in documents]) if several else documents[0])
         self.rows([row(result) for result in answers.results])
+        self.notes(*answers.results)
         found = [result.partition for result in answers.results if result.partition is not None]
         self._tables(found if tables and not self.quiet else [])
         if len(answers.results) <= _MOST_TABLES:

@@ -12,7 +12,7 @@ from mtpp.cli.printing import Printing
 from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Turn
+    from mtpp.certifying.loop import Turn
 
 __all__ = ["draw_steps", "tell_steps", "with_steps"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from mtpp.certifying.candidates import Turn
+from mtpp.certifying.loop import Turn
 from mtpp.plots.style import plain
 from mtpp.text.numbers import Scale
 

@@ -147,7 +147,7 @@ def _certificate(solver: str) -> Callable[[PlacementCase], float]:
         found = search_placement(instance, "ordered", np.random.default_rng(case.seed), Limits(evaluations=200))
         assert found.answer is not None
         options, faults = SolveOptions(solver=solver, time_limit=10.0), list[Exception]()
-        answers = prove_placement(found, options, lambda model, known: None, faults.append)
+        answers = prove_placement(found, options, lambda moment: None, faults.append).parts
         best = best_ordered(instance).time
         excess = max(_checked(answer, best) for answer in answers)
         document = json.loads(json.dumps(placement_certificate(answers)))

@@ -18,7 +18,7 @@ from instances.json_files import json_text, parse_json
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from mtpp.certificates.writing import certificate_document
-from mtpp.certifying.candidates import candidates_for
+from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import find_least_k
 from mtpp.verification.verify import verify
@@ -130,9 +130,9 @@ def test_too_many_states_are_searched() -> None:
 def test_the_exact_program_has_a_turn_where_it_is_small() -> None:
     """Between searches and prices, and its claim names the solver."""
     instance = GOLDEN["graph"][0]
-    assert [candidate.method for candidate in candidates_for(instance)] == ["portfolio", "exact", "priced"]
+    assert [method.name for method in methods_for(instance).turns] == ["portfolio", "exact", "priced"]
     large = question(chain([1.0] * 400, [1.0] * 399), devices([(2, 4, 1), (1, 1, 2)]))
-    assert [candidate.method for candidate in candidates_for(large)] == ["portfolio", "priced"]
+    assert [method.name for method in methods_for(large).turns] == ["portfolio", "priced"]
     document = certificate_document([solve(instance, "exact", SolveOptions(time_limit=10.0))])
     checked = verify(parse_json(json_text(document), "exact.json"))
     assert checked.faults == ()

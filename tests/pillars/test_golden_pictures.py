@@ -29,7 +29,7 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning.paper_settings import simulation
 from instances.random_graphs import regal_style
-from mtpp.certifying.candidates import Turn
+from mtpp.certifying.loop import Turn
 from mtpp.plots.partitions import partition_figure, plot_partition
 from mtpp.plots.placements import placement_figure
 from mtpp.plots.plans import plan_figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,13 @@ import pytest
 from instances import ComputationGraph, Instance, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from mtpp.certifying.candidates import Candidate, candidates_for, next_candidate
+from mtpp.certifying.candidates import methods_for
+from mtpp.certifying.loop import Candidate, Method, next_candidate
+
+
+def arm(name: str, share: float, *, least: float = 0.0, once: bool = False, **state: float) -> Candidate[Any, Any]:
+    """A method that nobody runs, and what is known of its turns."""
+    return Candidate(Method(name, lambda best, controls: None, share, least=least, once=once), **state)
 
 
 def path(n: int) -> ComputationGraph:
@@ -21,16 +28,16 @@ def path(n: int) -> ComputationGraph:
 
 def test_who_had_no_turn_yet_comes_first_in_order() -> None:
     """However much others gain."""
-    candidates = [Candidate("a", 0.5, spent=1.0, gain=9.0), Candidate("b", 0.5), Candidate("c", 0.5)]
+    candidates = [arm("a", 0.5, spent=1.0, gain=9.0), arm("b", 0.5), arm("c", 0.5)]
     assert next_candidate(candidates) is candidates[1]
 
 
 def test_then_who_gained_most_and_of_equals_who_had_least() -> None:
     """Gain is the fall of the logarithm of the ratio per second in the last turn."""
     candidates = [
-        Candidate("a", 0.5, spent=1.0, gain=0.1),
-        Candidate("b", 0.5, spent=9.0, gain=0.3),
-        Candidate("c", 0.5, spent=5.0, gain=0.3),
+        arm("a", 0.5, spent=1.0, gain=0.1),
+        arm("b", 0.5, spent=9.0, gain=0.3),
+        arm("c", 0.5, spent=5.0, gain=0.3),
     ]
     assert next_candidate(candidates) is candidates[2]
     candidates[2].learn(seconds=2.0, before=math.log(1.5), behind=math.log(1.5), at_its_end=False)
@@ -39,7 +46,7 @@ def test_then_who_gained_most_and_of_equals_who_had_least() -> None:
 
 def test_nobody_begins_what_the_time_left_is_too_short_for() -> None:
     """A model that cannot be built in time leaves its turn to others; None if nobody is left."""
-    candidates = [Candidate("model", 0.5, least=3.0), Candidate("search", 0.5, spent=1.0, gain=0.0)]
+    candidates = [arm("model", 0.5, least=3.0), arm("search", 0.5, spent=1.0, gain=0.0)]
     assert next_candidate(candidates, left=4.0) is candidates[0]
     assert next_candidate(candidates, left=2.0) is candidates[1]
     assert next_candidate(candidates[:1], left=2.0) is None
@@ -47,7 +54,7 @@ def test_nobody_begins_what_the_time_left_is_too_short_for() -> None:
 
 def test_what_would_begin_anew_has_one_turn() -> None:
     """Whatever it gained."""
-    candidate = Candidate("a", 0.25, once=True)
+    candidate = arm("a", 0.25, once=True)
     candidate.deadline(Deadline.after(1000.0))
     candidate.learn(250.0, 1.0, 0.5, False)
     assert candidate.over
@@ -55,7 +62,7 @@ def test_what_would_begin_anew_has_one_turn() -> None:
 
 def test_turns_double_and_the_last_takes_all() -> None:
     """What would be too short for another turn is no longer divided."""
-    candidate, whole = Candidate("a", 0.25), Deadline.after(1000.0)
+    candidate, whole = arm("a", 0.25), Deadline.after(1000.0)
     assert candidate.deadline(whole).left == pytest.approx(250.0, rel=1e-3)
     candidate.learn(seconds=250.0, before=1.0, behind=0.5, at_its_end=False)
     assert candidate.gain == pytest.approx(0.5 / 250.0)
@@ -74,7 +81,7 @@ def test_the_first_turn_ends_an_arm_only_at_its_end(
     seconds: float, behind: float, at_its_end: bool, over: bool
 ) -> None:
     """A method that has proved all it can has no further turn."""
-    candidate = Candidate("a", 0.25)
+    candidate = arm("a", 0.25)
     candidate.deadline(Deadline.after(1000.0))
     candidate.learn(seconds, 1.0, behind, at_its_end)
     assert candidate.over == over
@@ -82,7 +89,7 @@ def test_the_first_turn_ends_an_arm_only_at_its_end(
 
 def test_who_stops_early_again_and_gains_nothing_is_done() -> None:
     """It has nothing more to say."""
-    candidate = Candidate("a", 0.25)
+    candidate = arm("a", 0.25)
     for _ in range(2):
         candidate.deadline(Deadline.after(1000.0))
         candidate.learn(1.0, 1.0, 1.0, False)
@@ -93,11 +100,11 @@ def test_measures_of_the_question_choose_and_order_the_arms() -> None:
     """Narrow graphs begin with ideals; exact comes early where it is small; two blocks need no prices."""
     narrow = Instance(path(30), Platform(k=2, bandwidth=1.0))
     wide = Instance(regal_style("erdos-renyi", 300, seed=1), Platform(k=8, bandwidth=1.0))
-    names = [candidate.method for candidate in candidates_for(narrow)]
+    names = [method.name for method in methods_for(narrow).turns]
     assert names[0] == "ideals"
     assert "exact" in names
     assert not {"priced", "priced-quick", "coarse-2+all"} & set(names)
-    names = [candidate.method for candidate in candidates_for(wide)]
+    names = [method.name for method in methods_for(wide).turns]
     assert names.index("ideals") > names.index("portfolio")
     assert {"priced", "priced-quick", "coarse-2+all", "exact+all"} <= set(names)
     assert "exact" not in names
@@ -106,14 +113,14 @@ def test_measures_of_the_question_choose_and_order_the_arms() -> None:
 @pytest.mark.parametrize(("n", "first"), [(40, "exact+all"), (90, "priced")])
 def test_small_models_come_before_prices(n: int, first: str) -> None:
     """Of few nodes times blocks the exact model comes to its end sooner."""
-    candidates = candidates_for(Instance(regal_style("erdos-renyi", n, seed=1), Platform(k=4, bandwidth=1.0)))
-    names = [candidate.method for candidate in candidates if candidate.method in ("exact+all", "priced")]
+    methods = methods_for(Instance(regal_style("erdos-renyi", n, seed=1), Platform(k=4, bandwidth=1.0))).turns
+    names = [method.name for method in methods if method.name in ("exact+all", "priced")]
     assert names == [first, *({"exact+all", "priced"} - {first})]
 
 
 def test_bug_large_graphs_get_no_matrices_of_pairs() -> None:
     """Pigeonhole and prices took half a minute and gigabytes for 10,000 nodes, whatever the time limit."""
-    names = {candidate.method for candidate in candidates_for(Instance(path(6_000), Platform(k=8, bandwidth=1.0)))}
+    names = {method.name for method in methods_for(Instance(path(6_000), Platform(k=8, bandwidth=1.0))).turns}
     assert not names & {"pigeonhole", "priced", "priced-quick"}
     assert "portfolio" in names
 
@@ -121,4 +128,4 @@ def test_bug_large_graphs_get_no_matrices_of_pairs() -> None:
 def test_no_edges() -> None:
     """Measures of a graph without edges."""
     graph = ComputationGraph.from_edges([], np.ones(5), np.ones(5))
-    assert candidates_for(Instance(graph, Platform(k=3, bandwidth=1.0)))
+    assert methods_for(Instance(graph, Platform(k=3, bandwidth=1.0))).turns

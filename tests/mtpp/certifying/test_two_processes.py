@@ -18,9 +18,8 @@ from instances import Bound, FalseCertificateError, Instance, Partition, Platfor
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from instances.system import programs
-from mtpp.certifying.candidates import Turn
-from mtpp.certifying.certification import Certification, ignore
 from mtpp.certifying.certify import certify
+from mtpp.certifying.loop import Loop, Turn
 from mtpp_models import Progress, SolveOptions, simple
 from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
 
@@ -154,7 +153,7 @@ def test_an_error_in_one_of_them_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     def lie(*_: Any, **__: Any) -> Partition:
         raise FalseCertificateError("a bound exceeds a bottleneck")
 
-    monkeypatch.setattr("mtpp.certifying.certification.solve", lie)
+    monkeypatch.setattr("mtpp.certifying.candidates.solve", lie)
     known = search(question(), "kahn", np.random.default_rng(0))
     before = children()
     with pytest.raises(FalseCertificateError, match="exceeds"):
@@ -176,13 +175,12 @@ def test_a_bound_that_the_other_contradicts_is_dropped_as_it_is_heard() -> None:
     found = search(instance, "kahn", np.random.default_rng(0))
     assert found.cost is not None
     wrong = Result("exact", instance, None, Bound(2 * found.cost, "exact"), solver="one that lies")
-    certification = Certification(
-        instance=instance, options=BOTH, deadline=Deadline.after(60.0), answers=[wrong], good_enough=None,
-        on_progress=ignore, on_fault=faults.append, on_step=ignore,
-        before_step=lambda: certification.answers.append(found) if found not in certification.answers else None,
+    loop: Loop[Instance, Partition] = Loop(
+        instance, BOTH, Deadline.after(60.0), [wrong], on_fault=faults.append,
+        before_step=lambda: loop.answers.append(found) if found not in loop.answers else None,
     )  # fmt: skip
-    assert not certification.is_over()
-    assert certification.best.bound is None
+    assert not loop.is_over()
+    assert loop.best.bound is None
     assert len(faults) == 1
     assert "one that lies" in str(faults[0])
 

@@ -56,7 +56,7 @@ def test_a_solver_that_fails_is_one_line(
 
 
 def test_steps_are_models() -> None:
-    assert all(step.model in PLACEMENT_MODELS for step in PLACEMENT_STEPS)
+    assert all(model in PLACEMENT_MODELS for model, *_ in PLACEMENT_STEPS)
 
 
 def test_an_unknown_solver_is_one_line(small: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,9 +71,9 @@ def test_an_interrupt_between_search_and_proof_keeps_the_answer(
 ) -> None:
     """While solvers were loaded, Ctrl-C lost what the search had found."""
 
-    def prove(answer: object, *rest: object) -> list[object]:
+    def prove(answer: object, *rest: object) -> object:
         os.kill(os.getpid(), signal.SIGINT)
-        return [answer]
+        return answer
 
     monkeypatch.setattr("mtpp.api.placement.prove_placement", prove)
     assert mtpp(small) == 130

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from mtpp.certifying.candidates import Turn
+from mtpp.certifying.loop import Turn
 from mtpp.plots.progress import plot_progress
 
 

@@ -1,0 +1,336 @@
+"""The loop of certification, one for all problems: methods take turns until gap or time is used up.
+
+Methods that answer at once come first, then steps, each for its part of the time that is left, then short turns, then
+turns by what methods gain. A method that fails ends itself alone, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Generic
+
+from instances import Result, combine
+from instances.deadline import Deadline, Stopwatch
+from instances.results import exceeds
+from instances.results.question import A, Q
+from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
+from mtpp_models.solvers.interface import Controls
+
+__all__ = [
+    "Candidate",
+    "Loop",
+    "Method",
+    "Turn",
+    "best_of_each_method",
+    "ignore",
+    "leaving_out",
+    "next_candidate",
+    "reaches",
+    "rules_out",
+]
+
+# Seconds that are worth a turn, and the least that a method is given.
+_SHORTEST, _LEAST = 0.05, 1e-3
+# Short turns take this part of the time, or so many seconds if that is less; the first of them so many. What has said
+# all that it can comes again when the cost has fallen to this part.
+_SHORT_PART, _MOST_SHORT, _FIRST_TURN, _FALLEN = 0.08, 5.0, 0.1, 0.99
+# How much longer each turn is than the one before; no turn counts less in seconds.
+_GROWTH, _LEAST_COUNTED = 2.0, 1e-3
+
+
+@contextmanager
+def leaving_out(name: str, note: Callable[[str], None]) -> Iterator[None]:
+    """Let a fault of arithmetic or a lack of memory end what is inside, and that alone; `note` receives a sentence."""
+    try:
+        yield
+    except (ArithmeticError, MemoryError) as fault:
+        note(f"{name} left out: {type(fault).__name__}: {fault}".removesuffix(": "))
+
+
+def ignore(_: object) -> None:
+    """Do nothing; the default listener."""
+
+
+@dataclass(frozen=True, eq=False)
+class Method(Generic[Q, A]):
+    """A search or a proof of one question, as the loop calls it."""
+
+    name: str
+    # From the best results so far; None if nothing new follows.
+    run: Callable[[Result[Q, A], Controls], Result[Q, A] | None]
+    share: float = 1.0  # of the time that is left, for its first turn
+    timeless: bool = False  # whether it answers at once, so that it runs even when time is up
+    exact: bool = False  # whether costs and bounds that it reports at work are those of the question
+    solver: bool = False  # whether it needs a solver, and is dropped once one has failed
+    optional: bool = False  # whether a missing solver is no news, as the caller has named none
+    least: float = 0.0  # seconds below which a turn comes to nothing
+    behind: Method[Q, A] | None = None  # it has turns only if the last one of that was cut off
+    once: bool = False  # whether it has one turn alone, as another would begin anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Record of one turn of a method: its time, and the best results after it."""
+
+    method: str
+    seconds: float  # by the clock of the time limit
+    end: float  # seconds since the begin of the work
+    bottleneck: float | None  # of the best partition
+    bound: float | None  # the best one
+    by: str | None  # whose bound that is
+
+
+@dataclass(eq=False)
+class Candidate(Generic[Q, A]):
+    """State of a method that may have several turns."""
+
+    method: Method[Q, A]
+    behind: Candidate[Q, A] | None = None  # of `Method.behind`
+    turn: float = 0.0  # seconds of the next one, behind the first
+    spent: float = 0.0  # seconds so far
+    gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
+    over: bool = False  # whether another turn is of no use
+    cut_off: bool = False  # whether the last turn ended because its time was up
+
+    def deadline(self, whole: Deadline) -> Deadline:
+        """End of the next turn; all time if less than half a turn would remain."""
+        if whole.left == math.inf:
+            return whole
+        if self.spent == 0:
+            self.turn = self.method.share * whole.left
+        return whole.share(1.0 if 1.5 * self.turn > whole.left else self.turn / whole.left)
+
+    def learn(self, seconds: float, before: float, behind: float, at_its_end: bool) -> None:
+        """Record the gain of a turn: the logarithm of the ratio before and after it."""
+        self.gain = (before - behind) / max(seconds, _LEAST_COUNTED) if before < math.inf else 0.0
+        early = seconds < self.turn / 2
+        self.cut_off = seconds >= self.turn
+        # A method that stops early and has found nothing will not find more.
+        self.over = self.method.once or at_its_end or (early and self.spent > 0 and not self.gain > 0)
+        self.spent += max(seconds, _LEAST_COUNTED)
+        self.turn *= _GROWTH
+
+
+def _candidates(methods: Iterable[Method[Q, A]]) -> list[Candidate[Q, A]]:
+    """A candidate for each method, in their order; what comes behind another one follows it."""
+    made: dict[int, Candidate[Q, A]] = {}
+    for method in methods:
+        made[id(method)] = Candidate(method, None if method.behind is None else made[id(method.behind)])
+    return list(made.values())
+
+
+def next_candidate(candidates: Sequence[Candidate[Q, A]], left: float = math.inf) -> Candidate[Q, A] | None:
+    """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
+
+    None if the seconds left are too few for any.
+    """
+    able = [
+        candidate
+        for candidate in candidates
+        if candidate.method.least <= left and (candidate.behind is None or candidate.behind.cut_off)
+    ]
+    untried = next((candidate for candidate in able if candidate.spent == 0), None)
+    return untried or max(able, key=lambda candidate: (candidate.gain, -candidate.spent), default=None)
+
+
+@dataclass
+class Loop(Generic[Q, A]):
+    """Work on one question: all answers so far, and methods that take turns."""
+
+    instance: Q
+    options: SolveOptions
+    deadline: Deadline
+    answers: list[Result[Q, A]]  # in the order in which they were found
+    good_enough: float | None = None  # a cost at which, or at the proof that there is none, the work ends
+    on_progress: Callable[[Progress], None] = ignore
+    on_fault: Callable[[SolverNotAvailableError], None] = ignore
+    on_step: Callable[[Turn], None] = ignore
+    on_answer: Callable[[Result[Q, A]], None] = ignore
+    before_step: Callable[[], None] = lambda: None  # `answers` may grow by what others found
+    on_note: Callable[[str], None] | None = None  # by default `notes` takes it
+    notes: list[str] = field(default_factory=list)  # sentences that belong to the answer
+    watch: Stopwatch = field(default_factory=Stopwatch)  # since the begin of the work
+
+    def __post_init__(self) -> None:
+        self._solver_trusted = True
+
+    @property
+    def best(self) -> Result[Q, A]:
+        """Best answer and best bound so far, combined."""
+        return combine(*self.answers) if self.answers else Result("nothing", self.instance)
+
+    def result(self) -> Result[Q, A]:
+        """The best answer and the best bound, with the best bound of each method as parts, and notes."""
+        stopped = self.deadline.interrupted.is_set() or self.best.interrupted
+        parts = best_of_each_method(self.answers) or [self.best]
+        return replace(combine(*parts), interrupted=stopped, notes=tuple(dict.fromkeys(self.notes)))
+
+    def steps(self, methods: Sequence[Method[Q, A]]) -> None:
+        """Run methods in turn, each for its part of the time that is left; timeless ones even when time is up."""
+        for method in methods:
+            if self.is_done:
+                return
+            if not self.is_over(timeless=method.timeless):
+                self._run(method, self.deadline.share(method.share))
+
+    def short_turns(self, methods: Sequence[Method[Q, A]]) -> None:
+        """Run methods round by round, each round twice as long, for a small part of the time: many proofs are short.
+
+        Without a limit of time there is none: all methods run to their ends, and no clock has a say in the answer.
+        """
+        if self.deadline.left == math.inf:
+            return
+        whole, turn = self.deadline.share(_SHORT_PART).sooner(_MOST_SHORT), _FIRST_TURN
+        said_all: dict[str, float] = {}  # the cost that was known when a method ended early
+        while not whole.passed:
+            able = [method for method in methods if self._cost <= _FALLEN * said_all.get(method.name, math.inf)]
+            if not able:
+                return
+            for method in able:
+                if self.is_over() or whole.passed:
+                    return
+                watch = Stopwatch()
+                self._run(method, whole.sooner(turn))
+                if watch.passed < turn / 2:
+                    said_all[method.name] = self._cost
+            turn *= 2
+
+    @property
+    def _cost(self) -> float:
+        """The least cost that is known; infinite if there is none."""
+        return math.inf if self.best.cost is None else self.best.cost
+
+    def turns(self, methods: Sequence[Method[Q, A]]) -> None:
+        """Give turns to methods by their gains, as long as one is worth it."""
+        candidates = _candidates(methods)
+        while not self.is_over() and (candidate := next_candidate(candidates, self.deadline.left)) is not None:
+            before, watch = _log_ratio(self.best), Stopwatch()
+            answer = self._run(candidate.method, candidate.deadline(self.deadline))
+            at_its_end = answer is None or (answer.bound is not None and answer.bound.optimal)
+            candidate.learn(watch.passed, before, _log_ratio(self.best), at_its_end or self.deadline.left == math.inf)
+            candidates = [
+                candidate
+                for candidate in candidates
+                if not candidate.over and (self._solver_trusted or not candidate.method.solver)
+            ]
+
+    def is_over(self, *, timeless: bool = False) -> bool:
+        """Whether the goal is reached, or the time is too short for methods that need time."""
+        self.before_step()
+        self.drop_refuted_bounds()
+        no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
+        return self.is_done or (no_time and not timeless)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the goal is reached: proved, decided, or within the gap."""
+        best, good_enough = self.best, self.good_enough
+        decided = good_enough is not None and (reaches(best, good_enough) or rules_out(best, good_enough))
+        close_enough = best.proved or (best.gap is not None and best.gap <= self.options.gap)
+        return best.impossible is not None or decided or close_enough
+
+    def note(self, sentence: str) -> None:
+        """Take a sentence that belongs to the answer."""
+        self.notes.append(sentence) if self.on_note is None else self.on_note(sentence)
+
+    def _run(self, method: Method[Q, A], deadline: Deadline) -> Result[Q, A] | None:
+        """Run a method until its deadline; return its answer, None if it failed or has none."""
+        best, watch, answer = self.best, Stopwatch(), None
+        report = _reporter(method, best, self.watch, self.on_progress)
+        report(None)
+        left = deadline.time_limit
+        options = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
+        controls = Controls(options, deadline, report=report, known=0.0 if best.bound is None else best.bound.value)
+        try:
+            with leaving_out(method.name, self.note):
+                answer = method.run(best, controls)
+        except SolverNotAvailableError as fault:
+            self._solver_trusted = False
+            if isinstance(fault, SolverFaultError) or not method.optional:
+                self.on_fault(fault)
+        for part in () if answer is None else answer.parts or (answer,):
+            self.answers.append(part)
+            self.on_answer(part)
+        self.drop_refuted_bounds()
+        self.on_step(self.turn_of(method.name, watch.passed))
+        return answer
+
+    def drop_refuted_bounds(self) -> None:
+        """Remove solver bounds above a known cost, and use that solver no more."""
+        for fault in _drop_refuted(self.answers):
+            self._solver_trusted = False
+            self.on_fault(fault)
+
+    def turn_of(self, method: str, seconds: float) -> Turn:
+        """Record of a turn that ends now, with the best results after it."""
+        best = self.best
+        return Turn(
+            method=method,
+            seconds=seconds,
+            end=self.watch.passed,
+            bottleneck=best.cost,
+            bound=None if best.bound is None else best.bound.value,
+            by=None if best.bound is None else best.bound.method,
+        )
+
+
+def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
+    """Of each method the best bound, and all answers without one, as they came from elsewhere."""
+    best: dict[str, Result[Q, A]] = {}
+    for answer in answers:
+        known = best.get(answer.method)
+        if answer.bound is not None and (
+            known is None or known.bound is None or answer.bound.value > known.bound.value
+        ):
+            best[answer.method] = answer
+    return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
+
+
+def _log_ratio(known: Result[Q, A]) -> float:
+    """The logarithm of the ratio; infinite if that is none."""
+    return math.inf if known.ratio is None or known.ratio == math.inf else math.log(known.ratio)
+
+
+def reaches(known: Result[Q, A], good_enough: float) -> bool:
+    """Whether an answer is known that costs at most `good_enough`."""
+    return known.cost is not None and known.cost <= good_enough
+
+
+def rules_out(known: Result[Q, A], good_enough: float) -> bool:
+    """Whether it is proved that there is no such answer, rounding aside."""
+    above = known.bound is not None and exceeds(known.bound.value, good_enough)
+    return known.impossible is not None or above
+
+
+def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError]:
+    """Remove the bounds of solvers above the cost of a known answer; return a fault for each."""
+    least = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
+    faults = []
+    for number, answer in enumerate(answers):
+        if answer.solver is not None and answer.bound is not None and exceeds(answer.bound.value, least):
+            claim = f"stated the bound {answer.bound.value:.6g} of {answer.method}, against an answer of {least:.6g}"
+            faults.append(SolverFaultError(answer.solver, claim))
+            answers[number] = replace(answer, bound=None)
+    return faults
+
+
+def _reporter(
+    method: Method[Q, A], known: Result[Q, A], watch: Stopwatch, on_progress: Callable[[Progress], None]
+) -> Callable[[Progress | None], None]:
+    """Make a listener that combines progress of a method with the best results so far."""
+    cost, proved = known.cost, None if known.bound is None else known.bound.value
+
+    def report(moment: Progress | None) -> None:
+        nonlocal cost, proved
+        if moment is not None and method.exact:  # those of other methods bound something else
+            cost = min((x for x in (cost, moment.incumbent) if x is not None), default=None)
+            proved = max((x for x in (proved, moment.bound) if x is not None), default=None)
+        if cost is not None and proved is not None:
+            proved = min(proved, cost)  # that of a model which holds only below the cost may be higher
+        nodes = None if moment is None else moment.nodes
+        on_progress(Progress(method.name, watch.passed, cost, proved, nodes))
+
+    return report
