@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Plan, TrainingInstance
 
-__all__ = ["Log", "Orders", "PlanState", "Starts", "Times", "empty_log"]
+__all__ = ["PlanState", "Starts", "Times"]
 
 
 class Times(NamedTuple):
@@ -54,49 +53,6 @@ class Starts(NamedTuple):
             receive=np.zeros(channel),
             allreduce=np.zeros(stages),
         )
-
-
-class Orders(NamedTuple):
-    """Passes of each group, one after the other: ``(stage M + microbatch) 4 + kind``."""
-
-    passes: IntArray  # (n,)
-    begin: IntArray  # (G + 1,): where each group begins
-
-    # Instead of lists, limits: a group with one stage takes what is ready of I, F and W, in this order of priority, F
-    # only while fewer F than these are ahead of I and of W. Empty if the lists hold.
-    ahead_of_input: IntArray  # (S,) or (0,)
-    ahead_of_weights: IntArray  # (S,) or (0,)
-
-
-class Log(NamedTuple):
-    """Start and end of what has run, -1 where nothing has [s]; and in which order the groups took their passes."""
-
-    start: FloatArray  # (3, S, M): forward passes, backward passes or their first parts, their second parts
-    end: FloatArray
-    transfer_start: FloatArray  # (2 S - 2, M)
-    transfer_end: FloatArray
-    allreduce_start: FloatArray  # (S,)
-    allreduce_end: FloatArray
-    taken: IntArray  # (n,): as `Orders.passes`
-
-    @classmethod
-    def of(cls, stages: int, microbatches: int) -> Log:
-        """Allocate a log for a run."""
-        return empty_log(stages, microbatches)
-
-
-@compiled
-def empty_log(S: int, M: int) -> Log:
-    """Allocate a log, as `Log.of`; for kernels."""
-    return Log(
-        np.full((3, S, M), -1.0),
-        np.full((3, S, M), -1.0),
-        np.full((2 * S - 2, M), -1.0),
-        np.full((2 * S - 2, M), -1.0),
-        np.full(S, -1.0),
-        np.full(S, -1.0),
-        np.full(3 * S * M, -1, dtype=np.int64),
-    )
 
 
 class PlanState(NamedTuple):

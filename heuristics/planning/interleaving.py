@@ -8,13 +8,14 @@ from itertools import accumulate, cycle, islice, permutations, repeat
 import numpy as np
 
 from heuristics.planning.grid.moves import moves_of
-from heuristics.planning.orders import PassLists, execute_orders, interleaved
+from heuristics.planning.orders import execute_orders, interleaved
 from heuristics.planning.splitting import min_max_split
 from instances.deadline import Deadline
 from instances.devices.cluster import Cluster
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning import Plan, TrainingInstance
+from instances.planning.operations import PassLists
 from instances.planning.timeline import Timeline, memory_peaks
 
 __all__ = ["better_cuts", "interleaved_plans", "parts_of"]

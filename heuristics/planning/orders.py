@@ -14,20 +14,28 @@ from itertools import count
 
 import numpy as np
 
-from heuristics.planning.arrays import Log, Orders
 from heuristics.planning.execution import steady
-from heuristics.planning.shared_cards_simulator import run
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import IntArray
 from instances.planning import Plan, Schedule
-from instances.planning.operation_arrays import BACKWARD, FORWARD, KINDS, Flows
+from instances.planning.operations import (
+    BACKWARD,
+    FORWARD,
+    KINDS,
+    NO_LIMITS,
+    Flows,
+    Moments,
+    Orders,
+    PassLists,
+    decoded,
+    encoded,
+    one_forward_one_backward,
+)
 from instances.planning.plan_files import operations_document
-from instances.planning.simulation import Pass
-from instances.planning.timeline import Moments, Timeline, memory_peaks
+from instances.planning.simulator import empty_log, run, timed, warmed_up_orders
+from instances.planning.timeline import Timeline, memory_peaks
 
 __all__ = [
-    "PassLists",
-    "encoded",
     "execute_orders",
     "interleaved",
     "lists_of",
@@ -38,9 +46,6 @@ __all__ = [
     "zero_bubble",
 ]
 
-PassLists = tuple[tuple[Pass, ...], ...]
-
-_NONE = np.zeros(0, dtype=np.int64)
 #: Distances of `steady` that are tried; 1 is 1F1B's and 4 PE's.
 _DISTANCES = (1, 2, 3, 4)
 #: How many microbatches more the gradients of weights may stay behind: 1 is ZB-H1's.
@@ -50,41 +55,13 @@ _NAMES = {1: "1f1b", 4: "pe"}
 
 def warmed_up(warmup: Sequence[int] | IntArray, microbatches: int) -> PassLists:
     """Each stage runs ``warmup[n]`` forward passes, then a backward and a forward pass in turns."""
-    orders = []
-    for n, ahead in enumerate(np.asarray(warmup).tolist()):
-        passes = [(FORWARD, n, m) for m in range(ahead)]
-        for m in range(microbatches):
-            passes.append((BACKWARD, n, m))
-            if ahead + m < microbatches:
-                passes.append((FORWARD, n, ahead + m))
-        orders.append(tuple(passes))
-    return tuple(orders)
+    orders = warmed_up_orders(np.array(warmup, dtype=np.int64), microbatches)
+    return decoded(orders.passes.reshape(len(warmup), -1), microbatches)
 
 
 def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
-    """Each of the groups runs every groups-th stage, `chunks` in all.
-
-    Raises
-    ------
-    InputError
-        If the microbatches do not come in rounds of as many as there are groups.
-    """
-    if microbatches % groups:
-        raise InputError(f"{microbatches} microbatches do not divide into rounds of {groups}; give a multiple.")
-    total, orders = microbatches * chunks, []
-    for g in range(groups):
-
-        def at(k: int, kind: int, g: int = g) -> Pass:
-            chunk, m = k % (groups * chunks) // groups, k // (groups * chunks) * groups + k % groups
-            return kind, (chunk if kind == FORWARD else chunks - 1 - chunk) * groups + g, m
-
-        ahead = min(total, 2 * (groups - g - 1) + (chunks - 1) * groups)
-        passes = [at(k, FORWARD) for k in range(ahead)]
-        for k in range(total):
-            passes += [at(ahead + k, FORWARD)] if ahead + k < total else []
-            passes.append(at(k, BACKWARD))
-        orders.append(tuple(passes))
-    return tuple(orders)
+    """Each of the groups runs every groups-th stage, `chunks` in all, as in `one_forward_one_backward`."""
+    return decoded(one_forward_one_backward(groups, chunks, microbatches), microbatches)
 
 
 def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
@@ -100,13 +77,12 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
         kept = plan.stored_bytes / plan.replicas
         fits = np.divide(room, kept, out=np.full(S, float(M)), where=room < M * kept)
         ahead_of_weights = np.minimum(ahead_of_weights, np.maximum(fits, 1.0).astype(np.int64))
-    limits = Orders(_NONE, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, ahead_of_weights), ahead_of_weights)
-    log = Log.of(S, M)
+    limits = Orders(NO_LIMITS, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, ahead_of_weights), ahead_of_weights)
+    log = empty_log(S, M)
     run(Flows.of(plan), limits, M, log, np.inf)
-    lists = log.taken.reshape(S, -1).tolist()
     late = "free" if behind >= M else str(behind)
     name = {(1, "1"): "zb-h1", (1, "free"): "zb-free"}.get((distance, late), f"zb-{distance}-{late}")
-    return tuple(tuple((one % 4, one // 4 // M, one // 4 % M) for one in passes) for passes in lists), name
+    return decoded(log.taken.reshape(S, -1), M), name
 
 
 def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
@@ -153,24 +129,16 @@ def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:
     InputError
         If groups wait for each other for ever, or the plan does not fit into memory.
     """
-    S, M = plan.n_stages, plan.instance.microbatches
-    log = Log.of(S, M)
-    if math.isinf(run(Flows.of(plan), encoded(orders, M), M, log, np.inf)):
-        ends = [[_end(log, *one) for one in order] for order in orders]
+    start, end, makespan = timed(
+        Flows.of(plan), encoded(orders, plan.instance.microbatches), plan.instance.microbatches
+    )
+    if math.isinf(makespan):
+        ends = [[_end(end, *one) for one in order] for order in orders]
         stuck = [(max(row), group) for group, row in enumerate(ends) if min(row) < 0]
         group = min(stuck)[1]
-        kind, n, m = orders[group][next(i for i, end in enumerate(ends[group]) if end < 0)]
+        kind, n, m = orders[group][next(i for i, moment in enumerate(ends[group]) if moment < 0)]
         raise InputError(f"In this order {n}{KINDS[kind]}{m} waits for ever; run what it needs before it.")
-    start = _moments(log.start, log.transfer_start, log.allreduce_start)
-    end = _moments(log.end, log.transfer_end, log.allreduce_end)
     return Timeline(plan, orders, start, end, name)
-
-
-def encoded(orders: PassLists, microbatches: int) -> Orders:
-    """Orders as the simulator takes them."""
-    passes = [(n * microbatches + m) * 4 + kind for order in orders for kind, n, m in order]
-    begin = np.cumsum([0, *map(len, orders)])
-    return Orders(np.array(passes, dtype=np.int64), begin, _NONE, _NONE)
 
 
 def _fitting(plan: Plan, name: str, orders: PassLists) -> Iterator[tuple[str, PassLists]]:
@@ -178,11 +146,6 @@ def _fitting(plan: Plan, name: str, orders: PassLists) -> Iterator[tuple[str, Pa
         yield name, orders
 
 
-def _end(log: Log, kind: int, n: int, m: int) -> float:
-    return float(log.end[0 if kind == FORWARD else 2 if kind == 3 else 1, n, m])
-
-
-def _moments(passes: FloatArray, transfers: FloatArray, allreduce: FloatArray) -> Moments:
-    S = passes.shape[1]
-    weights = np.where(passes[2] < 0, np.nan, passes[2])
-    return Moments(passes[0], passes[1], weights, transfers[: S - 1], transfers[S - 1 :], allreduce)
+def _end(end: Moments, kind: int, n: int, m: int) -> float:
+    """End of a pass [s], -1 if it has not run."""
+    return float(np.nan_to_num((end.forward, end.backward, end.backward, end.weights)[kind][n, m], nan=-1.0))

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heuristics.planning.arrays import Orders, PlanState, empty_log
+from heuristics.planning.arrays import PlanState
 from heuristics.planning.kernels import assign_state, change, copy_state, keep
-from heuristics.planning.shared_cards_simulator import run
 from instances.compiled import compiled
 from instances.devices.network import Ports
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.kernel_arrays import TrainingArrays
 from instances.planning.link_speeds import transfer_time
-from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
+from instances.planning.operations import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows, Orders
+from instances.planning.simulator import empty_log, run, warmed_up_orders
 
 __all__ = ["Scored", "anneal_on_cards", "score"]
 
@@ -40,7 +40,7 @@ def score(arrays: TrainingArrays, scored: Scored, state: PlanState, limit: float
     bound, flows = _flows(arrays, scored, state, ahead, kept)
     if not bound <= limit or bound == np.inf:
         return np.inf
-    orders = _steady(ahead, M)
+    orders = warmed_up_orders(ahead, M)
     if behind > 0:
         none = np.zeros(0, dtype=np.int64)
         orders = Orders(none, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, kept), kept)
@@ -69,26 +69,6 @@ def anneal_on_cards(
         if makespan <= limit:
             now, least = makespan, keep(candidate, makespan, current, best, least)
     return current, least, best
-
-
-@compiled
-def _steady(warmup: IntArray, M: int) -> Orders:
-    """Compiled twin of `orders.warmed_up`."""
-    S, at = len(warmup), 0
-    passes = np.empty(2 * S * M, dtype=np.int64)
-    for n in range(S):
-        ahead = warmup[n]
-        for m in range(ahead):
-            passes[at] = (n * M + m) * 4 + FORWARD
-            at += 1
-        for m in range(M):
-            passes[at] = (n * M + m) * 4 + BACKWARD
-            at += 1
-            if ahead + m < M:
-                passes[at] = (n * M + ahead + m) * 4 + FORWARD
-                at += 1
-    none = np.zeros(0, dtype=np.int64)
-    return Orders(passes, np.arange(S + 1) * (2 * M), none, none)
 
 
 @compiled

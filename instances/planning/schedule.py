@@ -12,23 +12,13 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
+from instances.planning.operations import Operation
 from instances.planning.plan import Plan
 
-__all__ = ["Execution", "Operation", "Schedule"]
+__all__ = ["Execution", "Schedule"]
 
 #: Times are compared up to this part of the makespan.
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation of a schedule."""
-
-    kind: str  # ``forward``, ``backward``, ``send`` (activations), ``return`` (gradients) or ``allreduce``
-    stage: int  # that computes; for a transfer, the stage before the channel
-    microbatch: int | None  # None for an AllReduce
-    start: float  # seconds from the start of the iteration
-    end: float  # likewise
 
 
 class Execution(Displayed, ABC):

@@ -12,26 +12,14 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, freeze
-from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, KINDS, WEIGHTS
+from instances.planning.operations import BACKWARD, FORWARD, INPUT, KINDS, WEIGHTS, Moments, Operation, Pass, operations
 from instances.planning.plan import Plan
-from instances.planning.schedule import Execution, Operation
-from instances.planning.simulation import Pass
+from instances.planning.schedule import Execution
 
-__all__ = ["Moments", "Peak", "Timeline", "memory_peaks"]
+__all__ = ["Peak", "Timeline", "memory_peaks"]
 
 #: Times are compared up to this part of the makespan.
 _ROUNDING = 1e-9
-
-
-class Moments(NamedTuple):
-    """Starts or ends of all operations [s]; nan where there is no operation."""
-
-    forward: FloatArray  # (S, M): forward passes
-    backward: FloatArray  # (S, M): backward passes, or their part for the gradients of inputs
-    weights: FloatArray  # (S, M): their part for the gradients of weights, where they are split
-    send: FloatArray  # (S - 1, M): transfers to the next stage
-    receive: FloatArray  # (S - 1, M): transfers of gradients from it
-    allreduce: FloatArray  # (S,): AllReduces
 
 
 class Peak(NamedTuple):
@@ -76,7 +64,7 @@ def memory_peaks(plan: Plan, orders: Sequence[Sequence[Pass]]) -> list[Peak]:
 class Timeline(Execution):
     """Start and end of each operation of one iteration; the constructor refuses what cannot be executed.
 
-    Whether transfers end in time on shared cards is for `simulation` to say, and for ``mtpp verify`` to check.
+    Whether transfers end in time on shared cards is for `operations.simulate` to say, and for ``mtpp verify`` to check.
 
     Parameters
     ----------
@@ -139,13 +127,9 @@ class Timeline(Execution):
 
     def operations(self) -> Iterator[Operation]:
         """All operations, kind by kind; an AllReduce only where there are replicas."""
-        for kind, starts, ends in zip(
-            ("forward", "backward", "weights", "send", "return", "allreduce"), self.start, self.end, strict=True
-        ):
-            for place, start in np.ndenumerate(starts):
-                n, m = place if len(place) == 2 else (place[0], None)
-                if not np.isnan(start) and (m is not None or self.plan.replicas[n] > 1):
-                    yield Operation(kind, n, m, start=float(start), end=float(ends[place]))
+        for operation in operations(self.start, self.end):
+            if operation.kind != "allreduce" or self.plan.replicas[operation.stage] > 1:
+                yield operation
 
     def _check_orders(self) -> None:
         plan, M = self.plan, self.plan.instance.microbatches

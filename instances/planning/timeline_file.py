@@ -13,11 +13,10 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import TIMED_PLAN_FORMAT
-from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, KINDS
+from instances.planning.operations import BACKWARD, FORWARD, INPUT, KINDS, Moments, Pass
 from instances.planning.plan import Plan
-from instances.planning.simulation import Pass
 from instances.planning.stated import MOMENTS
-from instances.planning.timeline import Moments, Timeline
+from instances.planning.timeline import Timeline
 
 __all__ = ["perfetto_trace", "read_schedule", "schedule_csv", "timeline_document"]
 

@@ -37,18 +37,18 @@ def grid_figure(plan: GridPlan, uniform: GridPlan | None = None) -> Figure:
 def plot_passes(plan: GridPlan, ax: Axes | None = None) -> Axes:
     """Draw when the groups of a pipeline compute; what follows the last backward pass is grey."""
     ax = axes_of(ax, 11, 0.3 * plan.groups + 1.5)
-    starts = plan.starts[0]
+    starts = plan.timeline[0]
     edge = 0.2 if plan.turns * plan.microbatches <= _MOST_EDGES else 0.0
     for row, name in enumerate(_COLOURS):
         durations = (plan.forward_time, plan.backward_time)[row]
         boxes = [
             Rectangle((start, n % plan.groups - _HEIGHT / 2), durations[n], _HEIGHT)
             for n in range(plan.stages)
-            for start in starts[2 * n + row].tolist()
+            for start in starts[row][n].tolist()
         ]
         ax.add_collection(PatchCollection(boxes, facecolors=_COLOURS[name], edgecolors="white", linewidths=edge))
-    ends = starts[1::2].max(axis=1) + plan.backward_time
-    rests = [Rectangle((ends[n], n % plan.groups - 0.2), plan.after_time[n], 0.4) for n in range(plan.stages)]
+    after = zip(starts.allreduce.tolist(), plan.after_time.tolist(), strict=True)
+    rests = [Rectangle((start, n % plan.groups - 0.2), time, 0.4) for n, (start, time) in enumerate(after)]
     ax.add_collection(PatchCollection(rests, facecolors="0.6"))
     ax.set_xlim(0, plan.time)
     ax.set_ylim(plan.groups - 0.4, -0.6)

@@ -85,7 +85,7 @@ def _placement(document: Value) -> Result[Any, Any]:
 def _timeline(document: Value) -> Result[Any, Any]:
     from heuristics.planning.orders import execute_orders
     from instances.planning import Iteration
-    from instances.planning.operation_arrays import KINDS
+    from instances.planning.operations import KINDS
     from instances.planning.stated import timeline_from_document
 
     stated, plan = timeline_from_document(document), plan_of_document(document)

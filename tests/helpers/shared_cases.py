@@ -15,17 +15,15 @@ from planning_cases import PipelineCase, random_pipeline_case
 
 from heuristics import Limits
 from heuristics.planning import PLANNERS
-from heuristics.planning.arrays import Log
 from heuristics.planning.execution import steady
 from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import PassLists, encoded, warmed_up, zero_bubble
-from heuristics.planning.shared_cards_simulator import run
+from heuristics.planning.orders import warmed_up, zero_bubble
 from instances import InputError
 from instances.devices.network import Network
 from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
-from instances.planning.operation_arrays import BACKWARD, FORWARD, WEIGHTS, Flows
-from instances.planning.simulation import simulate
+from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, encoded, simulate
+from instances.planning.simulator import empty_log, run
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.verification.verify import verify
@@ -177,5 +175,5 @@ def _fits(plan: Plan, orders: PassLists) -> bool:
 
 
 def _time_of(flows: Flows, orders: PassLists, microbatches: int) -> float:
-    log = Log.of(len(flows.group), microbatches)
+    log = empty_log(len(flows.group), microbatches)
     return run(flows, encoded(orders, microbatches), microbatches, log, math.inf)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from heuristics.planning.orders import PassLists, interleaved, portfolio
+from heuristics.planning.orders import interleaved, portfolio
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
+from instances.planning.operations import PassLists
 
 __all__ = ["random_orders", "random_plan", "random_question", "tiny_question"]
 

@@ -6,7 +6,7 @@
 - `layer_times`, `layer_costs`: time and memory of their layers in each configuration
 - `configurations`: `ConfiguredChain`, layers with all ways to run them; `chain_file`: as JSON
 - `problem`: `GridInstance`, one question; `plan`: `GridPlan`, one answer; all costs of it
-- `placing`: where the devices of a plan lie; `orders`, `simulator`: passes in time
+- `placing`: where the devices of a plan lie
 - `recomputation`: the least time that it takes to fit a stage into memory
 - `program`: the least bound of plans of all numbers of stages; planners and bounds share it
 

@@ -14,7 +14,7 @@ __all__ = ["grid_document", "plan_of", "ranks"]
 
 def grid_document(plan: GridPlan) -> dict[str, Any]:
     """The plan with its question and times as JSON, without bounds."""
-    question, (starts, sent, time) = plan.instance, plan.starts
+    question, (start, _, time) = plan.instance, plan.timeline
     return {
         "format": GRID_FORMAT,
         "key": question.key,
@@ -34,8 +34,8 @@ def grid_document(plan: GridPlan) -> dict[str, Any]:
         "modes": list(plan.modes),
         "ranks": ranks(plan),
         "memory": [list(row) for row in zip(*(part.tolist() for part in plan.memory), strict=True)],
-        "starts": starts.tolist(),
-        "sent": sent[: 2 * plan.stages - 2].tolist(),
+        "starts": [row for pair in zip(start.forward.tolist(), start.backward.tolist(), strict=True) for row in pair],
+        "sent": [*start.send.tolist(), *start.receive.tolist()],
         "time": time,
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,12 +18,9 @@ from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
 from instances.planning.grid.memory import MemoryParts
-from instances.planning.grid.orders import one_forward_one_backward
 from instances.planning.grid.placing import PLACINGS, place
 from instances.planning.grid.problem import GridInstance
-
-if TYPE_CHECKING:
-    from instances.planning.grid.simulator import Passes
+from instances.planning.operations import FORWARD, NO_LIMITS, Flows, Moments, Orders, one_forward_one_backward
 
 __all__ = ["GridPlan"]
 
@@ -211,20 +208,19 @@ class GridPlan(Displayed):
         if self.turns == 1:
             most = np.minimum(self.microbatches, S - np.arange(S)) * stored
         else:
-            rows = self.orders // self.microbatches
-            most = np.cumsum(np.where(rows % 2 == 0, 1.0, -1.0) * stored[rows // 2], axis=1).max(axis=1)
+            passes = self.orders
+            kept = np.where(passes % 4 == FORWARD, 1.0, -1.0) * stored[passes // 4 // self.microbatches]
+            most = np.cumsum(kept, axis=1).max(axis=1)
         return MemoryParts(sizes[0], sizes[1], sizes[2], most, self._most("working_bytes"))
 
     @property
     def orders(self) -> IntArray:
-        """(S, 2 v M) passes of each group, as `one_forward_one_backward`."""
+        """(S, 2 v M) passes of each group, as in `Orders`."""
         return one_forward_one_backward(self.groups, self.turns, self.microbatches)
 
     @property
-    def passes(self) -> Passes:
-        """Durations for the simulator."""
-        from instances.planning.grid.simulator import Passes
-
+    def flows(self) -> Flows:
+        """Operations of one pipeline for the simulator: what follows the last backward passes shares nothing."""
         S, C, half = self.groups, self.stages, not self.instance.full_duplex
         machines: dict[tuple[int, int], int] = {}
         channel = np.zeros(2 * C - 2, dtype=np.int64)
@@ -233,23 +229,29 @@ class GridPlan(Displayed):
             ends = (n % S, (n + 1) % S) if row < C - 1 else ((n + 1) % S, n % S)
             pair = (min(ends), max(ends)) if half else ends
             channel[row] = machines.setdefault(pair, len(machines))
-        return Passes(
-            self.forward_time, self.backward_time, self.transfer_time, self.after_time, channel, len(machines)
+        unsplit = np.zeros(C)
+        return Flows(
+            passes=np.stack((self.forward_time, self.backward_time, unsplit, unsplit)),
+            alone=np.concatenate((self.transfer_time, self.transfer_time, self.after_time)),
+            speed_load=np.zeros((3 * C - 2, 0)),
+            group=np.arange(C) % S,
+            channel=channel,
+            channels=len(machines),
         )
 
     @cached_property
-    def starts(self) -> tuple[FloatArray, FloatArray, float]:
-        """Starts of passes and of transfers as `step_time` fills them in, and the time of the step [s]."""
-        from instances.planning.grid.simulator import step_time
+    def timeline(self) -> tuple[Moments, Moments, float]:
+        """Start and end of all operations of a pipeline, and the time of the step [s]."""
+        from instances.planning.simulator import timed
 
-        C, M = self.stages, self.microbatches
-        passes, sent = np.zeros((2 * C, M)), np.zeros((max(1, 2 * C - 2), M))
-        return passes, sent, float(step_time(self.passes, self.orders, M, passes, sent, np.inf))
+        passes = self.orders
+        begin = np.arange(len(passes) + 1) * passes.shape[1]
+        return timed(self.flows, Orders(passes.flatten(), begin, NO_LIMITS, NO_LIMITS), self.microbatches)
 
     @property
     def time(self) -> float:
         """Time of a step [s]."""
-        return self.starts[2]
+        return self.timeline[2]
 
     @property
     def cost(self) -> float:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from instances import Bound
 from instances.graph.display import figures
 from instances.planning.grid.plan import GridPlan
+from instances.planning.operations import operations
 from mtpp.plots.report.drawing import Bar, Line, legend, stacked_bars, timeline
 from mtpp.plots.report.markup import facts, paragraph, section, table
 from mtpp.plots.report.partitions import memory_section
@@ -100,29 +101,24 @@ def _stage_section(plan: GridPlan) -> str:
 
 
 def _time_section(plan: GridPlan, bound: Bound | None) -> str:
-    passes, sent, end = plan.starts
-    S, C, moved = plan.groups, plan.stages, plan.transfer_time.tolist()
-    times = {"forward": plan.forward_time.tolist(), "backward": plan.backward_time.tolist()}
-    bars = []
-    for row, starts in enumerate(passes.tolist()):
-        n, kind = row // 2, ("forward", "backward")[row % 2]
-        for m, start in enumerate(starts):
-            told = f"{kind}, stage {n}, microbatch {m}: {time_in_words(times[kind][n], 's')}"
-            bars.append(Bar(n % S, start, start + times[kind][n], kind, told, 0.0, _PASSES))
-    for row, starts in enumerate(sent[: 2 * C - 2].tolist()):
-        n, back = (row, 0) if row < C - 1 else (row - C + 1, 1)
-        source, low, high = (n + back) % S, *_SENT[2 * back : 2 * back + 2]
-        for m, start in enumerate(starts):
-            if moved[n] > 0:
-                told = f"stage {n + back} to {n + 1 - back}, microbatch {m}: {time_in_words(moved[n], 's')}"
-                bars.append(Bar(source, start, start + moved[n], "transfer", told, low, high))
-    for n, after in enumerate(plan.after_time.tolist()):
-        if after > 0:
-            last = float(passes[2 * n + 1].max()) + times["backward"][n]
-            told = f"stage {n}, after its passes: {time_in_words(after, 's')}"
-            bars.append(Bar(n % S, last, last + after, "allreduce", told, 0.2, _PASSES - 0.2))
-    scale = Scale.of_times([end], "s")
-    lines = [Line(end, "limit", f"the step ends at {time_in_words(end, 's')}")]
+    start, end, time = plan.timeline
+    S, bars = plan.groups, list[Bar]()
+    for operation in operations(start, end):
+        n, m, kind, took = operation.stage, operation.microbatch, operation.kind, operation.end - operation.start
+        row, low, high = n, 0.0, _PASSES
+        if kind in ("send", "return"):
+            back = int(kind == "return")
+            row, low, high = n + back, *_SENT[2 * back : 2 * back + 2]
+            told, kind = f"stage {n + back} to {n + 1 - back}, microbatch {m}", "transfer"
+        elif m is None:
+            told, low, high = f"stage {n}, after its passes", 0.2, _PASSES - 0.2
+        else:
+            told = f"{kind}, stage {n}, microbatch {m}"
+        if took > 0 or kind in ("forward", "backward"):
+            told += f": {time_in_words(took, 's')}"
+            bars.append(Bar(row % S, operation.start, operation.end, kind, told, low, high))
+    scale = Scale.of_times([time], "s")
+    lines = [Line(time, "limit", f"the step ends at {time_in_words(time, 's')}")]
     if bound is not None:
         lines.append(Line(bound.value, "bound", f"bound {time_in_words(bound.value, 's')}"))
     seen = {bar.kind for bar in bars}

@@ -8,23 +8,19 @@ import numpy as np
 import pytest
 from shared_plans import random_orders, random_plan, random_question
 
-from heuristics.planning.arrays import Log
 from heuristics.planning.execution import all_forward_first, execute, one_forward_one_backward, pe, steady
 from heuristics.planning.orders import (
-    PassLists,
-    encoded,
     execute_orders,
     interleaved,
     portfolio,
     warmed_up,
     zero_bubble,
 )
-from heuristics.planning.shared_cards_simulator import run
 from instances import InputError
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.operation_arrays import BACKWARD, FORWARD, WEIGHTS, Flows
-from instances.planning.simulation import Waiting, simulate
+from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, Waiting, encoded, simulate
+from instances.planning.simulator import empty_log, run
 
 FAST_INSIDE = Cluster.of_servers([2, 2], within=8.0, between=1.0)
 
@@ -80,7 +76,7 @@ def test_interleaving_pays() -> None:
     chunks = Plan(question(4), (0, 1, 2, 3, 4), ((0,), (2,)) * 2)
     assert execute_orders(plain, warmed_up([2, 1], 4)).makespan == 64
     assert execute_orders(chunks, interleaved(2, 2, 4)).makespan == 60
-    with pytest.raises(InputError, match="rounds of 2"):
+    with pytest.raises(InputError, match="2 groups divide, not 3"):
         interleaved(2, 2, 3)
 
 
@@ -95,7 +91,7 @@ def test_compiled_is_exact(ties: bool, repeated: bool) -> None:
         if repeated and M % len(plan.groups):
             continue
         flows, orders = Flows.of(plan), random_orders(rng, plan)
-        exact, log = simulate(flows, orders, M), Log.of(S, M)
+        exact, log = simulate(flows, orders, M), empty_log(S, M)
         slack = 1e-9 * float(exact.makespan)
         assert run(flows, encoded(orders, M), M, log, math.inf) == pytest.approx(float(exact.makespan), abs=slack)
         for (kind, n, m), moments in exact.passes.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heuristics.planning.orders import execute_orders
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.operation_arrays import BACKWARD, FORWARD
+from instances.planning.operations import BACKWARD, FORWARD
 from instances.planning.timeline_file import perfetto_trace
 
 MIB = 2**20

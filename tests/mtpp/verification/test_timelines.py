@@ -14,11 +14,12 @@ import pytest
 from certificates import older
 from shared_plans import random_orders, random_plan, random_question
 
-from heuristics.planning.orders import PassLists, execute_orders, interleaved, portfolio, warmed_up, zero_bubble
+from heuristics.planning.orders import execute_orders, interleaved, portfolio, warmed_up, zero_bubble
 from instances import InputError
 from instances.devices.network import Network
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
+from instances.planning.operations import PassLists
 from mtpp.certificates.rerun import rerun
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from instances.deadline import Deadline
-from instances.graph.tensors import IntArray
 from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
 from instances.planning.grid.problem import Fixed, StateBytes
-from instances.planning.grid.simulator import step_time
+from instances.planning.operations import BACKWARD, FORWARD, Pass, PassLists, encoded
+from instances.planning.simulator import timed
 from mtpp.verification.clock import Clock
 from mtpp.verification.planning.grid.proving import proved_bound
 from mtpp_models.planning.grid import grid_bounds
@@ -44,24 +44,24 @@ def one_layer_a_stage(rng: np.random.Generator) -> GridPlan:
     return GridPlan(question, 1, 1, tuple(range(S + 1)), (1,) * S, ("none",) * S, zero=0)
 
 
-def random_orders(rng: np.random.Generator, S: int, M: int) -> IntArray:
+def random_orders(rng: np.random.Generator, S: int, M: int) -> PassLists:
     """Passes of each group such that the first of s stages keeps min(M, s) microbatches at most."""
     forward = np.arange(M)
     if rng.random() < 0.3:
         rng.shuffle(forward)
     orders = []
     for g in range(S):
-        held, passes = list[int](), list[int]()
+        held, passes = list[int](), list[Pass]()
         coming, eager = list(forward), rng.random()
         while coming or held:
             if coming and len(held) < min(M, S - g) and (not held or rng.random() < eager):
                 held.append(coming.pop(0))
-                passes.append(2 * g * M + held[-1])
+                passes.append((FORWARD, g, held[-1]))
             else:
                 place = int(rng.integers(len(held))) if rng.random() < 0.1 else 0
-                passes.append((2 * g + 1) * M + held.pop(place))
-        orders.append(passes)
-    return np.array(orders, dtype=np.int64)
+                passes.append((BACKWARD, g, held.pop(place)))
+        orders.append(tuple(passes))
+    return tuple(orders)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -72,9 +72,9 @@ def test_no_order_that_keeps_as_few_microbatches_is_below_the_bound(seed: int) -
         plan = one_layer_a_stage(rng)
         S, M = plan.groups, plan.microbatches
         bound = grid_bounds(plan, Deadline())[0].value
-        starts, sent, best = np.zeros((2 * S, M)), np.zeros((2 * S - 2, M)), plan.time
+        best = plan.time
         for _ in range(60):
-            time = step_time(plan.passes, random_orders(rng, S, M), M, starts, sent, np.inf)
+            time = timed(plan.flows, encoded(random_orders(rng, S, M), M), M)[2]
             assert bound <= time * (1 + 1e-9)
             best = min(best, time)
         proved = proved_bound(plan.instance, "z-grid", bound, Clock(60))

@@ -9,8 +9,7 @@ import pytest
 
 from instances.errors import InputError
 from instances.planning.grid import GridPlan
-from instances.planning.operation_arrays import BACKWARD, FORWARD, Flows
-from instances.planning.simulation import simulate
+from instances.planning.operations import decoded, simulate
 from tests.helpers.grid_cases import all_plans, equal_question, random_question
 
 
@@ -56,21 +55,6 @@ def test_zero_divides_what_replicas_share() -> None:
     assert plan.after_time[0] == 3 / 4 * 4 * 2  # gradients are divided, weights are gathered
 
 
-def flows_of(plan: GridPlan) -> Flows:
-    """The plan for the exact simulator."""
-    C, passes = plan.stages, plan.passes
-    alone = np.concatenate((passes.transfer, passes.transfer, passes.after))
-    zeros = np.zeros(C)
-    return Flows(
-        passes=np.stack((passes.forward, passes.backward, zeros, zeros)),
-        alone=alone,
-        speed_load=np.zeros((3 * C - 2, 0)),
-        group=np.arange(C) % plan.groups,
-        channel=passes.channel,
-        channels=passes.channels,
-    )
-
-
 def test_the_simulator_is_the_exact_one() -> None:
     """On all plans of random questions, and on stages in turns."""
     rng, seen = np.random.default_rng(5), 0
@@ -87,11 +71,7 @@ def test_the_simulator_is_the_exact_one() -> None:
 
 def _compare(plan: GridPlan) -> None:
     M = plan.microbatches
-    orders = [
-        [((FORWARD, BACKWARD)[code // M % 2], code // M // 2, code % M) for code in order]
-        for order in plan.orders.tolist()
-    ]
-    exact = simulate(flows_of(plan), orders, M)
+    exact = simulate(plan.flows, decoded(plan.orders, M), M)
     assert plan.time == pytest.approx(float(exact.makespan), rel=1e-12)
 
 

@@ -1,31 +1,198 @@
-"""Simulation of an iteration in exact numbers: the definition of its time, slow and plain.
+"""Operations of an iteration: their kinds, times and orders, and the simulation that defines when each runs.
 
-Each group of devices has a list of passes. At each instant, first all ends that is due; then each idle group starts the
-first pass of its list that it has not run, if what that needs is there; then each idle channel starts the transfer that
-became ready first, of several one forward, of the lowest stage, of the lowest microbatch; then speeds change. A stage
-starts its AllReduce when its last backward pass ends; AllReduces wait for nothing else.
+Simulation, in exact numbers: each group of devices has a list of passes. At each instant, first all ends that is due;
+then each idle group starts the first pass of its list that it has not run, if what that needs is there; then each idle
+channel starts the transfer that became ready first, of several one forward, of the lowest stage, of the lowest
+microbatch; then speeds change. A stage starts its AllReduce when its last backward pass ends; AllReduces wait for
+nothing else.
 
 Speeds of transfers and AllReduces are max-min fair: all rise together from 0 until one runs at full speed, 1, or a port
 is full; what uses a full port stays as it is, the others go on. They change only where an operation starts or ends. A
 pass runs at full speed. What ends within 1e-12 of the time since the start is one instant, as the loads and times that
-come in are rounded. The compiled twin of this is `heuristics.planning.shared_cards_simulator`.
+come in are rounded. The compiled twin is `instances.planning.simulator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
-from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.tensors import FloatArray, IntArray, freeze
+from instances.planning.plan import Plan
+
+__all__ = [
+    "BACKWARD",
+    "FORWARD",
+    "INPUT",
+    "KINDS",
+    "NO_LIMITS",
+    "WEIGHTS",
+    "Flows",
+    "Moments",
+    "Operation",
+    "Orders",
+    "Pass",
+    "PassLists",
+    "Simulation",
+    "Waiting",
+    "decoded",
+    "encoded",
+    "fair_speeds",
+    "one_forward_one_backward",
+    "operations",
+    "simulate",
+]
 
 _INSTANT = Fraction(1, 10**12)
 
-__all__ = ["Pass", "Simulation", "Waiting", "fair_speeds", "simulate"]
+#: Kinds of passes: forward; backward in one piece; its two parts, for gradients of inputs and of weights.
+FORWARD, BACKWARD, INPUT, WEIGHTS = range(4)
+KINDS = "FBIW"
 
-#: A kind of `flows`, a stage and a microbatch.
+#: A kind, a stage and a microbatch.
 Pass = tuple[int, int, int]
+#: Passes of each group, in the order in which it takes them.
+PassLists = tuple[tuple[Pass, ...], ...]
 Loads = dict[int, Fraction]
+#: `Orders.ahead_of_input` where the lists of passes hold.
+NO_LIMITS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of an iteration."""
+
+    kind: str  # ``forward``, ``backward``, ``send`` (activations), ``return`` (gradients) or ``allreduce``
+    stage: int  # that computes; for a transfer, the stage before the channel
+    microbatch: int | None  # None for an AllReduce
+    start: float  # seconds from the start of the iteration
+    end: float  # likewise
+
+
+class Moments(NamedTuple):
+    """Starts or ends of all operations [s]; nan where there is no operation."""
+
+    forward: FloatArray  # (S, M): forward passes
+    backward: FloatArray  # (S, M): backward passes, or their part for the gradients of inputs
+    weights: FloatArray  # (S, M): their part for the gradients of weights, where they are split
+    send: FloatArray  # (S - 1, M): transfers to the next stage
+    receive: FloatArray  # (S - 1, M): transfers of gradients from it
+    allreduce: FloatArray  # (S,): AllReduces
+
+
+def operations(start: Moments, end: Moments) -> Iterator[Operation]:
+    """All operations that have a start, kind by kind."""
+    for kind, starts, ends in zip(
+        ("forward", "backward", "weights", "send", "return", "allreduce"), start, end, strict=True
+    ):
+        for place, begin in np.ndenumerate(starts):
+            n, m = place if len(place) == 2 else (place[0], None)
+            if not np.isnan(begin):
+                yield Operation(kind, n, m, start=float(begin), end=float(ends[place]))
+
+
+class Flows(NamedTuple):
+    """Operations of a plan with S stages on G groups of devices, and P ports.
+
+    Transfers stand in rows: those to the next stage, S - 1, those back, S - 1, and the AllReduces, S.
+    """
+
+    passes: FloatArray  # (4, S): of each kind in each stage [s]
+    alone: FloatArray  # (3 S - 2,): of each transfer and AllReduce, if it shares nothing [s]
+    speed_load: FloatArray  # (3 S - 2, P): part of each port that it takes at full speed
+    group: IntArray  # (S,): that runs each stage
+    channel: IntArray  # (2 S - 2,): machine of each transfer, -1 between stages of one group
+    channels: int  # number of machines
+
+    @classmethod
+    def of(cls, plan: Plan) -> Flows:
+        """Flows of a plan."""
+        S, f, b, i = plan.n_stages, plan.forward_time, plan.backward_time, plan.input_time
+        alone = np.concatenate((plan.forward_transfer_time, plan.backward_transfer_time, plan.allreduce_time))
+        group = np.array([plan.groups.index(stage) for stage in plan.devices])
+        machines: dict[tuple[int, ...], int] = {}
+        channel = np.full(2 * S - 2, -1)
+        for n, (here, there) in enumerate(pairwise(group.tolist())):
+            for row, ends in ((n, (here, there)), (S - 1 + n, (there, here))):
+                if here != there:
+                    pair = ends if plan.instance.full_duplex else tuple(sorted(ends))
+                    channel[row] = machines.setdefault(pair, len(machines))
+        loads = np.divide(plan.loads, alone[:, None], out=np.zeros_like(plan.loads), where=alone[:, None] > 0)
+        return cls(
+            passes=np.stack((f, b, i, np.maximum(b - i, 0.0))),
+            alone=alone,
+            speed_load=np.ascontiguousarray(loads),
+            group=group,
+            channel=channel,
+            channels=len(machines),
+        )
+
+
+class Orders(NamedTuple):
+    """Passes of each group, one after the other: ``(stage M + microbatch) 4 + kind``."""
+
+    passes: IntArray  # (n,)
+    begin: IntArray  # (G + 1,): where each group begins
+
+    # Instead of lists, limits: a group with one stage takes what is ready of I, F and W, in this order of priority, F
+    # only while fewer F than these are ahead of I and of W. Empty if the lists hold.
+    ahead_of_input: IntArray  # (S,) or (0,)
+    ahead_of_weights: IntArray  # (S,) or (0,)
+
+
+def encoded(orders: PassLists, microbatches: int) -> Orders:
+    """Orders as the simulator takes them."""
+    passes = [(n * microbatches + m) * 4 + kind for order in orders for kind, n, m in order]
+    begin = np.cumsum([0, *map(len, orders)])
+    return Orders(np.array(passes, dtype=np.int64), begin, NO_LIMITS, NO_LIMITS)
+
+
+def decoded(passes: IntArray, microbatches: int) -> PassLists:
+    """Orders of G groups as tuples, from their (G, n) passes as in `Orders`."""
+    return tuple(tuple((one % 4, *divmod(one // 4, microbatches)) for one in row) for row in passes.tolist())
+
+
+@lru_cache(maxsize=32)
+def one_forward_one_backward(groups: int, turns: int, microbatches: int) -> IntArray:
+    """Passes of each group of devices in their order.
+
+    Stage n of the `groups` · `turns` stages runs on group n modulo `groups`. With one turn, group g begins with
+    groups - g forward passes; with more, stages take turns of `groups` microbatches, as Megatron-LM does (Narayanan et
+    al., SC 2021).
+
+    Returns
+    -------
+    (groups, 2 · turns · microbatches) integers
+        As `Orders.passes`.
+
+    Raises
+    ------
+    InputError
+        If there are several turns and `groups` does not divide `microbatches`.
+    """
+    S, v, M = groups, turns, microbatches
+    if v > 1 and M % S:
+        raise InputError(f"Stages in turns need a number of microbatches that {S} groups divide, not {M}.")
+    total, orders = v * M, np.empty((S, 2 * v * M), dtype=np.int64)
+    k = np.arange(total)
+    turn, microbatch = k % (S * v) // S, k // (S * v) * S + k % S
+    if v == 1:
+        turn, microbatch = np.zeros(total, dtype=np.int64), k
+    for g in range(S):
+        forward = ((turn * S + g) * M + microbatch) * 4 + FORWARD
+        backward = (((v - 1 - turn) * S + g) * M + microbatch) * 4 + BACKWARD
+        first = min(total, S - g - 1 if v == 1 else 2 * (S - g - 1) + (v - 1) * S)
+        pairs = np.stack((forward[first:], backward[: total - first]), axis=1).ravel()
+        orders[g] = np.concatenate((forward[:first], pairs, backward[total - first :]))
+    freeze(orders)
+    return orders
 
 
 class Waiting(Exception):  # noqa: N818

@@ -1,6 +1,7 @@
-"""The simulator of shared ports, compiled: `instances.planning.simulation` in floats.
+"""The simulator of iterations, compiled: `instances.planning.operations.simulate` in floats.
 
-Times within 1e-12 of each other, as a part of the time since the start, are one instant.
+Times within 1e-12 of each other, as a part of the time since the start, are one instant. Searches, plans and their
+files all take their times from it; the paper's planners alone anneal with a smaller kernel.
 """
 
 from __future__ import annotations
@@ -10,18 +11,45 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.planning.arrays import Log, Orders
-from heuristics.planning.fair_speeds import INSTANT, fair_speeds
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
+from instances.planning.operations import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows, Moments, Orders
 
-__all__ = ["run"]
+__all__ = ["INSTANT", "Log", "empty_log", "fair_speeds", "run", "timed", "warmed_up_orders"]
+
+#: Relative tolerance: times, and loads of ports, that differ by less are equal.
+INSTANT = 1e-12
 
 BoolArray = NDArray[np.bool_]
 
 # Row of `Log.start` of each kind of pass.
 _LOGGED = (0, 1, 1, 2)
+
+
+class Log(NamedTuple):
+    """Start and end of what has run, -1 where nothing has [s]; and in which order the groups took their passes."""
+
+    start: FloatArray  # (3, S, M): forward passes, backward passes or their first parts, their second parts
+    end: FloatArray
+    transfer_start: FloatArray  # (2 S - 2, M)
+    transfer_end: FloatArray
+    allreduce_start: FloatArray  # (S,)
+    allreduce_end: FloatArray
+    taken: IntArray  # (n,): as `Orders.passes`
+
+
+@compiled
+def empty_log(S: int, M: int) -> Log:
+    """Allocate a log of S stages and M microbatches."""
+    return Log(
+        np.full((3, S, M), -1.0),
+        np.full((3, S, M), -1.0),
+        np.full((2 * S - 2, M), -1.0),
+        np.full((2 * S - 2, M), -1.0),
+        np.full(S, -1.0),
+        np.full(S, -1.0),
+        np.full(3 * S * M, -1, dtype=np.int64),
+    )
 
 
 class _Run(NamedTuple):
@@ -49,6 +77,23 @@ class _Run(NamedTuple):
     shares: BoolArray  # (3 S - 2,): whether an operation uses a port
     active: IntArray  # (C + S,): room for a list of machines
     new_speed: FloatArray
+
+
+def timed(flows: Flows, orders: Orders, microbatches: int) -> tuple[Moments, Moments, float]:
+    """Start and end of all operations, and the time of the iteration [s], infinite if groups wait for ever.
+
+    What has not run starts and ends at -1.
+    """
+    log = empty_log(len(flows.group), microbatches)
+    makespan = run(flows, orders, microbatches, log, np.inf)
+    start = _moments(log.start, log.transfer_start, log.allreduce_start)
+    return start, _moments(log.end, log.transfer_end, log.allreduce_end), float(makespan)
+
+
+def _moments(passes: FloatArray, transfers: FloatArray, allreduce: FloatArray) -> Moments:
+    S = passes.shape[1]
+    weights = np.where(passes[2] < 0, np.nan, passes[2])
+    return Moments(passes[0], passes[1], weights, transfers[: S - 1], transfers[S - 1 :], allreduce)
 
 
 @compiled
@@ -293,3 +338,64 @@ def _share_ports(now: float, flows: Flows, going: _Run, room: FloatArray) -> Non
             going.left[k] = max(going.left[k] - (now - going.stamp[k]) * going.speed[k], 0.0)
             going.stamp[k], going.speed[k] = now, speed
             going.end[k] = now + going.left[k] / speed
+
+
+@compiled
+def warmed_up_orders(warmup: IntArray, M: int) -> Orders:
+    """Orders in which stage n runs ``warmup[n]`` forward passes, then a backward and a forward pass in turns."""
+    S, at = len(warmup), 0
+    passes = np.empty(2 * S * M, dtype=np.int64)
+    for n in range(S):
+        ahead = warmup[n]
+        for m in range(ahead):
+            passes[at] = (n * M + m) * 4 + FORWARD
+            at += 1
+        for m in range(M):
+            passes[at] = (n * M + m) * 4 + BACKWARD
+            at += 1
+            if ahead + m < M:
+                passes[at] = (n * M + ahead + m) * 4 + FORWARD
+                at += 1
+    none = np.zeros(0, dtype=np.int64)
+    return Orders(passes, np.arange(S + 1) * (2 * M), none, none)
+
+
+@compiled(allocates=False)
+def fair_speeds(
+    active: IntArray, count: int, row: IntArray, load: FloatArray, speeds: FloatArray, room: FloatArray
+) -> None:
+    """Fill in max-min fair speeds of the first `count` machines in `active`; `room` is one number a port."""
+    for p in range(len(room)):
+        room[p] = 1.0
+    for j in range(count):
+        speeds[j] = -1.0
+    level, left = 0.0, count
+    while left > 0:
+        step = 1.0 - level
+        for p in range(len(room)):
+            share = _share(p, active, count, row, load, speeds)
+            if share > 0.0 and share * step > room[p]:
+                step = max(room[p], 0.0) / share
+        level += step
+        if level >= 1.0 - INSTANT:
+            level = 1.0
+        for p in range(len(room)):
+            room[p] -= step * _share(p, active, count, row, load, speeds)
+        for j in range(count):
+            if speeds[j] < 0.0:
+                full = level == 1.0
+                for p in range(len(room)):
+                    full = full or (load[row[active[j]], p] > 0.0 and room[p] <= INSTANT)
+                if full:
+                    speeds[j] = level
+                    left -= 1
+
+
+@compiled(allocates=False)
+def _share(p: int, active: IntArray, count: int, row: IntArray, load: FloatArray, speeds: FloatArray) -> float:
+    """Part of a port that is used for each unit of speed by what has no speed yet."""
+    share = 0.0
+    for j in range(count):
+        if speeds[j] < 0.0:
+            share += load[row[active[j]], p]
+    return share
