@@ -53,8 +53,8 @@ def paper(
         raise InputError(f"--regal {regal}: there is no such folder.")
     study = PaperStudy(rows, None if regal is None else str(regal), profile)
     report = Report(out / "runs", json=printing.json, quiet=printing.quiet)
-    for told in study.left_out:
-        print(told, file=sys.stderr)
+    for line in study.left_out:
+        print(line, file=sys.stderr)
     if dry_run:
         report.publish([study.costs()], dict)
         return 0

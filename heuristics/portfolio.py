@@ -47,10 +47,12 @@ def portfolio(
         If a start does not obey the instance.
     """
     limits = limits or Limits()
-    known = [start if start.instance is instance else Partition(instance, start.block, start.order) for start in starts]
+    candidates = [
+        start if start.instance is instance else Partition(instance, start.block, start.order) for start in starts
+    ]
     try:
-        known.append(at_once(instance, limits))
+        candidates.append(at_once(instance, limits))
     except NothingFoundError:
-        if not known:
+        if not candidates:
             raise
-    return search_by_gain(instance, rng, limits, best_of(known), known)
+    return search_by_gain(instance, rng, limits, best_of(candidates), candidates)

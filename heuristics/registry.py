@@ -38,8 +38,8 @@ def _heuristic(
         answer = search(reduction.instance, rng, limits or Limits())
         if not isinstance(answer, Partition):
             raise InputError(f"{name} returned {type(answer).__name__}, not a Partition of its instance.")
-        found = reduction.expand(answer)
-        return found if capped is instance else Partition(instance, found.block, found.order)
+        partition = reduction.expand(answer)
+        return partition if capped is instance else Partition(instance, partition.block, partition.order)
 
     return Method(name, summary, reference, run)
 

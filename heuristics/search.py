@@ -68,8 +68,8 @@ def search(
         return Result(name, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
-        found = None if start is None or isinstance(instance, UnlikeInstance) else go_on(name, start, rng, limits)
-        found = with_least_peaks(found or heuristic.run(instance, rng, limits))
-        partition = found if found.bottleneck < math.inf else None
+        candidate = None if start is None or isinstance(instance, UnlikeInstance) else go_on(name, start, rng, limits)
+        candidate = with_least_peaks(candidate or heuristic.run(instance, rng, limits))
+        partition = candidate if candidate.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result(name, instance, partition, seconds=spent, interrupted=interrupted)

@@ -190,7 +190,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _stamp_of(folder: Path) -> list[str]:
-    """Lines of a folder's stamp: what its machine code was compiled for; empty if the code is not complete."""
+    """Lines of the stamp of a folder, which say what its machine code was compiled for; empty if it is incomplete."""
     try:
         return (folder / _STAMP).read_text().splitlines()
     except OSError:
@@ -220,7 +220,7 @@ def _first_look() -> tuple[dict[Path, tuple[int, int]], str]:
 
 
 def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Time of the last change and size of each file; empty if one does not exist any more."""
+    """Time of the last change and size of each file; empty if one no longer exists."""
     try:
         states = {path: path.stat() for path in files}
     except FileNotFoundError:
@@ -237,8 +237,8 @@ def _folders() -> list[Path]:
     written, key = _first_look()
     if _settings.DISABLE_JIT or not written or _written(written) != written:
         return []
-    own, users = _ROOT / "instances" / "__pycache__", user_cache("numba")
-    places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [own, users, private_folder(_PRIVATE)]
+    source_cache, users = _ROOT / "instances" / "__pycache__", user_cache("numba")
+    places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [source_cache, users, private_folder(_PRIVATE)]
     folders = [Path(place) / f"kernels-{key}" for place in places if place is not None]
     return sorted(folders, key=lambda folder: not _is_complete(folder))
 
@@ -277,11 +277,11 @@ class _Halt(event.Listener):
 class _Tell(event.Listener):
     """Listener that logs, once in a process, that kernels are compiled."""
 
-    told = False
+    announced = False
 
     def on_start(self, event: event.Event) -> None:
-        if not self.told and _is_ours(event.data["dispatcher"].py_func):
-            self.told = True
+        if not self.announced and _is_ours(event.data["dispatcher"].py_func):
+            self.announced = True
             if getattr(event.data["dispatcher"], "_cache", None).__class__.__name__ == "NullCache":
                 _LOG.warning("compiling at each call, as no folder can be written; set NUMBA_CACHE_DIR to one that can")
                 return

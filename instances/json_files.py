@@ -75,10 +75,10 @@ class Value:
     def members(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Value]:
         """Members of an object; every `required` one is there, and none but these and the `optional` ones."""
         values = self.open_members(required)
-        known = (*required, *optional)
+        fields = (*required, *optional)
         for name in values:
-            if name not in known:
-                self.fail(f"unknown field '{name}'; known fields are {', '.join(known)}.")
+            if name not in fields:
+                self.fail(f"unknown field '{name}'; known fields are {', '.join(fields)}.")
         return values
 
     def open_members(self, required: Sequence[str]) -> dict[str, Value]:
@@ -93,14 +93,14 @@ class Value:
 
     def check_format(self, *expected: str) -> str:
         """The member `format` of an object; refused if it is none of the expected ones."""
-        found = self.open_members(("format",))["format"]
-        if found.text() in expected:
-            return found.text()
-        kind, *kinds = (name.partition("/")[0] for name in (found.text(), *expected))
+        stated = self.open_members(("format",))["format"]
+        if stated.text() in expected:
+            return stated.text()
+        kind, *kinds = (name.partition("/")[0] for name in (stated.text(), *expected))
         if kind in _CONTENTS and kind not in kinds:
             contents = " or ".join(f"{_CONTENTS[kind]} ({name})" for kind, name in zip(kinds, expected, strict=True))
-            self.fail(f"this is {_CONTENTS[kind]} ({found.data}); expected {contents}.")
-        found.fail(f"unknown format '{found.data}'; expected {' or '.join(map(repr, expected))}.")
+            self.fail(f"this is {_CONTENTS[kind]} ({stated.data}); expected {contents}.")
+        stated.fail(f"unknown format '{stated.data}'; expected {' or '.join(map(repr, expected))}.")
 
     def items(self) -> list[Value]:
         """Items of a list."""
@@ -167,8 +167,8 @@ class Value:
         self.fail(f"expected {what}, found {shown}.")
 
 
-def check_readable(path: str | Path, most: float = math.inf) -> None:
-    """Refuse what is not a file of at most `most` bytes: reading a pipe or a device may never end.
+def check_readable(path: str | Path, limit: float = math.inf) -> None:
+    """Refuse what is not a file of at most `limit` bytes: reading a pipe or a device may never end.
 
     Raises
     ------
@@ -185,8 +185,8 @@ def check_readable(path: str | Path, most: float = math.inf) -> None:
         raise InputError(f"{path}: this is a folder; name a file in it.")
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: this is not a regular file; save what it gives, and name that file.")
-    if status.st_size > most:
-        raise InputError(f"{path}: the file has {status.st_size} bytes; {most} are the most that is read.")
+    if status.st_size > limit:
+        raise InputError(f"{path}: the file has {status.st_size} bytes; {limit} are the most that is read.")
 
 
 def check_writable(path: str | Path) -> None:

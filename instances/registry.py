@@ -100,7 +100,7 @@ def find(registry: Mapping[str, T], name: str, what: str) -> T:
 
 def unknown(names: Iterable[str], name: str, what: str) -> str:
     """Message about a name that is not among `names`, with the nearest of them or all."""
-    known = list(names)
-    near = get_close_matches(name, known, n=1)
+    candidates = list(names)
+    near = get_close_matches(name, candidates, n=1)
     hint = f"did you mean {near[0]}? There are" if near else "there are"
-    return f"There is no {what} {name!r}; {hint} {', '.join(known)}."
+    return f"There is no {what} {name!r}; {hint} {', '.join(candidates)}."

@@ -195,14 +195,14 @@ def _expanded_kinds(result: Result, reduction: KindContraction, start: Partition
 
 
 def _modelled(question: Instance, start: Partition) -> Partition | None:
-    """Start as an answer to the modelled question; None if it is none. Without groups its cost is no higher there."""
+    """The start as a partition of the modelled question, where it costs no more; None if it is no answer there."""
     return as_answer(question, Partition(question, start.block, start.order))
 
 
 def _prove(model: Model, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-    known = start or one_block(instance)
-    if 0 < known.bottleneck < _SMALLEST:
-        answer = as_answer(instance, known)
+    incumbent = start or one_block(instance)
+    if 0 < incumbent.bottleneck < _SMALLEST:
+        answer = as_answer(instance, incumbent)
         return Result("simple", instance, answer, Bound(simple(instance), "simple", optimal=False))
     try:
         return model.prove(instance, start, controls)
@@ -213,14 +213,16 @@ def _prove(model: Model, instance: Instance, start: Partition | None, controls: 
 
 
 def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:
-    """The same result for the original instance; `start` stays where it is as good."""
+    """The result for the original instance; `start` is the answer if it is at least as good."""
     partition = None
     if result.partition is not None:
-        found = result.partition
-        expanded = reduction.expand(Partition(reduction.instance, found.block, found.order))
+        answer = result.partition
+        expanded = reduction.expand(Partition(reduction.instance, answer.block, answer.order))
         partition = as_answer(reduction.original, expanded)
     if start is not None and start.bottleneck < math.inf:
-        partition = min((start, *([] if partition is None else [partition])), key=lambda known: known.bottleneck)
+        partition = min(
+            (start, *([] if partition is None else [partition])), key=lambda candidate: candidate.bottleneck
+        )
     bound = result.bound
     if bound is not None:
         bound = replace(bound, witness={key: _mapped(key, value, reduction) for key, value in bound.witness.items()})
@@ -228,7 +230,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction | KindContraction) -> Any:
-    """Member of a witness, mapped to the nodes of the original instance; two more nodes stay the last."""
+    """The value of a member of a witness in nodes of the original instance; the two ends stay the last nodes."""
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):
         return anchor[np.array(value, dtype=np.int64)].tolist()

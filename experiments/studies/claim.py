@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Claim", "Verdict"]
+__all__ = ["Finding", "PaperClaim"]
 
 
-class Verdict(StrEnum):
+class Finding(StrEnum):
     """Outcome of a comparison."""
 
     HOLDS = "holds"
@@ -20,27 +20,30 @@ class Verdict(StrEnum):
     @property
     def shown(self) -> str:
         """The word in tables for people, where failures stand out."""
-        return self.value.upper() if self is Verdict.FAILS else self.value
+        return self.value.upper() if self is Finding.FAILS else self.value
 
     @classmethod
-    def of(cls, holds: bool | None) -> Verdict:
-        """Verdict on a statement that is true, false, or None if a number is missing."""
+    def of(cls, holds: bool | None) -> Finding:
+        """Finding on a statement that is true, false, or None if a number is missing."""
         return cls.UNDECIDED if holds is None else cls.HOLDS if holds else cls.FAILS
 
     @classmethod
-    def all_of(cls, parts: Sequence[Verdict]) -> Verdict:
-        """Verdict on several statements at once: all must hold, one failure fails.
+    def all_of(cls, parts: Sequence[Finding]) -> Finding:
+        """Finding on several statements at once: all must hold, one failure fails.
 
         Examples
         --------
-        >>> Verdict.all_of([Verdict.HOLDS, Verdict.UNDECIDED]).value
+        >>> Finding.all_of([Finding.HOLDS, Finding.UNDECIDED]).value
         'undecided'
         """
-        return next((one for one in (cls.FAILS, cls.UNDECIDED) if one in parts), cls.HOLDS if parts else cls.UNDECIDED)
+        return next(
+            (finding for finding in (cls.FAILS, cls.UNDECIDED) if finding in parts),
+            cls.HOLDS if parts else cls.UNDECIDED,
+        )
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """A statement, and whether it holds here."""
 
     source: str  # paper or figure
@@ -50,6 +53,6 @@ class Claim:
     beside: Sequence[float | None] = ()  # values of others in the same place; None where that was not measured
 
     @property
-    def verdict(self) -> Verdict:
-        """The same as a verdict."""
-        return Verdict.of(self.holds)
+    def finding(self) -> Finding:
+        """The same as a finding."""
+        return Finding.of(self.holds)

@@ -151,5 +151,5 @@ def _printed(section: Section, style: str) -> str:
 
 
 def _told(wanted: Mapping[str, Job], run: Run) -> Run:
-    """Run for the progress bar: a refusal that counts as an answer is no failure."""
+    """The run as the progress bar counts it: a refusal that is an answer is no failure."""
     return run if wanted[run["key"]].failed(run) else run | {"error": None}

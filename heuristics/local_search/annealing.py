@@ -71,7 +71,11 @@ def _walk(
     is_changed: NDArray[np.bool_],
     changed: IntArray,
 ) -> None:
-    """Walk on; `cost` are those of the blocks, `energy` and the last two arrays are scratch."""
+    """Run the walk in place: try as many moves as `cooling` says, and keep the best partition in `state`.
+
+    `cost`, (k,), holds the costs of the blocks and is kept up to date; `weight`, (k,), says how much each counts;
+    `energy`, (k,), `is_changed` and `changed`, (n,), are scratch.
+    """
     before_start, before = rows
     block, rank, at, best = state.block, state.rank, state.at, state.best[0]
     k, n = len(cost), len(block)
@@ -162,7 +166,7 @@ def _raise_powers(cost: FloatArray, best: float, weight: FloatArray, energy: Flo
 
 @compiled(allocates=False)
 def _balance(cost: FloatArray, weight: FloatArray) -> None:
-    """Blocks that cost more than the mean count more, others less; the weights have a geometric mean of 1."""
+    """Raise the weights of blocks that cost more than the mean and lower the others; their geometric mean stays 1."""
     mean, logarithm = 0.0, 0.0
     for b in range(len(cost)):
         mean += cost[b] / len(cost)
@@ -184,7 +188,7 @@ def _highest(cost: FloatArray) -> float:
 
 @compiled(allocates=False)
 def _exchange(place: int, state: PartitionState, arrays: KernelArrays) -> None:
-    """Let the block at this place and the next one change places unless an edge leads from one to the other."""
+    """Exchange the places of two neighbouring blocks unless an edge leads from the first, or that has many nodes."""
     a, b = state.at[place], state.at[place + 1]
     if state.size[a] > _EXCHANGED_NODES:
         return
@@ -199,7 +203,10 @@ def _exchange(place: int, state: PartitionState, arrays: KernelArrays) -> None:
 
 @compiled(allocates=False)
 def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
-    """Another place from low to high, often one of these two, where neighbours are; `draw` and what is left of it."""
+    """Another place than `now`, often one of the ends of the range, where neighbours are; and a new uniform number.
+
+    `draw` is uniform in [0, 1), and so is what remains of it after the choice.
+    """
     if draw < _TO_NEIGHBOURS:
         draw *= 2.0 / _TO_NEIGHBOURS
         place = low if draw < 1.0 else high
@@ -213,7 +220,7 @@ def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
 def _partner(
     v: int, a: int, b: int, state: PartitionState, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> int:
-    """A node of block b that `v` can change places with, `v` itself if b is empty, or -1."""
+    """A random node of block b with which `v` of block a can change places; `v` if b is empty; -1 if it cannot."""
     if state.size[b] == 0:
         return v
     w = state.members[state.end[b] - 1 - int(state.size[b] * np.random.random())]

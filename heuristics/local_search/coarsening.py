@@ -15,7 +15,13 @@ _Words = NDArray[np.uint64]
 
 @compiled
 def join_by_reach(
-    source: IntArray, reader: IntArray, order: IntArray, size: FloatArray, most: FloatArray, kind: IntArray, target: int
+    source: IntArray,
+    reader: IntArray,
+    order: IntArray,
+    size: FloatArray,
+    limit: FloatArray,
+    kind: IntArray,
+    target: int,
 ) -> IntArray:
     """Join the ends of edges one after another where no path leads from one to the other through a third cluster.
 
@@ -27,7 +33,7 @@ def join_by_reach(
         A topological order.
     size : (q, n) floats
         What is summed over a cluster.
-    most : (q,) floats
+    limit : (q,) floats
         Up to here a sum may grow.
     kind : (n,) integers
         Only nodes of one kind are joined.
@@ -42,23 +48,23 @@ def join_by_reach(
     n = len(order)
     after, before = _reach(source, reader, order)
     cluster, total = np.arange(n), size.copy()
-    left = n
+    remaining = n
     for e in range(len(source)):
-        if left <= target:
+        if remaining <= target:
             break
         a, b = _root(source[e], cluster), _root(reader[e], cluster)
-        if a == b or kind[a] != kind[b] or not _is_room(a, b, total, most) or _meet(after[a], before[b]):
+        if a == b or kind[a] != kind[b] or not _is_room(a, b, total, limit) or _meet(after[a], before[b]):
             continue
         _join(a, b, after, before)
         _merge(a, b, cluster, total)
-        left -= 1
+        remaining -= 1
     _name_roots(cluster)
     return cluster
 
 
 @compiled
 def join_by_degree(
-    source: IntArray, reader: IntArray, size: FloatArray, most: FloatArray, kind: IntArray, target: int
+    source: IntArray, reader: IntArray, size: FloatArray, limit: FloatArray, kind: IntArray, target: int
 ) -> IntArray:
     """Join nodes with the only node that they read from, in the order of the edges.
 
@@ -69,24 +75,24 @@ def join_by_degree(
     degree, cluster, total = np.zeros(n, dtype=np.int64), np.arange(n), size.copy()
     for v in reader:
         degree[v] += 1
-    left = n
+    remaining = n
     for e in range(len(source)):
-        if left <= target:
+        if remaining <= target:
             break
         if degree[reader[e]] != 1:
             continue
         a, b = _root(source[e], cluster), _root(reader[e], cluster)
-        if kind[a] != kind[b] or not _is_room(a, b, total, most):
+        if kind[a] != kind[b] or not _is_room(a, b, total, limit):
             continue
         _merge(a, b, cluster, total)
-        left -= 1
+        remaining -= 1
     _name_roots(cluster)
     return cluster
 
 
 @compiled
 def _reach(source: IntArray, reader: IntArray, order: IntArray) -> tuple[_Words, _Words]:
-    """(n, w) bits of the nodes after and before each node."""
+    """Two (n, w) tables of bits, 64 nodes a word: the nodes behind each node, and those before it."""
     n = len(order)
     words = (n + 63) // 64
     after, before = np.zeros((n, words), dtype=np.uint64), np.zeros((n, words), dtype=np.uint64)
@@ -153,25 +159,25 @@ def _name_roots(cluster: IntArray) -> None:
 
 
 @compiled(allocates=False)
-def _is_room(a: int, b: int, total: FloatArray, most: FloatArray) -> bool:
+def _is_room(a: int, b: int, total: FloatArray, limit: FloatArray) -> bool:
     room = True
-    for i in range(len(most)):
-        room = room and total[i, a] + total[i, b] <= most[i]
+    for i in range(len(limit)):
+        room = room and total[i, a] + total[i, b] <= limit[i]
     return room
 
 
 @compiled(allocates=False)
-def _meet(one: _Words, other: _Words) -> bool:
+def _meet(first: _Words, second: _Words) -> bool:
     w = 0
-    while w < len(one) and not one[w] & other[w]:
+    while w < len(first) and not first[w] & second[w]:
         w += 1
-    return w < len(one)
+    return w < len(first)
 
 
 @compiled(allocates=False)
-def _unite(one: _Words, other: _Words) -> None:
-    for w in range(len(one)):
-        one[w] |= other[w]
+def _unite(first: _Words, second: _Words) -> None:
+    for w in range(len(first)):
+        first[w] |= second[w]
 
 
 @compiled(allocates=False)

@@ -104,22 +104,25 @@ def cycle(
         with other work and tensors.
     """
     coarse = _vary(instance, rng) if others is not None and rng.random() < _VARIED else instance
-    levels = _coarsen(coarse, rng, budget, [] if others is None else [known.block for known in (best, *others)])
+    levels = _coarsen(coarse, rng, budget, [] if others is None else [parent.block for parent in (best, *others)])
     if others is None or rng.random() < _FRESH:
-        found, levels = _first_cut(levels, rng, budget, best)
+        partition, levels = _first_cut(levels, rng, budget, best)
     else:
-        found = _walk_on(levels, rng, budget, best)
+        partition = _walk_on(levels, rng, budget, best)
     for level in reversed(levels):
-        found = level.expand(found)
-        n, walker = found.instance.graph.n, Walker(found.instance, rng, budget)
+        partition = level.expand(partition)
+        n, walker = partition.instance.graph.n, Walker(partition.instance, rng, budget)
         if level is not levels[0]:
-            found = walker.slice(walker.walk(found, _moves(n, *_LEVEL_MOVES), heat=_LEVEL_HEAT))
-    walker, found = Walker(instance, rng, budget), Partition(instance, found.block, found.order)
-    return walker.slice(walker.walk(found, _moves(instance.graph.n, *_LAST_MOVES), heat=_LAST_HEAT))
+            partition = walker.slice(walker.walk(partition, _moves(n, *_LEVEL_MOVES), heat=_LEVEL_HEAT))
+    walker, partition = Walker(instance, rng, budget), Partition(instance, partition.block, partition.order)
+    return walker.slice(walker.walk(partition, _moves(instance.graph.n, *_LAST_MOVES), heat=_LAST_HEAT))
 
 
 def _vary(instance: Instance, rng: np.random.Generator) -> Instance:
-    """The instance with other work and tensors, none smaller, so what is good enough there is so in the instance."""
+    """The instance with work and tensors that are randomly larger.
+
+    None is smaller, so a partition that is good enough there is good enough in the instance.
+    """
     graph, tensors = instance.graph, instance.graph.tensors
     with suppress(InputError), np.errstate(over="ignore"):  # beyond the largest number
         work = graph.work * rng.uniform(1.0, _MOST_VARIED, graph.n)
@@ -128,8 +131,8 @@ def _vary(instance: Instance, rng: np.random.Generator) -> Instance:
     return instance
 
 
-def _moves(n: int, a_node: int, fewest: int, most: int) -> int:
-    return min(max(a_node * n, fewest), most)
+def _moves(n: int, a_node: int, fewest: int, limit: int) -> int:
+    return min(max(a_node * n, fewest), limit)
 
 
 def _coarsen(
@@ -140,12 +143,12 @@ def _coarsen(
     marks = np.stack((instance.rules.first, instance.rules.last, *apart))
     kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
     # Of the share of a block in the work, and of what may be held.
-    most = np.array([instance.graph.work.sum() / instance.k, instance.platform.memory]) / rng.choice(_PARTS)
+    limit = np.array([instance.graph.work.sum() / instance.k, instance.platform.memory]) / rng.choice(_PARTS)
     weighted = bool(rng.integers(2))
     n, k = instance.graph.n, instance.k
     fewest = max(min(_NODES_PER_BLOCK * k, int(_COARSEST_PART * n)), _FEWEST_PER_BLOCK * k, _FEWEST)
     while (n := instance.graph.n) > fewest and not budget.limits.deadline.passed:
-        cluster = clusters(instance, rng, most, weighted, kind, max(fewest, int(n / _SHRINK)))
+        cluster = clusters(instance, rng, limit, weighted, kind, max(fewest, int(n / _SHRINK)))
         _, group = np.unique(cluster, return_inverse=True)
         if group.max() + 1 > _LEAST_SHRINK * n:
             break
@@ -157,7 +160,7 @@ def _coarsen(
 def clusters(
     instance: Instance,
     rng: np.random.Generator,
-    most: FloatArray,
+    limit: FloatArray,
     weighted: bool,
     kind: IntArray,
     target: int,
@@ -169,7 +172,7 @@ def clusters(
     ----------
     rng : numpy.random.Generator
         Of the noise on the ratings.
-    most : (2,) floats
+    limit : (2,) floats
         Work and held bytes of a cluster.
     weighted : bool
         Whether edges between light nodes come first.
@@ -198,13 +201,13 @@ def clusters(
     source, reader = source[falling], reader[falling]
     size = np.stack((graph.work, graph.held_bytes))
     # Copies of one type each, so that kernels are compiled once.
-    most, kind = np.array(most, dtype=np.float64), np.array(kind, dtype=np.int64)
+    limit, kind = np.array(limit, dtype=np.float64), np.array(kind, dtype=np.int64)
     if n <= reach_nodes:
         order = np.array(graph.topological_order, dtype=np.int64)
-        return join_by_reach(source, reader, order, size, most, kind, int(target))
+        return join_by_reach(source, reader, order, size, limit, kind, int(target))
     if rng.integers(2):
         source, reader = reader, source
-    return join_by_degree(source, reader, size, most, kind, int(target))
+    return join_by_degree(source, reader, size, limit, kind, int(target))
 
 
 def _first_cut(
@@ -213,22 +216,22 @@ def _first_cut(
     """Best of a few walks on the coarsest question that can be sliced; and the levels above it."""
     while levels:
         instance = levels[-1].instance
-        n, k, found = instance.graph.n, instance.k, []
+        n, k, candidates = instance.graph.n, instance.k, []
         walker = Walker(instance, rng, budget)
         with suppress(NothingFoundError):
             for _ in range(_STARTS):
                 start = slice_order(instance, kahn(instance.graph, rng.random(n)))
-                found.append(walker.walk(start, _COARSEST_MOVES * n * k))
-                if budget.spent(found[-1].bottleneck):
+                candidates.append(walker.walk(start, _COARSEST_MOVES * n * k))
+                if budget.spent(candidates[-1].bottleneck):
                     break
-        if found:
-            return walker.slice(best_of(found)), levels
+        if candidates:
+            return walker.slice(best_of(candidates)), levels
         levels = levels[:-1]
     return best, levels
 
 
 def _walk_on(levels: list[Contraction], rng: np.random.Generator, budget: Budget, best: Partition) -> Partition:
-    """The best of a walk on the coarsest question from what a partition is there."""
+    """The best of a walk on the coarsest instance, from what `best` becomes there: all levels keep its blocks."""
     for level in levels:
         best = level.restrict(best)
     if not levels:

@@ -46,36 +46,36 @@ class Pool:
     """
 
     def __init__(
-        self, instance: Instance, rng: np.random.Generator, budget: Budget, known: Sequence[Partition]
+        self, instance: Instance, rng: np.random.Generator, budget: Budget, partitions: Sequence[Partition]
     ) -> None:
         self._instance, self._rng, self._budget = instance, rng, budget
-        self._found: list[Partition] = []
+        self._members: list[Partition] = []
         self._kept: list[Partition] = []  # of the generations before, while one begins from nothing
         self._idle, self._until = 0, _FILLING
-        for partition in known:
+        for partition in partitions:
             self._add(partition)
 
-    def add(self, found: Partition) -> None:
+    def add(self, partition: Partition) -> None:
         """Let what another search made of the best join, if this generation does not stem from nothing, or the next."""
         if self._kept:
-            self._kept.append(found)
+            self._kept.append(partition)
         else:
-            self._add(found)
+            self._add(partition)
 
-    def _add(self, found: Partition) -> None:
-        """Let `found` join if there is room, or in place of one that is no better."""
+    def _add(self, partition: Partition) -> None:
+        """Let `partition` join if there is room, or in place of one that is no better."""
         self._idle += 1
-        if any(np.array_equal(found.block, other.block) for other in self._found):
+        if any(np.array_equal(partition.block, other.block) for other in self._members):
             return
-        if not self._found or found.preference < best_of(self._found).preference:
+        if not self._members or partition.preference < best_of(self._members).preference:
             self._idle = 0
-        if len(self._found) < _SIZE:
-            self._found.append(found)
+        if len(self._members) < _SIZE:
+            self._members.append(partition)
             return
-        worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
+        worse = [i for i, other in enumerate(self._members) if partition.preference <= other.preference]
         if worse:
-            alike = min(worse, key=lambda i: np.count_nonzero(self._found[i].block != found.block))
-            self._found[alike] = found
+            alike = min(worse, key=lambda i: np.count_nonzero(self._members[i].block != partition.block))
+            self._members[alike] = partition
 
     def breed(self, best: Partition) -> Partition:
         """A cycle from nothing while the pool is filled, then from one or two of its partitions.
@@ -87,26 +87,26 @@ class Pool:
         """
         if self._idle >= (_STALE_SMALL if self._instance.graph.n <= SMALL_NODES else _STALE):
             self._renew()
-        if len(self._found) < (_SIZE if self._budget.part < self._until else _FEWEST):
-            found = cycle(self._instance, self._rng, self._budget, best)
+        if len(self._members) < (_SIZE if self._budget.part < self._until else _FEWEST):
+            child = cycle(self._instance, self._rng, self._budget, best)
         else:
             first, *others = self._parents()
-            found = cycle(self._instance, self._rng, self._budget, first, others)
-        self._add(found)
-        return found
+            child = cycle(self._instance, self._rng, self._budget, first, others)
+        self._add(child)
+        return child
 
     def _renew(self) -> None:
-        """Begin from nothing, or where that was done last, from the better halves of both generations."""
-        half = sorted(self._found, key=lambda partition: partition.preference)[: _SIZE // 2]
-        known = [*half, *self._kept] if self._kept else []
-        self._found, self._kept = [], [] if self._kept else half
-        for partition in known:
+        """Start a generation: the first and every second one from nothing, the others from the better halves of two."""
+        half = sorted(self._members, key=lambda partition: partition.preference)[: _SIZE // 2]
+        survivors = [*half, *self._kept] if self._kept else []
+        self._members, self._kept = [], [] if self._kept else half
+        for partition in survivors:
             self._add(partition)
         self._idle, self._until = 0, self._budget.part + _FILLING * (1 - self._budget.part)
 
     def _parents(self) -> list[Partition]:
-        """One or two, the better one first; each is the better of two that are drawn."""
-        drawn = [self._found[i] for i in self._rng.permutation(len(self._found))[:4]]
+        """One or two partitions, the better one first; each is the better of two that are drawn."""
+        drawn = [self._members[i] for i in self._rng.permutation(len(self._members))[:4]]
         if self._rng.random() < _ALONE:
             return drawn[:1]
         return sorted((best_of(drawn[::2]), best_of(drawn[1::2])), key=lambda partition: partition.preference)

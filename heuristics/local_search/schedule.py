@@ -72,9 +72,9 @@ def search_by_gain(
     arms, best = searches.arms(), start
     while not budget.spent(best.bottleneck):
         arm, begin = _next(arms), budget.clock
-        found = best_of((best, arm.run(best)))
-        arm.note(_gain(best, found), budget.clock - begin)
-        best = found
+        candidate = best_of((best, arm.run(best)))
+        arm.note(_gain(best, candidate), budget.clock - begin)
+        best = candidate
     return best
 
 
@@ -96,7 +96,7 @@ class _Arm:
 
 
 def _next(arms: list[_Arm]) -> _Arm:
-    """One that never ran, or has less than its least part, or gained most; of equal ones that which took least."""
+    """The search to run next: one that never ran, one below its least share of time, or that of the highest gain."""
     total = sum(arm.spent for arm in arms)
     for arm in arms:
         if arm.rate is None:
@@ -106,7 +106,7 @@ def _next(arms: list[_Arm]) -> _Arm:
 
 
 def _gain(before: Partition, after: Partition) -> float:
-    """Decrease of the logarithm of the bottleneck."""
+    """Decrease of the logarithm of the bottleneck; 1 if nothing is left to gain, or the first partition that fits."""
     if after.preference >= before.preference:
         return 0.0
     if after.bottleneck <= 0 or before.bottleneck == math.inf:  # all that there is to gain, or the first that fits
@@ -118,10 +118,10 @@ class _Searches:
     """The searches, each of which takes the best partition and returns one that need not be better."""
 
     def __init__(
-        self, instance: Instance, rng: np.random.Generator, budget: Budget, known: Sequence[Partition]
+        self, instance: Instance, rng: np.random.Generator, budget: Budget, partitions: Sequence[Partition]
     ) -> None:
         self._instance, self._rng, self._budget = instance, rng, budget
-        self._pool = Pool(instance, rng, budget, known)
+        self._pool = Pool(instance, rng, budget, partitions)
         self._walker = Walker(instance, rng, budget)
         self._cool_moves = self._hot_moves = max(_FIRST_WALK, 10 * instance.graph.n)
         self._arrays = KernelArrays.of(instance)
@@ -130,32 +130,32 @@ class _Searches:
 
     def arms(self) -> list[_Arm]:
         """Searches that suit the instance and the time."""
-        n, left = self._instance.graph.n, self._budget.limits.deadline.left
-        found = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
-        if n * _LEVEL_SECONDS <= left / 4:
+        n, remaining = self._instance.graph.n, self._budget.limits.deadline.left
+        arms = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
+        if n * _LEVEL_SECONDS <= remaining / 4:
             least = _LEAST_OF_SMALL_CYCLES if n <= SMALL_NODES else _LEAST_OF_CYCLES
-            found = [_Arm(self._pool.breed, least), *found]
-        orders = min(left / _MOVE_SECONDS, self._budget.left) / 4 / (ORDER_MOVES * n**2)
+            arms = [_Arm(self._pool.breed, least), *arms]
+        orders = min(remaining / _MOVE_SECONDS, self._budget.remaining) / 4 / (ORDER_MOVES * n**2)
         if n <= TABLE_NODES and self._instance.k > 1 and not self._instance.needs_peaks and orders >= _FEWEST_ORDERS:
-            found.append(self._orders)
-        return found
+            arms.append(self._orders)
+        return arms
 
     def _cool(self, best: Partition) -> Partition:
         """A walk that keeps most of the best partition."""
-        found, self._cool_moves = self._walk(best, self._cool_moves, float(self._rng.choice(_COOL)))
-        return found
+        partition, self._cool_moves = self._walk(best, self._cool_moves, float(self._rng.choice(_COOL)))
+        return partition
 
     def _hot(self, best: Partition) -> Partition:
         """Run a walk at full temperature, which depends little on its start."""
-        found, self._hot_moves = self._walk(best, self._hot_moves, 1.0)
-        return found
+        partition, self._hot_moves = self._walk(best, self._hot_moves, 1.0)
+        return partition
 
     def _walk(self, best: Partition, moves: int, heat: float) -> tuple[Partition, int]:
         """Run one walk from `best`; return its partition, and the number of moves for the next walk."""
         begin = self._budget.part
-        found = self._walker.slice(self._walker.walk(best, moves, heat=heat))
-        self._pool.add(found)
-        return found, moves if self._budget.part - begin > _LONGEST else 2 * moves
+        partition = self._walker.slice(self._walker.walk(best, moves, heat=heat))
+        self._pool.add(partition)
+        return partition, moves if self._budget.part - begin > _LONGEST else 2 * moves
 
     def _genetic(self, best: Partition) -> Partition:
         """Advance the genetic search by one generation; return its best order, sliced."""
@@ -166,10 +166,10 @@ class _Searches:
         else:
             count = self._population.advance(parameters.population)
         self._budget.take(count * max(1, int(ORDER_MOVES * n**2)))
-        found = slice_order(self._instance, kahn(self._instance.graph, self._population.best))
-        is_far = found.bottleneck > _FAR * best.bottleneck
+        partition = slice_order(self._instance, kahn(self._instance.graph, self._population.best))
+        is_far = partition.bottleneck > _FAR * best.bottleneck
         self._orders.least = _LEAST_OF_FAR_ORDERS if is_far else _LEAST_OF_ORDERS
-        return found
+        return partition
 
     def _fitness(self, keys: FloatArray) -> FloatArray:
         return decode(keys, self._instance.k, self._arrays)

@@ -74,7 +74,7 @@ class PartitionState(NamedTuple):
 def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) -> PartitionState:
     """State of a partition given by `block`; each block runs its nodes in `order`."""
     n = len(block)
-    time, held = np.zeros(k), np.zeros(k)
+    time, resident_bytes = np.zeros(k), np.zeros(k)
     reads = np.zeros((len(arrays.tensor_time), k), dtype=np.int32)
     uses = np.zeros((len(arrays.shared_bytes), k), dtype=np.int32)
     size = np.zeros(k, dtype=np.int64)
@@ -82,13 +82,13 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
         b = block[v]
         size[b] += 1
         time[b] += arrays.work[v]
-        held[b] += arrays.held_bytes[v]
+        resident_bytes[b] += arrays.held_bytes[v]
         for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
             reads[arrays.input_tensor[e], b] += 1
         for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
             g = arrays.shared[e]
             if uses[g, b] == 0:
-                held[b] += arrays.shared_bytes[g]
+                resident_bytes[b] += arrays.shared_bytes[g]
             uses[g, b] += 1
     for t in range(len(reads)):
         home = block[arrays.producer[t]]
@@ -109,7 +109,7 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
         block=block.copy(),
         size=size,
         time=time,
-        held=held,
+        held=resident_bytes,
         peak=peak,
         reads=reads,
         uses=uses,

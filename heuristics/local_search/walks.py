@@ -52,18 +52,18 @@ class Budget:
 
     def __init__(self, limits: Limits, n: int) -> None:
         unlimited = limits.evaluations is None and limits.deadline.left == math.inf
-        most = min(_MOVES, _NODE_MOVES * n) if unlimited else sys.maxsize
-        self.limits, self.left = limits, limits.allow(most)
+        limit = min(_MOVES, _NODE_MOVES * n) if unlimited else sys.maxsize
+        self.limits, self.remaining = limits, limits.allow(limit)
         self._taken, self._ended, self._begin = 0, False, CLOCK.now()
 
     def spent(self, bottleneck: float) -> bool:
         """Whether to stop with a partition that is so good; once it is so, it stays so."""
-        self._ended = self._ended or self.left <= 0 or bottleneck <= 0 or self.limits.reached(bottleneck)
+        self._ended = self._ended or self.remaining <= 0 or bottleneck <= 0 or self.limits.reached(bottleneck)
         return self._ended
 
     def take(self, moves: int) -> None:
         """Note that so many moves were tried."""
-        self.left, self._taken = self.left - moves, self._taken + moves
+        self.remaining, self._taken = self.remaining - moves, self._taken + moves
 
     @property
     def clock(self) -> float:
@@ -76,14 +76,14 @@ class Budget:
         """Part of the budget that was taken so far, at most 1."""
         deadline = self.limits.deadline.end
         passed = (CLOCK.now() - self._begin) / max(deadline - self._begin, 1e-9) if deadline < math.inf else 0.0
-        return min(1.0, max(passed, self._taken / max(1, self._taken + self.left)))
+        return min(1.0, max(passed, self._taken / max(1, self._taken + self.remaining)))
 
     def size(self, planned: int, done: int, speed: float, stretch: int) -> int:
         """Moves of a walk of which some are done: as planned, or all that are left if below `stretch` times as many."""
-        left = self.left
+        remaining = self.remaining
         if speed * self.limits.deadline.left < math.inf:
-            left = min(left, max(1, int(speed * self.limits.deadline.left)))
-        return done + left if done + left < stretch * planned else planned
+            remaining = min(remaining, max(1, int(speed * self.limits.deadline.left)))
+        return done + remaining if done + remaining < stretch * planned else planned
 
 
 class Walker:
@@ -133,7 +133,7 @@ class Walker:
         return Partition(self.instance, state.best_rank[state.best_block], start.order)
 
     def _scale(self, start: Partition) -> float:
-        """Relative change of the sixteenth power of the bottleneck when an average node moves with its transfers."""
+        """Relative change of the bottleneck to the power of 16 when an average node moves with its transfers."""
         nodes = self.instance.graph.n
         if self._work == 0:  # memory alone counts
             return 16 * self.instance.k / nodes
@@ -142,7 +142,7 @@ class Walker:
 
     def slice(self, partition: Partition) -> Partition:
         """The best of the partition, from the last walk, and the slicings of orders that list its blocks one by one."""
-        found, n = [partition], len(partition.block)
+        candidates, n = [partition], len(partition.block)
         if n <= TABLE_NODES:
             arrays, block = self._arrays, partition.block
             nodes = _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES  # peaks of all segments take longer
@@ -152,8 +152,8 @@ class Walker:
             position = np.argsort(partition.order)
             for priority in (-(block * n + position), priorities[values.argmin()]):
                 with suppress(NothingFoundError):
-                    found.append(slice_order(self.instance, kahn(self.instance.graph, priority)))
-        return best_of(found)
+                    candidates.append(slice_order(self.instance, kahn(self.instance.graph, priority)))
+        return best_of(candidates)
 
 
 def best_of(partitions: Iterable[Partition]) -> Partition:

@@ -71,9 +71,9 @@ def slice_by_bisection(instance: Instance, order: IntArray, deadline: Deadline |
         threshold = math.sqrt(low) * math.sqrt(high) if low > 0 else high / 2
         if not low <= threshold < high:  # they are neighbours
             break
-        found, bottleneck, same_below = fewest_blocks(order, instance.k, threshold, arrays)
-        if len(found) > 0:
-            starts, high = found, bottleneck
+        candidate, bottleneck, same_below = fewest_blocks(order, instance.k, threshold, arrays)
+        if len(candidate) > 0:
+            starts, high = candidate, bottleneck
         else:
             low = same_below
     return best if starts is None else cut_order(instance, order, starts)
@@ -171,11 +171,15 @@ def _add_times(
     produced_at: IntArray,
     unread: IntArray,
 ) -> None:
-    """Extend all segments by node `v` at position `r`."""
-    own = arrays.work[v]
+    """Extend all segments by node `v`, which stands at position `r`: add its work and transfers to their times.
+
+    A tensor is paid once by a segment that reads it, and by its producer's as long as a reader is missing. So its time
+    changes sums only at the positions of its producer, of its last reader so far, and of `v`.
+    """
+    time = arrays.work[v]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]
-        own += arrays.tensor_time[t]
+        time += arrays.tensor_time[t]
         _change(last_read[t], r, 0, -arrays.tensor_time[t], tree)
         last_read[t] = r
         unread[t] -= 1
@@ -184,26 +188,26 @@ def _add_times(
     for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
         last_read[t] = produced_at[t] = r
         if unread[t] > 0:
-            own += arrays.tensor_time[t]
-    _change(r, r, 0, own, tree)
+            time += arrays.tensor_time[t]
+    _change(r, r, 0, time, tree)
 
 
 @compiled
 def _add_parameters(r: int, v: int, arrays: KernelArrays, tree: _Tree, last_use: IntArray) -> None:
-    """The same for parameters, as times; a shared one counts once in a segment."""
-    own = arrays.held_bytes[v]
+    """Add what node `v` at position `r` keeps, in time to stream it; a shared parameter counts once in each segment."""
+    resident_bytes = arrays.held_bytes[v]
     for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
         g = arrays.shared[e]
-        own += arrays.shared_bytes[g]
+        resident_bytes += arrays.shared_bytes[g]
         if last_use[g] >= 0:
             _change(last_use[g], r, 1, -arrays.shared_bytes[g] / arrays.overflow_bandwidth, tree)
         last_use[g] = r
-    _change(r, r, 1, own / arrays.overflow_bandwidth, tree)
+    _change(r, r, 1, resident_bytes / arrays.overflow_bandwidth, tree)
 
 
 @compiled
 def _change(l: int, r: int, first_kind: int, amount: float, tree: _Tree) -> None:  # noqa: E741
-    """Add to the difference at `l`; nodes above `r` too are left to `_insert`."""
+    """Add `amount` to all segments that start at `l` or before; ancestors of leaf `r` are left to `_insert`."""
     node, last = l + len(tree.fewest) // 2, r + len(tree.fewest) // 2
     for kind in range(first_kind, len(tree.spare)):
         tree.sums[node, kind] += amount
@@ -217,7 +221,7 @@ def _change(l: int, r: int, first_kind: int, amount: float, tree: _Tree) -> None
 
 @compiled
 def _insert(r: int, fewest: int, k: int, tree: _Tree) -> None:
-    """Let segments start at `r`, unless that leaves no block for them."""
+    """Let segments start at `r`, behind `fewest` blocks, if k allow one more; refresh all ancestors of leaf `r`."""
     node = r + len(tree.fewest) // 2
     if fewest < k:
         tree.fewest[node] = fewest
@@ -241,13 +245,24 @@ def _refresh(node: int, tree: _Tree) -> None:
 def _search(
     threshold: float, k: int, step: float, tree: _Tree, stack: IntArray, after: FloatArray
 ) -> tuple[int, float, float]:
-    """Leftmost l of the fewest blocks with a cost up to `threshold`, or -1; its cost; the least cost passed over.
+    """Start of the cheap segment that follows the fewest blocks, the leftmost of equal ones; -1 if none is cheap.
 
-    A segment that overflows costs `step` more. `stack` holds nodes still to be visited, and `after` the sums of what
-    lies right of each.
+    Parameters
+    ----------
+    threshold : float
+        A segment is cheap if it costs no more [time unit].
+    step : float
+        What a segment that overflows costs more [time unit].
+    stack, after : (128,) integers, (128, kinds) floats
+        Scratch: nodes still to be visited, and the sums of what lies right of each.
+
+    Returns
+    -------
+    tuple
+        The start; its cost; the least cost above the threshold that was met: below it the answer is the same.
     """
     size, kinds = len(tree.fewest) // 2, len(tree.spare)
-    best, found, found_cost, dearer = k, -1, math.inf, math.inf
+    best, best_start, best_cost, dearer = k, -1, math.inf, math.inf
     stack[0] = 1
     after[0] = 0.0
     top = 0
@@ -258,14 +273,14 @@ def _search(
             continue
         cost = after[top + 1, 0] + tree.low[node, 0] - tree.spare[0]
         if kinds > 1:
-            held = after[top + 1, 1] + tree.low[node, 1] - tree.spare[1]
-            if node >= size and held - cost > _ROUNDING * step:
-                held += step
-            cost = max(cost, held)
+            with_overflow = after[top + 1, 1] + tree.low[node, 1] - tree.spare[1]
+            if node >= size and with_overflow - cost > _ROUNDING * step:
+                with_overflow += step
+            cost = max(cost, with_overflow)
         if cost > threshold:
             dearer = min(dearer, cost)
         elif node >= size:
-            best, found, found_cost = tree.fewest[node], node - size, cost
+            best, best_start, best_cost = tree.fewest[node], node - size, cost
         else:
             # The right child takes the place of the node, the left one comes above it and so is next.
             stack[top + 1] = 2 * node + 1
@@ -273,4 +288,4 @@ def _search(
             for kind in range(kinds):
                 after[top + 2, kind] = after[top + 1, kind] + tree.sums[2 * node + 1, kind]
             top += 2
-    return found, found_cost, dearer
+    return best_start, best_cost, dearer

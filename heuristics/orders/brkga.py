@@ -117,12 +117,12 @@ def evolve(
     """
     size = parameters.population
     population = Population(fitness, n, rng, parameters, limits.allow(size))
-    left = limits.allow(size * parameters.generations) - len(population.values)
+    remaining = limits.allow(size * parameters.generations) - len(population.values)
     for _ in range(1, parameters.generations):
-        if left <= 0 or limits.reached(float(population.values.min())):
+        if remaining <= 0 or limits.reached(float(population.values.min())):
             break
-        population.advance(left)
-        left -= size
+        population.advance(remaining)
+        remaining -= size
     return population.best
 
 
@@ -157,11 +157,11 @@ class Population:
         """Best keys so far, (n,)."""
         return np.asarray(self._keys[self.values.argmin()])
 
-    def advance(self, most: int) -> int:
+    def advance(self, limit: int) -> int:
         """Make the next generation with at most so many new chromosomes; return how many there are."""
         by_value, elite = np.argsort(self.values, kind="stable"), self._parameters.num_elite
         keys, values = self._keys[by_value], self.values[by_value]
-        new = _next_generation(keys, self._rng, self._parameters)[:most]
+        new = _next_generation(keys, self._rng, self._parameters)[:limit]
         self._keys = np.concatenate((keys[:elite], new))
         self.values = np.concatenate((values[:elite], self._fitness(new)))
         return len(new)

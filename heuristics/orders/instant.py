@@ -33,18 +33,18 @@ def at_once(instance: Instance, limits: Limits) -> Partition:
     """
     graph = instance.graph
     orders = [kahn(graph, np.zeros(graph.n)), graph.topological_order]
-    found = []
+    partitions = []
     for order in orders:
         with suppress(InputError):  # it breaks a constraint
-            found.append(Partition(instance, np.zeros(graph.n), order))
+            partitions.append(Partition(instance, np.zeros(graph.n), order))
         with suppress(InputError):
-            found.append(equal_pieces(instance, order))
+            partitions.append(equal_pieces(instance, order))
     if instance.constraints or graph.n <= TABLE_NODES:
-        found.append(slice_order(instance, orders.pop(0)))
+        partitions.append(slice_order(instance, orders.pop(0)))
     for order in orders if _is_quick(instance, limits) else ():
-        if not limits.reached(min(partition.bottleneck for partition in found)):
-            found.append(slice_order(instance, order, limits.deadline))
-    return min(found, key=lambda partition: partition.preference)
+        if not limits.reached(min(partition.bottleneck for partition in partitions)):
+            partitions.append(slice_order(instance, order, limits.deadline))
+    return min(partitions, key=lambda partition: partition.preference)
 
 
 def equal_pieces(instance: Instance, order: IntArray) -> Partition:
@@ -55,5 +55,5 @@ def equal_pieces(instance: Instance, order: IntArray) -> Partition:
 
 
 def _is_quick(instance: Instance, limits: Limits) -> bool:
-    n, left = instance.graph.n, limits.deadline.left
-    return n <= TABLE_NODES or (n * _SLICING_SECONDS <= left / 4 < math.inf and not instance.needs_peaks)
+    n, remaining = instance.graph.n, limits.deadline.left
+    return n <= TABLE_NODES or (n * _SLICING_SECONDS <= remaining / 4 < math.inf and not instance.needs_peaks)

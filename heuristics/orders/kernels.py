@@ -114,13 +114,13 @@ def slice_within(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
     cut = np.zeros((n + 1, k + 1), dtype=np.int64)
     may_be_empty = not (arrays.least > 0).any()
     best[0, : k + 1 if may_be_empty else 1] = 0.0
-    held = np.zeros(q, dtype=np.int64)
+    counts = np.zeros(q, dtype=np.int64)
     for r in range(n):
         add_node(r, order[r], arrays, row, last_read, produced_at, unread)
         add_memory(r, order[r], arrays, memory, last_use)
         cost = used = 0.0
         low, high = 0, k - 1
-        held[:] = 0
+        counts[:] = 0
         for l in range(r, -1, -1):  # noqa: E741 - the index letter of the paper
             v = order[l]
             cost += row[l]
@@ -130,8 +130,8 @@ def slice_within(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
                 break
             enough = True
             for i in range(q):
-                held[i] += arrays.counted[i, v]
-                enough = enough and held[i] >= arrays.least[i]
+                counts[i] += arrays.counted[i, v]
+                enough = enough and counts[i] >= arrays.least[i]
             if not enough:
                 continue
             total = cost + overflow_time(l, r, used, peaks, arrays)

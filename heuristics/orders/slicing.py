@@ -143,7 +143,10 @@ def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partitio
 
 
 def _slice_within(instance: Instance, order: IntArray, arrays: KernelArrays) -> Partition:
-    """Slice under constraints; without least numbers, each node in its first block always obeys them."""
+    """The best slicing that obeys the constraints.
+
+    Without least numbers there is always one: each node in the first block of its window.
+    """
     order = by_window(order, arrays)
     if len(order) > TABLE_NODES and (chunks := _chunks(order, arrays)).max() + 1 < len(order):
         merged = merge(instance, chunks)
@@ -163,7 +166,7 @@ def _slice_within(instance: Instance, order: IntArray, arrays: KernelArrays) -> 
 
 
 def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
-    """(n,) numbers of pieces of the order with about the same work, each of nodes with the same window."""
+    """(n,) number of the chunk of each node: pieces of the order with about the same work and one window of blocks."""
     work = np.cumsum(arrays.work[order])
     piece = np.floor(work * (TABLE_NODES / (work[-1] or 1.0)))
     marks = np.column_stack((arrays.first[order], arrays.last[order], piece))
@@ -174,18 +177,18 @@ def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
 
 
 def _has_table(n: int, needs_peaks: bool, deadline: Deadline) -> bool:
-    """Whether to slice by tables of all segments, which nothing interrupts."""
+    """Whether to make the table of all segments, which nothing interrupts: it is small, or fits into the time."""
     return n <= TABLE_NODES or (needs_peaks and n <= _PEAK_NODES and n**2 * _PEAK_SECONDS < deadline.left)
 
 
 def _slice_by_buffers(instance: Instance, order: IntArray, deadline: Deadline | None) -> Partition:
-    """Slice with the peak of the slowest block, at first none, in place of every peak."""
+    """The best of a few slicings in which every block has one peak: that of the slowest block of the last slicing."""
     best, buffer = None, 0.0
     for _ in range(_BUFFERS):
         linear = replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
-        found = Partition(instance, slice_by_bisection(linear, order, deadline).block, order)
-        best = min(best or found, found, key=lambda partition: partition.preference)
-        buffer = float(found.peaks[found.block_costs.argmax()])
+        candidate = Partition(instance, slice_by_bisection(linear, order, deadline).block, order)
+        best = min(best or candidate, candidate, key=lambda partition: partition.preference)
+        buffer = float(candidate.peaks[candidate.block_costs.argmax()])
     assert best is not None
     return best
 

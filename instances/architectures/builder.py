@@ -239,8 +239,8 @@ class GraphBuilder:
             "multiply_adds": sum(operator.multiply_adds for operator in self.operators),
             "parameter_count": sum(op.outputs[0].elements for op in self.operators if op.kind == PARAMETER),
         }
-        shared_names, kinds = {one.name for one in shared}, {op.name: op.kind for op in self.operators}
-        if buffers := [one for one in kinds if one in shared_names and kinds[one] == _BUFFER]:
+        shared_names, kinds = {parameter.name for parameter in shared}, {op.name: op.kind for op in self.operators}
+        if buffers := [buffer for buffer in kinds if buffer in shared_names and kinds[buffer] == _BUFFER]:
             totals["not_trained"] = buffers
         return ComputationGraph.from_edges(
             edges,
@@ -271,14 +271,14 @@ class GraphBuilder:
             for parameter in dict.fromkeys(tensor.operator for tensor in operator.inputs):
                 if parameter in users:
                     users[parameter].append(node[v])
-        held = [0] * len(node)
+        param_bytes = [0] * len(node)
         shared = []
         for v, nodes in users.items():
             operator = self.operators[v]
             size = operator.outputs[0].bytes
             holders = [node[v]] if v in node else nodes
             if len(holders) == 1:
-                held[holders[0]] += size
+                param_bytes[holders[0]] += size
             else:
                 shared.append(SharedParameter(operator.name, size, tuple(holders)))
-        return held, shared
+        return param_bytes, shared

@@ -48,9 +48,9 @@ class Encoder:
 
 def encode(net: NetworkBuilder, *, batch: int, sequence: int, sizes: Encoder) -> None:
     """Record the operators of an encoder with its embeddings and, where it has one, its pooler."""
-    known = sizes.positions - sizes.unused_positions
-    if sequence > known:
-        raise InputError(f"sequence is {sequence}, but the network knows {known} positions; give at most that.")
+    limit = sizes.positions - sizes.unused_positions
+    if sequence > limit:
+        raise InputError(f"sequence is {sequence}, but the network knows {limit} positions; give at most that.")
     words = tokens(net, batch, sequence)
     segments = tokens(net, batch, sequence, "segments") if sizes.segments else None
     tasks = tokens(net, batch, sequence, "tasks") if sizes.tasks else None

@@ -48,10 +48,10 @@ def _pooled(net: NetworkBuilder, x: Tensor, channels: int) -> Tensor:
 
 
 def _module_a(net: NetworkBuilder, x: Tensor, pooled: int) -> Tensor:
-    one = _conv(net, x, 64, 1)
+    pointwise = _conv(net, x, 64, 1)
     five = _conv(net, _conv(net, x, 48, 1), 64, 5)
     double = _conv(net, _conv(net, _conv(net, x, 64, 1), 96, 3), 96, 3)
-    return net.concat(one, five, double, _pooled(net, x, pooled), axis=1)
+    return net.concat(pointwise, five, double, _pooled(net, x, pooled), axis=1)
 
 
 def _module_b(net: NetworkBuilder, x: Tensor) -> Tensor:
@@ -62,14 +62,14 @@ def _module_b(net: NetworkBuilder, x: Tensor) -> Tensor:
 
 
 def _module_c(net: NetworkBuilder, x: Tensor, channels: int) -> Tensor:
-    one = _conv(net, x, 192, 1)
+    pointwise = _conv(net, x, 192, 1)
     seven = _conv(net, x, channels, 1)
     for kernel, width in (((1, 7), channels), ((7, 1), 192)):
         seven = _conv(net, seven, width, kernel)
     double = _conv(net, x, channels, 1)
     for kernel, width in (((7, 1), channels), ((1, 7), channels), ((7, 1), channels), ((1, 7), 192)):
         double = _conv(net, double, width, kernel)
-    return net.concat(one, seven, double, _pooled(net, x, 192), axis=1)
+    return net.concat(pointwise, seven, double, _pooled(net, x, 192), axis=1)
 
 
 def _module_d(net: NetworkBuilder, x: Tensor) -> Tensor:
@@ -82,10 +82,10 @@ def _module_d(net: NetworkBuilder, x: Tensor) -> Tensor:
 
 
 def _module_e(net: NetworkBuilder, x: Tensor) -> Tensor:
-    one = _conv(net, x, 320, 1)
+    pointwise = _conv(net, x, 320, 1)
     three = _fork(net, _conv(net, x, 384, 1))
     double = _fork(net, _conv(net, _conv(net, x, 448, 1), 384, 3))
-    return net.concat(one, three, double, _pooled(net, x, 192), axis=1)
+    return net.concat(pointwise, three, double, _pooled(net, x, 192), axis=1)
 
 
 def _fork(net: NetworkBuilder, x: Tensor) -> Tensor:

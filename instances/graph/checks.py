@@ -121,14 +121,14 @@ def describe_cycle(predecessors: tuple[IntArray, IntArray], sorted_nodes: IntArr
     """Describe a cycle among the nodes that have no place in a topological order."""
     # Each of them has a predecessor that has none either: some walk backwards comes round.
     start, before = (rows.tolist() for rows in predecessors)
-    left = set(range(len(names))) - set(sorted_nodes.tolist())
+    unsorted = set(range(len(names))) - set(sorted_nodes.tolist())
     walk: list[int] = []
     place: dict[int, int] = {}
-    u = min(left)
+    u = min(unsorted)
     while u not in place:
         place[u] = len(walk)
         walk.append(u)
-        u = next(p for p in before[start[u] : start[u + 1]] if p in left)
+        u = next(p for p in before[start[u] : start[u + 1]] if p in unsorted)
     cycle = walk[place[u] :][::-1]
     first = cycle.index(min(cycle))
     cycle = cycle[first:] + cycle[:first]

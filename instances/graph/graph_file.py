@@ -31,8 +31,8 @@ def graph_document(graph: ComputationGraph) -> dict[str, Any]:
     for v, (name, work, params, state) in enumerate(zip(*columns, strict=True)):
         outputs = sizes[first[v] : first[v + 1]]
         output_bytes = outputs[0] if len(outputs) == 1 else outputs
-        held = {"param_bytes": params, "state_bytes": state} if state else {"param_bytes": params}
-        nodes.append({"name": name, "work": work, **held, "output_bytes": output_bytes})
+        stored = {"param_bytes": params, "state_bytes": state} if state else {"param_bytes": params}
+        nodes.append({"name": name, "work": work, **stored, "output_bytes": output_bytes})
     edges = [
         [u, v] if first[u + 1] - first[u] == 1 else [u, v, tensor - first[u]]
         for (u, v), tensor in zip(graph.edges.tolist(), graph.edge_tensor.tolist(), strict=True)

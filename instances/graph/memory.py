@@ -12,10 +12,10 @@ __all__ = ["held_alone", "touched_bytes"]
 
 def held_alone(graph: ComputationGraph) -> FloatArray:
     """Parameters and states of each node, (n,), shared parameters included [bytes]."""
-    held = graph.held_bytes.copy()
+    resident_bytes = graph.held_bytes.copy()
     for parameter in graph.parameters:
-        held[list(parameter.users)] += parameter.bytes
-    return held
+        resident_bytes[list(parameter.users)] += parameter.bytes
+    return resident_bytes
 
 
 def touched_bytes(graph: ComputationGraph) -> FloatArray:

@@ -44,18 +44,18 @@ def merge_graph(
     count = int(group.max()) + 1
     anchor = np.zeros(count, dtype=np.int64)
     anchor[group[nodes]] = nodes
-    held = sums_by(group, graph.param_bytes, count)
+    param_bytes = sums_by(group, graph.param_bytes, count)
     shared = []
     for parameter in graph.parameters:
         users = tuple(sorted({int(group[v]) for v in parameter.users}))
         if len(users) == 1:
-            held[users[0]] += parameter.bytes
+            param_bytes[users[0]] += parameter.bytes
         elif users:
             shared.append(SharedParameter(parameter.name, parameter.bytes, users))
     try:
         merged = ComputationGraph(
             work=sums_by(group, graph.work, count),
-            param_bytes=held,
+            param_bytes=param_bytes,
             tensors=_merged_tensors(graph, group, count),
             names=tuple(graph.names[v] for v in anchor),
             parameters=tuple(shared),

@@ -260,5 +260,5 @@ def _whole(value: str, key: str, place: str) -> int:
 
 
 def _unknown(place: str, key: str, message: str) -> NoReturn:
-    known = ", ".join(sorted(_READ[message] | _SKIPPED[message]))
-    raise InputError(f"{place}: unknown field '{key[:40]}'; known fields are {known}.")
+    names = ", ".join(sorted(_READ[message] | _SKIPPED[message]))
+    raise InputError(f"{place}: unknown field '{key[:40]}'; known fields are {names}.")

@@ -30,16 +30,16 @@ def with_doubts(graph: ComputationGraph, remedy: str = "") -> ComputationGraph:
 
     The remedy is what to do where the work is too much to be in seconds; it is empty if the unit is not in question.
     """
-    found = list(graph.attributes.get("warnings", ()))
+    doubts = list(graph.attributes.get("warnings", ()))
     for key, label in _GUESSED.items():
         if names := list(graph.attributes.get(key, ())):
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            found.append(f"{label}: {', '.join(map(str, names[:_SHOWN]))}{more}.")
+            doubts.append(f"{label}: {', '.join(map(str, names[:_SHOWN]))}{more}.")
     total = sum(graph.work.tolist())  # numpy warns where this is infinite
     if total == 0:
-        found.append("no node takes any time, so communication alone is counted.")
+        doubts.append("no node takes any time, so communication alone is counted.")
     if remedy and graph.time_unit == "s" and total >= _LONG:
-        found.append(f"the nodes take {total:.6g} s together, long for one pass of a network; {remedy}.")
+        doubts.append(f"the nodes take {total:.6g} s together, long for one pass of a network; {remedy}.")
     if graph.m and not graph.tensors.bytes[graph.edge_tensor].any():
-        found.append("no tensor has any bytes, so communication costs nothing.")
-    return replace(graph, attributes={**graph.attributes, "warnings": found}) if found else graph
+        doubts.append("no tensor has any bytes, so communication costs nothing.")
+    return replace(graph, attributes={**graph.attributes, "warnings": doubts}) if doubts else graph

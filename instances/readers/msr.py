@@ -150,7 +150,7 @@ def _fold(
 
 
 def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
-    """Pairs of nodes, both ways, that share a colour class with a backward node and so a device."""
+    """Pairs of nodes, in both directions, that share a colour class with a backward node, and so a device."""
     colours = {node.colour for node in nodes if node.backward} - {None}
     first: dict[int | None, int] = {}
     ties = []
@@ -162,7 +162,7 @@ def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
 
 
 def _ordered(nodes: list[_Node], links: list[tuple[int, int, float]], reverse: bool) -> list[tuple[int, int]]:
-    """Pairs (u, v) where the block of u is at most that of v; with `reverse`, backward edges count in reverse."""
+    """Pairs (u, v): the block of u is at most that of v. `reverse` turns edges between backward nodes round."""
     before = []
     for u, v, _ in links:
         if nodes[u].backward and not nodes[v].backward:
@@ -182,14 +182,14 @@ def _components(pairs: list[tuple[int, int]], n: int) -> IntArray:
     return np.argsort(np.argsort(first))[component]
 
 
-def _lost_in_cycles(nodes: list[_Node], left: int) -> list[str]:
+def _lost_in_cycles(nodes: list[_Node], remaining: int) -> list[str]:
     """The warning that few of the nodes are left, not counting what colour classes join."""
     given = int(_components(_ties(nodes), len(nodes)).max()) + 1
-    if 2 * left >= given:
+    if 2 * remaining >= given:
         return []
     return [
-        f"{given - left} of {given} nodes (colour classes count as one) are lost to cycles, {left} left; nodes on a "
-        "cycle share a block, so check the direction of the edges."
+        f"{given - remaining} of {given} nodes (colour classes count as one) are lost to cycles, {remaining} left; "
+        "nodes on a cycle share a block, so check the direction of the edges."
     ]
 
 

@@ -77,5 +77,5 @@ def _configuration(value: Value, degree: str, configuration: str) -> dict[str, V
     for way in ways:
         if way["id"].text() == configuration:
             return way
-    known = ", ".join(way["id"].text() for way in ways) or "none"
-    degrees[degree].fail(f"there is no configuration '{configuration}'; choose from {known}.")
+    names = ", ".join(way["id"].text() for way in ways) or "none"
+    degrees[degree].fail(f"there is no configuration '{configuration}'; choose from {names}.")

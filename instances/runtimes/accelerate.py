@@ -21,7 +21,7 @@ __all__ = ["ACCELERATE"]
 
 
 def _write(cut: LayerCut) -> str:
-    """The device of each module; empty stages take no device, and tied parameters are on all that use them."""
+    """The device of each module, as JSON; empty stages take no device, tied parameters are on all that use them."""
     names = cut.naming.modules(TRANSFORMERS, "transformers", ends=True)
     device = dict(zip(sorted(set(cut.unit_stage)), cut.ranks, strict=False))
     devices = (
@@ -37,7 +37,7 @@ def _write(cut: LayerCut) -> str:
 
 def _units(graph: ComputationGraph) -> ModuleUnits | None:
     """The units of a program; None if there are none, or one holds all layers: then its code moves tensors itself."""
-    if not ModuleUnits.known(graph):
+    if not ModuleUnits.stated_in(graph):
         return None
     units = ModuleUnits(graph)
     try:
@@ -64,9 +64,9 @@ class _Accelerate(LayerRuntime):
         units = _units(answer.instance.graph) if isinstance(answer, Partition) else None
         if units is None or not isinstance(answer, Partition):
             return super().settings(answer)
-        held = sorted(set(answer.block.tolist()))
-        devices = answer.device[held].tolist() if isinstance(answer, UnlikePartition) else range(len(held))
-        device = dict(zip(held, devices, strict=True))
+        used = sorted(set(answer.block.tolist()))
+        devices = answer.device[used].tolist() if isinstance(answer, UnlikePartition) else range(len(used))
+        device = dict(zip(used, devices, strict=True))
         try:
             places = units.places(answer.block.tolist())
         except InputError as error:

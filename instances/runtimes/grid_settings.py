@@ -51,7 +51,7 @@ def _cut(plan: GridPlan) -> LayerCut:
 
 
 def _recomputed(plan: GridPlan) -> list[int]:
-    """Layers of each stage that recompute everything, which have to be its first ones."""
+    """Number of layers of each stage that recompute everything; refused unless they are its first ones."""
     counts = []
     for begin, end in pairwise(plan.cuts):
         modes = [plan.modes[layer] for layer in range(max(begin, 1), min(end, len(plan.modes) - 1))]
@@ -84,11 +84,11 @@ def _megatron(plan: GridPlan) -> str:
     elif plan.zero > 1:
         raise InputError("megatron divides optimizer states alone with a pipeline; plan with ZeRO 0 or 1.")
     if max(counts):
-        most = max(counts)
+        limit = max(counts)
         sizes = [min(end, len(plan.modes) - 1) - max(begin, 1) for begin, end in pairwise(plan.cuts)]
-        if any(count != min(most, size) for count, size in zip(counts, sizes, strict=True)):
+        if any(count != min(limit, size) for count, size in zip(counts, sizes, strict=True)):
             raise InputError("megatron recomputes as many layers in each stage; this plan does not: plan for it.")
-        lines += ["recompute-granularity full", "recompute-method block", f"recompute-num-layers {most}"]
+        lines += ["recompute-granularity full", "recompute-method block", f"recompute-num-layers {limit}"]
     return "".join(f"--{line}\n" for line in lines)
 
 

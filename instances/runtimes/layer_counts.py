@@ -67,17 +67,17 @@ def _tensorrt_llm(cut: LayerCut) -> str:
 
 
 def _llama_cpp(cut: LayerCut) -> str:
-    """Parts of the whole, in which the output counts as one more layer.
+    """Options of llama.cpp: the share of each device, the output counted as one more layer.
 
-    Of n layers and the output, number i goes to the first device whose part of the whole, with those before it, is more
-    than i / (n + 1). What comes before the layers stays on the host. Empty stages take no device.
+    Of n layers and the output, number i goes to the first device whose share, with those before it, is more than
+    i / (n + 1). What comes before the layers stays on the host. Empty stages take no device.
     """
     counts = [count + (n == cut.last) for n, count in enumerate(cut.counts)]
-    words = f"-ngl 999 -sm layer -ts {_listed(filter(None, counts))}"
+    settings = f"-ngl 999 -sm layer -ts {_listed(filter(None, counts))}"
     if cut.ranks == tuple(range(cut.k)):
-        return f"{words}\n"
+        return f"{settings}\n"
     devices = (f"CUDA{rank}" for count, rank in zip(counts, cut.ranks, strict=True) if count)
-    return f"{words} -dev {','.join(devices)}\n"
+    return f"{settings} -dev {','.join(devices)}\n"
 
 
 def _galvatron(cut: LayerCut) -> str:
@@ -108,17 +108,17 @@ class _LlamaCpp(LayerRuntime):
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
         """The graph without work and parameters before the layers."""
         host = LayerStack.of(graph).unit == 0
-        shared, own = [], np.where(host, 0.0, graph.param_bytes)
+        shared, param_bytes = [], np.where(host, 0.0, graph.param_bytes)
         for parameter in graph.parameters:
             users = tuple(user for user in parameter.users if not host[user])
             if len(users) > 1:
                 shared.append(replace(parameter, users=users))
             elif users:
-                own[users[0]] += parameter.bytes
+                param_bytes[users[0]] += parameter.bytes
         return replace(
             graph,
             work=np.where(host, 0.0, graph.work),
-            param_bytes=own,
+            param_bytes=param_bytes,
             parameters=tuple(shared),
             source=f"{graph.source}; {self.name} keeps what comes before the layers on the host",
         )

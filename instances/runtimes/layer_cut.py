@@ -64,7 +64,7 @@ class LayerCut:
 
     def members(self, stage: int) -> list[int]:
         """The layers of a stage."""
-        return [layer for layer, own in enumerate(self.unit_stage[1:-1]) if own == stage]
+        return [layer for layer, assigned in enumerate(self.unit_stage[1:-1]) if assigned == stage]
 
     @classmethod
     def of(cls, answer: Partition | Plan) -> LayerCut:
@@ -96,15 +96,15 @@ def _of_partition(partition: Partition) -> LayerCut:
     stack = LayerStack.of(graph)
     stages: list[int | None] = []
     for unit in range(stack.layers + 2):
-        held = np.unique(block[list(stack.members(unit))]).tolist()
-        if len(held) > 1:
+        blocks = np.unique(block[list(stack.members(unit))]).tolist()
+        if len(blocks) > 1:
             remedy = f"partition or certify it with {word('runtime')} and its name."
-            raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {remedy}")
-        stages.append(held[0] if held else None)
+            raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, blocks)}; {remedy}")
+        stages.append(blocks[0] if blocks else None)
     naming = Naming.of_graph(graph, stack)
     dims = graph.attributes.get("dims")
-    known = dims if isinstance(dims, dict) else {}
-    context = next((known[name] for name in ("context", "sequence") if type(known.get(name)) is int), None)
+    sizes = dims if isinstance(dims, dict) else {}
+    context = next((sizes[name] for name in ("context", "sequence") if type(sizes.get(name)) is int), None)
     return LayerCut(
         network=graph.name,
         stem=stack.stem,
@@ -163,7 +163,7 @@ def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]
 
 
 def _filled(stages: list[int | None]) -> tuple[int, ...]:
-    """Put ends without nodes into the stage of the layer next to them."""
+    """The stage of each unit; ends without nodes are in the stage of the layer next to them."""
     first, last = stages[0], stages[-1]
     inner = [stage for stage in stages[1:-1] if stage is not None]
     return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)

@@ -110,33 +110,38 @@ def numbered(names: Sequence[str], network: str, work: Sequence[float]) -> tuple
     >>> numbered(["embed", "model.layers.0.mlp", "model.layers.1.mlp", "head"], "tiny", [1, 1, 1, 1])
     ('model.layers', [None, 0, 1, None])
     """
-    found = [_NUMBER.search(name) for name in names]
-    stems = [_stem(name, match) for name, match in zip(names, found, strict=True)]
+    matches = [_NUMBER.search(name) for name in names]
+    stems = [_stem(name, match) for name, match in zip(names, matches, strict=True)]
     numbers: dict[str, set[int]] = {}
-    for stem, match in zip(stems, found, strict=True):
+    for stem, match in zip(stems, matches, strict=True):
         if stem is not None and match is not None:
             numbers.setdefault(stem, set()).add(int(match["number"]))
-    stacks = {stem: held for stem, held in numbers.items() if len(held) >= _FEWEST}
+    stacks = {stem: layers for stem, layers in numbers.items() if len(layers) >= _FEWEST}
     if not stacks:
         raise InputError(
             f"{network}: its names tell of no layers, such as decoder.0 and decoder.1; give a graph whose nodes are "
             "called after their layers."
         )
-    loads = {stack: sum(own for own, other in zip(work, stems, strict=True) if other == stack) for stack in stacks}
+    loads = {
+        stack: sum(node_work for node_work, other in zip(work, stems, strict=True) if other == stack)
+        for stack in stacks
+    }
     stem = max(stacks, key=lambda stack: loads[stack])
-    held = stacks[stem]
+    layers = stacks[stem]
     if len(stacks) > 1 and 2 * loads[stem] <= sum(work):
         shown = ", ".join(map(_plain, list(stacks)[:3])) + (", …" if len(stacks) > 3 else "")
         raise InputError(
             f"{network} has {len(stacks)} stacks of layers ({shown}), none of them with half of the work; runtimes "
             "number the layers of one."
         )
-    if held != set(range(len(held))):
-        missing = min(set(range(len(held))) - held)
-        raise InputError(f"{network}: there is a layer {_plain(stem)}.{max(held)}, but none {_plain(stem)}.{missing}.")
+    if layers != set(range(len(layers))):
+        missing = min(set(range(len(layers))) - layers)
+        raise InputError(
+            f"{network}: there is a layer {_plain(stem)}.{max(layers)}, but none {_plain(stem)}.{missing}."
+        )
     return _plain(stem), [
-        int(match["number"]) if match is not None and own == stem else None
-        for own, match in zip(stems, found, strict=True)
+        int(match["number"]) if match is not None and candidate == stem else None
+        for candidate, match in zip(stems, matches, strict=True)
     ]
 
 
@@ -147,12 +152,12 @@ def _stem(name: str, match: re.Match[str] | None) -> str | None:
 
 
 def _plain(stem: str) -> str:
-    """A path of modules as PyTorch writes it."""
+    """The path of a module as PyTorch writes it, with dots."""
     return stem.strip("/").replace("/", ".")
 
 
 def _in_a_row(graph: ComputationGraph, unit: IntArray) -> IntArray:
-    """The same units, if they are a chain."""
+    """The units, unchanged; refused unless each layer reads from the one before it, and none from a later one."""
     ends = unit[graph.edges]
     for e in np.flatnonzero(ends[:, 0] > ends[:, 1])[:1]:
         u, v = graph.edges[e].tolist()
@@ -160,9 +165,9 @@ def _in_a_row(graph: ComputationGraph, unit: IntArray) -> IntArray:
             f"{graph.name}: its layers are not in a row, as {graph.names[v]} of an earlier layer reads from "
             f"{graph.names[u]}."
         )
-    held = np.unique(unit)
+    units = np.unique(unit)
     linked = {tuple(pair) for pair in np.unique(ends, axis=0).tolist()}
-    for before, after in zip(held[:-1].tolist(), held[1:].tolist(), strict=True):
+    for before, after in zip(units[:-1].tolist(), units[1:].tolist(), strict=True):
         if (before, after) not in linked:
             name = graph.names[int(np.flatnonzero(unit == after)[0])]
             raise InputError(f"{graph.name}: its layers are not in a row, as {name} reads nothing of the layer before.")

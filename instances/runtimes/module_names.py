@@ -95,10 +95,10 @@ class Naming:
         place = dict(zip(graph.names, stack.unit.tolist(), strict=True))
         stated = graph.attributes.get("weights_elsewhere")
         alone = stated.items() if isinstance(stated, dict) else ()
-        found: dict[str, tuple[int, ...]] = {name: (place.get(str(reader), 0),) for name, reader in alone}
-        found |= {name: tuple(own) for name, own in units.items()}
-        before, after = (tuple(module for module, own in units.items() if end in own) for end in (0, last))
-        return cls(graph.name, stack.stem, False, before, after, found)
+        by_name: dict[str, tuple[int, ...]] = {name: (place.get(str(reader), 0),) for name, reader in alone}
+        by_name |= {name: tuple(numbers) for name, numbers in units.items()}
+        before, after = (tuple(module for module, numbers in units.items() if end in numbers) for end in (0, last))
+        return cls(graph.name, stack.stem, False, before, after, by_name)
 
     @classmethod
     def of_chain(cls, network: str, stem: str) -> Naming:
@@ -109,12 +109,12 @@ class Naming:
         """Whether the network itself tells the names of its modules in a library."""
         return not self.built_in or (library == _TRANSFORMERS and self.before is not None)
 
-    def modules(self, known: Mapping[str, ModuleNames], library: str, *, ends: bool = False) -> ModuleNames:
+    def modules(self, builtin: Mapping[str, ModuleNames], library: str, *, ends: bool = False) -> ModuleNames:
         """The modules as a library calls them.
 
         Parameters
         ----------
-        known : mapping of str to ModuleNames
+        builtin : mapping of str to ModuleNames
             Those of built-in networks, by how their names begin.
         library : str
             For messages.
@@ -127,13 +127,13 @@ class Naming:
             If they are not known, or are no paths.
         """
         if not self.tells(library):
-            found = next((names for start, names in known.items() if self.network.startswith(start)), None)
-            if found is None:
+            match = next((names for start, names in builtin.items() if self.network.startswith(start)), None)
+            if match is None:
                 raise InputError(
                     f"{self.network}: nothing tells the names of its modules in {library}; give the model itself, as a "
                     "program of torch.export or an ONNX file with the paths of its modules."
                 )
-            return found
+            return match
         if ends and self.before is None:
             raise InputError(
                 f"{self.network}: a plan tells of its layers alone, not of the modules before and after them; export a "

@@ -43,20 +43,20 @@ class ModuleUnits:
     graph: ComputationGraph
 
     @staticmethod
-    def known(graph: ComputationGraph) -> bool:
+    def stated_in(graph: ComputationGraph) -> bool:
         """Whether a graph tells of its modules, and of what reads its inputs."""
         readers, calls = graph.attributes.get("input_readers"), graph.attributes.get("calls_elsewhere", {})
         if not (isinstance(readers, list) and isinstance(calls, dict)):
             return False
-        if not all(isinstance(own, list) for own in calls.values()):
+        if not all(isinstance(modules, list) for modules in calls.values()):
             return False
-        paths = [*graph.names, *(str(module) for own in calls.values() for module in own)]
+        paths = [*graph.names, *(str(module) for modules in calls.values() for module in modules)]
         return max(path.count(".") for path in paths) <= _DEEPEST
 
     @cached_property
     def unit(self) -> tuple[str, ...]:
         """(n,) path of the unit that each node is in; "" for code of opened modules."""
-        return tuple(self._unit_of(own) for own in self._modules)
+        return tuple(self._unit_of(module) for module in self._modules)
 
     def _unit_of(self, module: str) -> str:
         return next((above for above in _paths(module) if self._closed.get(above)), "")
@@ -81,13 +81,16 @@ class ModuleUnits:
         for shared in self.graph.parameters:  # operators that are alike are of one module with several names
             kinds = [_NUMBER.sub("", self.graph.names[user].rpartition(".")[2]) for user in shared.users]
             kinds = kinds if set(code).isdisjoint(shared.users) else [""] * len(kinds)
-            groups += [[v for v, own in zip(shared.users, kinds, strict=True) if own == kind] for kind in set(kinds)]
-        pairs = np.array([(own[0], v) for own in groups for v in own], dtype=np.int64).reshape(-1, 2)
+            groups += [
+                [v for v, user_kind in zip(shared.users, kinds, strict=True) if user_kind == kind]
+                for kind in set(kinds)
+            ]
+        pairs = np.array([(group[0], v) for group in groups for v in group], dtype=np.int64).reshape(-1, 2)
         links = coo_array((np.ones(len(pairs)), pairs.T), shape=(self.graph.n, self.graph.n))
         label = connected_components(links, directed=False)[1].tolist()
         members: dict[int, list[int]] = {label[v]: [] for v in (*first, *range(self.graph.n))}
-        for v, own in enumerate(label):
-            members[own].append(v)
+        for v, component in enumerate(label):
+            members[component].append(v)
         return tuple(map(tuple, members.values()))
 
     def places(self, block: Sequence[int]) -> dict[str, int]:
@@ -101,19 +104,21 @@ class ModuleUnits:
         for group in self.groups:
             by_block = {block[v]: self.graph.names[v] for v in group}
             if len(by_block) > 1:
-                (one, a), (other, b), *_ = sorted(by_block.items())
-                raise InputError(f"{self.graph.name}: {a} in stage {one} has to be where {b} is, in stage {other}")
+                (stage, a), (other_stage, b), *_ = sorted(by_block.items())
+                raise InputError(
+                    f"{self.graph.name}: {a} in stage {stage} has to be where {b} is, in stage {other_stage}"
+                )
         main = block[self.groups[0][0]]
-        found = {unit: block[v] for v, unit in enumerate(self.unit) if unit}
+        places = {unit: block[v] for v, unit in enumerate(self.unit) if unit}
         place = dict(zip(self.graph.names, block, strict=True))
         elsewhere = self.graph.attributes.get("weights_elsewhere")
         for weight, reader in elsewhere.items() if isinstance(elsewhere, dict) else ():
-            if not any(module in found for module in _paths(weight)):
-                found[weight] = place.get(str(reader), main)
-        return dict(sorted(found.items(), key=lambda item: item[1] != main))
+            if not any(module in places for module in _paths(weight)):
+                places[weight] = place.get(str(reader), main)
+        return dict(sorted(places.items(), key=lambda item: item[1] != main))
 
     def _is_closed(self, module: str) -> bool:
-        """Whether the own code of a module mixes what lies at several places, or there is no other in it."""
+        """Whether a module is a unit: its own code joins values from several places, or no other module is in it."""
         sources: dict[int, int] = {}
         for v in self._own_nodes.get(module, ()):
             places = _OUTSIDE * self._reads_input[v] | _WEIGHTS * self._holds[v]
@@ -141,10 +146,10 @@ class ModuleUnits:
 
     @cached_property
     def _modules(self) -> tuple[str, ...]:
-        """(n,) path of the module with weights whose code each node is; "" for the network."""
+        """(n,) path of the innermost module with weights in whose code each node is; "" for the code of the network."""
         called = (calls[-1] for calls, holds in zip(self._calls, self._holds, strict=True) if holds and calls)
-        held = {above for module in called for above in _paths(module)}
-        return tuple(next((own for own in reversed(calls) if own in held), "") for calls in self._calls)
+        modules = {above for module in called for above in _paths(module)}
+        return tuple(next((module for module in reversed(calls) if module in modules), "") for calls in self._calls)
 
     @cached_property
     def _calls(self) -> list[list[str]]:
@@ -154,11 +159,11 @@ class ModuleUnits:
 
     @cached_property
     def _own_nodes(self) -> dict[str, list[int]]:
-        """Nodes of each module with code of its own, each after those that it reads from."""
-        found: dict[str, list[int]] = {}
+        """The nodes in the code of each module itself, in topological order."""
+        nodes: dict[str, list[int]] = {}
         for v in self.graph.topological_order.tolist():
-            found.setdefault(self._modules[v], []).append(v)
-        return found
+            nodes.setdefault(self._modules[v], []).append(v)
+        return nodes
 
     @cached_property
     def _with_children(self) -> set[str]:

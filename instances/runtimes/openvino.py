@@ -49,11 +49,11 @@ def assign(model: ov.Model) -> str:
 
 
 def _write(partition: Partition) -> str:
-    held = sorted(set(partition.block.tolist()))
-    numbers = partition.device[held].tolist() if isinstance(partition, UnlikePartition) else range(len(held))
+    used = sorted(set(partition.block.tolist()))
+    numbers = partition.device[used].tolist() if isinstance(partition, UnlikePartition) else range(len(used))
     devices = [f"GPU.{number}" for number in numbers]
     names = (_UNNAMED.sub("", name) for name in partition.instance.graph.names)
-    stage = dict(zip(names, map(held.index, partition.block.tolist()), strict=True))
+    stage = dict(zip(names, map(used.index, partition.block.tolist()), strict=True))
     return program(devices, stage)
 
 

@@ -1,6 +1,6 @@
-"""Parsers of installed programs, which read words for them: a process of its own, as these programs load much.
+"""Parsers of installed programs, which read settings for them: a process of its own, as these programs load much.
 
-Called as ``python -m instances.runtimes.parser_process RUNTIME WORDS [MODEL]``. It prints ``ok``, ``refused`` or
+Called as ``python -m instances.runtimes.parser_process RUNTIME SETTINGS [MODEL]``. It prints ``ok``, ``refused`` or
 ``missing``, and on the next line what the program says. Words that are a program are not run: only their values count.
 """
 
@@ -38,45 +38,45 @@ _MEMORY = 2**34
 _SGLANG = "SGLANG_PP_LAYER_PARTITION"
 
 
-def _accelerate(words: Path, model: Path) -> str:
-    """The map, held against the modules that transformers makes of a configuration; no code of the model is run."""
+def _accelerate(settings: Path, model: Path) -> str:
+    """Outcome of accelerate's check of a device map for the modules of a configuration; no code of the model runs."""
     transformers, torch = import_module("transformers"), import_module("torch")
     check = import_module("accelerate.utils").check_device_map
     configuration = transformers.AutoConfig.from_pretrained(str(model), trust_remote_code=False, local_files_only=True)
     with torch.device("meta"):
         built = transformers.AutoModelForCausalLM.from_config(configuration, trust_remote_code=False)
-    device_map = json.loads(words.read_text(encoding="utf-8"))
-    known = {name for name, _ in built.named_modules()}.union(built.state_dict())
-    strange = [name for name in device_map if name not in known]
+    device_map = json.loads(settings.read_text(encoding="utf-8"))
+    names = {name for name, _ in built.named_modules()}.union(built.state_dict())
+    strange = [name for name in device_map if name not in names]
     if strange:
         raise ValueError(f"{type(built).__name__} has no module {strange[0]}")
     check(built, device_map)
     return f"{len(device_map)} modules of {type(built).__name__}"
 
 
-def _megatron(words: Path, model: Path) -> str:
-    text = words.read_text(encoding="utf-8")
+def _megatron(settings: Path, model: Path) -> str:
+    text = settings.read_text(encoding="utf-8")
     size = re.search(r"--pipeline-model-parallel-size (\d{1,6})", text)
     layout = re.search(r'--pipeline-model-parallel-layout "([^"]*)"', text)
     if size is None or layout is None:
         raise ValueError("there is no --pipeline-model-parallel-size or no --pipeline-model-parallel-layout")
     module = import_module("megatron.core.transformer.pipeline_parallel_layer_layout")
-    found = module.PipelineParallelLayerLayout(layout[1], int(size[1]))
-    layers = sum(part.name == "decoder" for rank in found.layout for stage in rank for part in stage)
-    found.validate_layer_layout(layers, None)
+    parsed = module.PipelineParallelLayerLayout(layout[1], int(size[1]))
+    layers = sum(part.name == "decoder" for rank in parsed.layout for stage in rank for part in stage)
+    parsed.validate_layer_layout(layers, None)
     return f"{layers} layers on {size[1]} ranks"
 
 
-def _genai(words: Path, model: Path) -> str:
+def _genai(settings: Path, model: Path) -> str:
     module = import_module("onnxruntime_genai")
-    module.Config(str(words.parent))
+    module.Config(str(settings.parent))
     return "the configuration of its folder"
 
 
-def _openvino(words: Path, model: Path) -> str:
+def _openvino(settings: Path, model: Path) -> str:
     from instances.runtimes.openvino import program
 
-    openvino, values = import_module("openvino"), _values(words)
+    openvino, values = import_module("openvino"), _values(settings)
     scope: dict[str, Any] = {}
     exec(program(values["DEVICES"], values["STAGE"]), scope)
     read = openvino.Core().read_model(str(model))
@@ -87,8 +87,8 @@ def _openvino(words: Path, model: Path) -> str:
     return f"an affinity for {len(read.get_ordered_ops())} operators, {device}"
 
 
-def _sglang(words: Path, model: Path) -> str:
-    name, _, value = words.read_text(encoding="utf-8").strip().splitlines()[-1].partition("=")
+def _sglang(settings: Path, model: Path) -> str:
+    name, _, value = settings.read_text(encoding="utf-8").strip().splitlines()[-1].partition("=")
     if name != _SGLANG:
         raise ValueError(f"there is no {_SGLANG}")
     counts = [int(count) for count in value.split(",")]
@@ -100,30 +100,30 @@ def _sglang(words: Path, model: Path) -> str:
     return f"{sum(counts)} layers as {', '.join(f'{begin} to {end - 1}' for begin, end in ranks)}"
 
 
-def _torchtitan(words: Path, model: Path) -> str:
-    (call,) = (node for node in ast.walk(ast.parse(words.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+def _torchtitan(settings: Path, model: Path) -> str:
+    (call,) = (node for node in ast.walk(ast.parse(settings.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
     fields = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     made = import_module("torchtitan.config.configs").ParallelismConfig(**fields)
     return f"{len(made.module_fqns_per_model_part)} parts of modules"
 
 
-def _values(words: Path) -> dict[str, Any]:
+def _values(settings: Path) -> dict[str, Any]:
     """Constants of a program by their names."""
-    body = ast.parse(words.read_text(encoding="utf-8")).body
+    body = ast.parse(settings.read_text(encoding="utf-8")).body
     named = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
     return {target.id: ast.literal_eval(value) for target, value in named if isinstance(target, ast.Name)}
 
 
 def _function(package: str, file: str, name: str) -> Callable[..., Any]:
-    """A function of an installed package, without the rest, which needs graphics cards."""
+    """A function of an installed package without the rest of its module, which needs graphics cards."""
     path = Path(str(distribution(package).locate_file(file)))
-    (found,) = (
+    (definition,) = (
         node
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
     scope: dict[str, Any] = {"os": os, "Tuple": tuple}
-    exec(compile(ast.Module([found], []), str(path), "exec"), scope)
+    exec(compile(ast.Module([definition], []), str(path), "exec"), scope)
     function: Callable[..., Any] = scope[name]
     return function
 
@@ -138,7 +138,7 @@ _PARSERS: dict[str, Callable[[Path, Path], str]] = {
 }
 
 
-def _main(runtime: str, words: str, model: str = "") -> None:
+def _main(runtime: str, settings: str, model: str = "") -> None:
     package = PACKAGES[runtime]
     limit_process(memory=_MEMORY)
     try:
@@ -148,7 +148,7 @@ def _main(runtime: str, words: str, model: str = "") -> None:
         return
     try:
         with redirect_stdout(sys.stderr):
-            said = _PARSERS[runtime](Path(words), Path(model))
+            said = _PARSERS[runtime](Path(settings), Path(model))
         print(f"ok\n{package} {release}: {said}")
     except ImportError as error:
         print(f"missing\n{package} {release} cannot be loaded: {error}")

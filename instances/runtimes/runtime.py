@@ -32,25 +32,27 @@ class Runtime(ABC):
     summary: str  # one line: what is handed over
     reference: str  # where the format is described
     comment: str | None  # begin of a line that the runtime ignores; None if there are no such lines
-    #: Release whose words these are, such as "0.3"; empty if they are the same in all that are known.
+    #: Release whose settings these are, such as "0.3"; empty if they are the same in all that are known.
     version: str = field(default="", kw_only=True)
-    earlier: tuple[Runtime, ...] = field(default=(), kw_only=True)  # the same in releases with other words
+    earlier: tuple[Runtime, ...] = field(default=(), kw_only=True)  # the same in releases with other settings
 
     def of_version(self, version: str | None) -> Runtime:
-        """The runtime with the words of a release; None is the latest that is known.
+        """The runtime with the settings of a release; None is the latest that is known.
 
         Raises
         ------
         InputError
-            If the words of the release are not known.
+            If the settings of the release are not known.
         """
-        known = (self, *self.earlier)
-        for runtime in known:
+        releases = (self, *self.earlier)
+        for runtime in releases:
             if version is None or (runtime.version and f"{version}.".startswith(f"{runtime.version}.")):
                 return runtime
-        names = ", ".join(runtime.version for runtime in known if runtime.version)
-        told = f"words are known of {names}; name one of these, or" if names else "it has the same words in all;"
-        raise WordError("runtime_version", version, f"{told} leave it out.")
+        names = ", ".join(runtime.version for runtime in releases if runtime.version)
+        advice = (
+            f"settings are known of {names}; name one of these, or" if names else "it has the same settings in all;"
+        )
+        raise WordError("runtime_version", version, f"{advice} leave it out.")
 
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
         """The graph as the devices of the runtime see it, without what it keeps elsewhere."""
@@ -85,10 +87,10 @@ class LayerRuntime(Runtime):
     every_stage: str | None = LAYER  # need of each stage, if any
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
-    orders_devices: bool = False  # whether its words say which device runs a stage; else stage n is on device n
+    orders_devices: bool = False  # whether its settings say which device runs a stage; else stage n is on device n
     one_device: bool = False  # whether a module runs in one stage, also one that is called in several
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
-    #: Modules of built-in networks, and the library that calls them so; None if the words name no modules.
+    #: Modules of built-in networks, and the library that calls them so; None if the settings name no modules.
     names: tuple[Mapping[str, ModuleNames], str] | None = None
 
     @classmethod
@@ -125,7 +127,7 @@ class LayerRuntime(Runtime):
     def _with_layers(self, naming: Naming) -> tuple[bool, bool]:
         """Whether what comes before the layers stays with the first, and what comes after them with the last one.
 
-        So it does where words name modules, and there is none to name.
+        So it does where settings name modules, and there is none to name.
         """
         named = self.names is not None and naming.tells(self.names[1])
         return self.front_with_first or (named and naming.before == ()), (
@@ -153,11 +155,11 @@ class LayerRuntime(Runtime):
                     f"{self.name} keeps a module on one device, and {module} of {cut.network} runs in stages "
                     f"{min(stages)} and {max(stages)}; {again}"
                 )
-        held = cut.counts if self.every_stage == LAYER else [cut.unit_stage.count(n) for n in range(cut.k)]
-        if self.every_stage is not None and 0 in held:
+        sizes = cut.counts if self.every_stage == LAYER else [cut.unit_stage.count(n) for n in range(cut.k)]
+        if self.every_stage is not None and 0 in sizes:
             lacking = "no layer" if self.every_stage == LAYER else "nothing"
             raise InputError(
-                f"Stage {held.index(0)} of {cut.k} holds {lacking}, and {self.name} has none such; {again}"
+                f"Stage {sizes.index(0)} of {cut.k} holds {lacking}, and {self.name} has none such; {again}"
             )
         moved = [n for n, rank in enumerate(cut.ranks) if n != rank]
         if moved and cut.devices == cut.k:

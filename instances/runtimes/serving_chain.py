@@ -68,12 +68,12 @@ def serving_chain(
     stack = LayerStack.of(graph)
     unit = stack.unit
     if devices is not None and isinstance(runtime, LayerRuntime):
-        least, most = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)
-        unit = np.clip(unit, least, most)
-    held, unit = np.unique(unit, return_inverse=True)
+        lowest, highest = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)
+        unit = np.clip(unit, lowest, highest)
+    units, unit = np.unique(unit, return_inverse=True)
     merged, _ = merge_graph(graph, unit)
     names = ("before", *(f"{stack.stem}.{i}" for i in range(stack.layers)), "after")
-    names = tuple(names[u] for u in held)
+    names = tuple(names[u] for u in units)
     caches = graph.attributes.get("caches", {})
     window = np.array([caches.get(name, {}).get("window", np.inf) for name in names])
     constant = np.array([float(caches.get(name, {}).get("constant", 0)) for name in names])

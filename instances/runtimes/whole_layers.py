@@ -32,7 +32,7 @@ def whole_layers(graph: ComputationGraph, runtime: Runtime) -> ComputationGraph:
         unit[unit == 0] = 1
     if runtime.back_with_last:
         unit[unit == stack.layers + 1] = stack.layers
-    held, group = np.unique(unit, return_inverse=True)
+    units, group = np.unique(unit, return_inverse=True)
     merged, _ = merge_graph(runtime.seen(graph), group)
     names = ("before", *(f"{stack.stem}.{i}" for i in range(stack.layers)), "after")
-    return replace(merged, names=tuple(names[u] for u in held), name=graph.name, source=graph.source)
+    return replace(merged, names=tuple(names[u] for u in units), name=graph.name, source=graph.source)

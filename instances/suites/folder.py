@@ -105,10 +105,10 @@ def _settings(path: Path) -> _Settings:
         given = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not valid TOML ({error or 'nested too deeply'}).") from None
-    known = tuple(_Settings.__dataclass_fields__)
+    fields = tuple(_Settings.__dataclass_fields__)
     for word in given:
-        if word not in known:
-            raise InputError(f"{path}: {unknown(known, word, 'word')}")
+        if word not in fields:
+            raise InputError(f"{path}: {unknown(fields, word, 'word')}")
     counts = _counts(given["k"], path) if "k" in given else ()
     return _Settings(_bandwidth(given.get("bandwidth"), path), counts, _names(given.get("clusters"), path))
 

@@ -24,7 +24,16 @@ from instances.graph.graph_file import read_graph
 from instances.suites.suite import Entry, LeftOutError, Suite
 from instances.system.fresh_python import SubprocessError, run_module
 
-__all__ = ["BATCH", "NETWORKS", "NOT_IMPORTED", "SEQUENCE", "Network", "cache_folder", "network_suite", "trace_network"]
+__all__ = [
+    "BATCH",
+    "NETWORKS",
+    "NOT_IMPORTED",
+    "SEQUENCE",
+    "SuiteModel",
+    "cache_folder",
+    "network_suite",
+    "trace_network",
+]
 
 #: Inputs of a network at once, and tokens of each.
 BATCH, SEQUENCE = 8, 128
@@ -51,7 +60,7 @@ _PROCESSES = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
-class Network:
+class SuiteModel:
     """One line of ``networks.csv``."""
 
     network: str  # unique
@@ -80,8 +89,10 @@ class Network:
         graph = read_graph(file)
         if not graph.content_hash.startswith(self.hash):
             here = f"{self.package} {_installed(self.package)} with torch {_installed('torch')}"
-            told = f"some graphs of {here} differ from those of {self.package} {self.version} with torch {_TORCH}."
-            warnings.warn(f"{told} Compare ratios with care.", InputWarning, stacklevel=2)
+            difference = (
+                f"some graphs of {here} differ from those of {self.package} {self.version} with torch {_TORCH}."
+            )
+            warnings.warn(f"{difference} Compare ratios with care.", InputWarning, stacklevel=2)
         return graph
 
 
@@ -119,30 +130,30 @@ def trace_network(package: str, model: str, file: Path) -> None:
         raise LeftOutError(f"{package} {version(package)}, {model} cannot be traced and is left out: {problem}")
 
 
-def cache_folder(package: str, known: str = "") -> Path:
+def cache_folder(package: str, version: str = "") -> Path:
     """Folder of the graphs that are traced with the versions installed here.
 
     Parameters
     ----------
     package : str
-    known : str
+    version : str
         Version of the package where it is not installed.
     """
     from instances.compiled import user_cache
 
     torch = (_installed("torch") or _TORCH).partition("+")[0]
-    made = f"{package}-{_installed(package) or known}-torch-{torch}-{_tracer()}"
+    made = f"{package}-{_installed(package) or version}-torch-{torch}-{_tracer()}"
     return user_cache("mtpp") / "networks" / made
 
 
-def network_suite(name: str, summary: str, networks: Iterable[Network], more: Iterable[Entry] = ()) -> Suite:
+def network_suite(name: str, summary: str, networks: Iterable[SuiteModel], more: Iterable[Entry] = ()) -> Suite:
     """A suite of networks, after other entries."""
     entries = (Entry(network.network, network.build, _BANDWIDTH, network.cluster) for network in networks)
     return Suite(name, summary, (*more, *entries), processes=_PROCESSES)
 
 
 def _installed(package: str) -> str:
-    """The version of an installed package, or nothing."""
+    """The version of an installed package, "" if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -162,10 +173,10 @@ def _tracer() -> str:
     return digest.hexdigest()[:8]
 
 
-def _listed() -> tuple[Network, ...]:
+def _listed() -> tuple[SuiteModel, ...]:
     lines = files("instances.suites").joinpath("networks.csv").read_text(encoding="utf-8").splitlines()
     return tuple(
-        Network(**{**row, "nodes": int(row["nodes"]), "edges": int(row["edges"])})  # type: ignore[arg-type]
+        SuiteModel(**{**row, "nodes": int(row["nodes"]), "edges": int(row["edges"])})  # type: ignore[arg-type]
         for row in csv.DictReader(lines)
     )
 

@@ -51,5 +51,5 @@ def regal_style_suite(count: str) -> Suite:
 
 
 def _size(seed: int) -> int:
-    """Nodes of the graphs with this seed: 151 is prime, so 151 seeds have all sizes, and a few are far apart."""
+    """Number of nodes of the graphs with this seed: 151 is prime, so 151 seeds have different sizes, spread widely."""
     return 50 + 93 * seed % 151

@@ -76,22 +76,22 @@ class Suite:
             If a graph cannot be built for a reason that all have, or none is left.
         """
         first: dict[str, str] = {}
-        told = ""
-        for entry, found in zip(self.entries, self._built(), strict=True):
-            if isinstance(found, ComputationGraph):
-                same = first.setdefault(found.content_hash, entry.name)
+        warning = ""
+        for entry, built in zip(self.entries, self._built(), strict=True):
+            if isinstance(built, ComputationGraph):
+                same = first.setdefault(built.content_hash, entry.name)
                 if same == entry.name:
-                    yield entry, found
+                    yield entry, built
                     continue
-                told = f"{self.name}: {entry.name} is the same graph as {same}; it counts once."
+                warning = f"{self.name}: {entry.name} is the same graph as {same}; it counts once."
             else:
-                told = str(found)
-            warnings.warn(told, InputWarning, stacklevel=2)
+                warning = str(built)
+            warnings.warn(warning, InputWarning, stacklevel=2)
             if left_out is not None:
-                left_out.append(told)
+                left_out.append(warning)
             yield entry, None
         if not first:
-            raise InputError(f"{self.name}: none of {len(self.entries)} graphs can be had; the last: {told}")
+            raise InputError(f"{self.name}: none of {len(self.entries)} graphs can be had; the last: {warning}")
 
     def instances(self, k: int) -> list[Instance]:
         """All questions of the suite for `k` blocks, without those whose graph is left out.

@@ -57,7 +57,7 @@ def file_lock(path: str | Path, *, wait: bool) -> Iterator[None]:
 
 
 def _exclusive(lock: str, wait: bool) -> int:
-    """Make a file that is not there, as soon as it is not there."""
+    """Descriptor of a lock file that this call has made; it waits until no other process has one, or raises."""
     while True:
         try:
             return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | _TEMPORARY, 0o666)

@@ -107,7 +107,7 @@ def catch_interrupt() -> Iterator[threading.Event]:
 
 @contextmanager
 def _handled_by(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle both signals, as far as the program does not ignore them or end by them."""
+    """Let `handle` take SIGINT and SIGTERM, unless the program ignores a signal or leaves it to the system."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -30,9 +30,9 @@ def limit_process(*, memory: int, cpu_seconds: int | None = None) -> bool:
     if cpu_seconds is not None:
         limits.append((resource.RLIMIT_CPU, cpu_seconds))
     try:
-        for kind, most in limits:
+        for kind, value in limits:
             hard = resource.getrlimit(kind)[1]
-            resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+            resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
     except (ValueError, OSError):  # some systems have limits that they refuse to set
         return False
     return True

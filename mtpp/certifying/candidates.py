@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -54,8 +53,6 @@ _ROW_SECONDS = 6e-5
 _PAIR_SECONDS = 5e-7
 # Of more nodes, it takes longer than the first short turns.
 _MOST_SHORT_PAIRS = 1_000
-# Moves of a search in a hundredth of a second or few, and the most nodes of which it takes no longer.
-_MOVES, _MOST_MOVED = 200_000, 10_000
 # Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
 
@@ -79,8 +76,8 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
     """
     unlike, rng = isinstance(instance, UnlikeInstance), np.random.default_rng(seed)
 
-    def search_by(name: str, share: float = 1.0, moves: int | None = None) -> PartitionMethod:
-        return _search(instance, name, rng, share, moves)
+    def search_by(name: str, share: float = 1.0) -> PartitionMethod:
+        return _search(instance, name, rng, share)
 
     def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
         return _proof(instance, model or (KIND_MODELS[name] if unlike else find_model(name)), name, share, least)
@@ -107,13 +104,12 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
     ideals = proof(IDEALS, 0.3, listing)
     return Methods(
         steps=[_timeless(proof("simple")), _timeless(search_by("kahn"))],
-        # What can be settled in a moment has the same answer each time: moves end this search, not the clock.
-        opening=[pinned, *([search_by("local-search", moves=_MOVES)] if n <= _MOST_MOVED else [])],
+        opening=[pinned],
         short=[
+            search_by("local-search"),
             pinned,
             *([ideals] if n <= MOST_LISTED else []),
             *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
-            search_by("local-search"),
         ],
         turns=_turns(instance, ideals, pigeonhole, proof, search_by),
     )
@@ -162,17 +158,14 @@ def _turns(
     return [method for suits, method in possible if suits]
 
 
-def _search(
-    instance: Instance, name: str, rng: np.random.Generator, share: float, moves: int | None
-) -> PartitionMethod:
-    """A search that begins with the best partition and ends at the best bound, or after so many moves."""
+def _search(instance: Instance, name: str, rng: np.random.Generator, share: float) -> PartitionMethod:
+    """A search that begins with the best partition and ends at the best bound."""
 
     def run(best: Result, controls: Controls) -> Result:
         target = None if best.bound is None else best.bound.value
-        deadline = controls.deadline if moves is None else replace(controls.deadline, end=math.inf)
-        return search(instance, name, rng, Limits(deadline, moves, target), start=best.partition)
+        return search(instance, name, rng, Limits(controls.deadline, target=target), start=best.partition)
 
-    return Method(name, run, share, counted=moves is not None or name == "kahn")
+    return Method(name, run, share)
 
 
 def _proof(instance: Instance, model: Model, name: str, share: float, least: float) -> PartitionMethod:
@@ -186,8 +179,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
         )
 
     telling = model.exact or name in (PRICED, PRICED_QUICK)
-    counted = name in ("simple", "pinned", "pigeonhole", IDEALS)
-    return Method(name, run, share, counted=counted, exact=telling, solver=by_solver, least=least)
+    return Method(name, run, share, exact=telling, solver=by_solver, least=least)
 
 
 def _timeless(method: PartitionMethod) -> PartitionMethod:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -38,8 +37,7 @@ def find_flow(
     """Search alone; Ctrl-C ends it and keeps the best."""
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
-        found = search_flow(instance, np.random.default_rng(seed), limits, start)
-        return replace(found, clocked=time_limit is not None)
+        return search_flow(instance, np.random.default_rng(seed), limits, start)
 
 
 def certify_flow(

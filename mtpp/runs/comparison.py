@@ -118,12 +118,12 @@ def compare_methods(
     ):
         after.callback(end_processes)
         runs = {run["key"]: run for run in run_jobs(wanted, log, workers, bar.advance)}
-    found = [(job, runs[job.key]) for job in wanted]
+    answered = [(job, runs[job.key]) for job in wanted]
     best = {job.instance.key: simple(job.instance) for job in wanted}
-    for job, run in found:
+    for job, run in answered:
         best[job.instance.key] = max(best[job.instance.key], run["bound"] or 0.0)
-    shaky = {job.method for job, run in found if run["repeatable"] is False}
-    rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in found]
+    shaky = {job.method for job, run in answered if run["repeatable"] is False}
+    rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in answered]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
 
 

@@ -85,7 +85,7 @@ def run_jobs(
 
 
 class _Loop:
-    """Jobs on their way from waiting over ready and running to done.
+    """Jobs on their way: waiting, ready, running, done.
 
     Jobs that run when a process of a pool dies are suspects. They then run one at a time. A job whose process dies
     again is recorded as failed.
@@ -154,7 +154,7 @@ class _Loop:
             self._pool.shutdown(wait=not self._running)  # an idle worker ends by itself, and tidies up
 
     def _take(self, job: Job, future: Future[Any]) -> bool:
-        """Take in the outcome of a job; return whether the pool is broken."""
+        """Record the outcome of a job; return whether the pool is broken."""
         try:
             outcome = future.result()
         except CancelledError:  # not by us: the scheduler was lost

@@ -56,13 +56,13 @@ def sources_of(
     InputError
         If a module cannot be read, or has changed since this process loaded it.
     """
-    found = homes or Homes(PROJECT)
-    walks = [_Walk(found, frozenset(one_by_one), registries=True), _Walk(found, frozenset(), registries=False)]
+    folders = homes or Homes(PROJECT)
+    walks = [_Walk(folders, frozenset(one_by_one), registries=True), _Walk(folders, frozenset(), registries=False)]
     for thing in things:
         walks[0].visit(thing)
     for function in glue:
         walks[1].spell(function)
-    closure = found.closure({*walks[0].modules, *modules}) | walks[1].closure()
+    closure = folders.closure({*walks[0].modules, *modules}) | walks[1].closure()
     said = [*walks[0].words, *walks[1].words, *(f"{name} {closure[name].digest}" for name in sorted(closure))]
     return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -75,7 +75,7 @@ def code_hash(code: CodeType) -> str:
 
 
 class _Walk:
-    """Collects the words of functions that count one by one, and the modules that count as a whole."""
+    """Collects what the hash of a method consists of: words of code that counts function by function, and modules."""
 
     def __init__(self, homes: Homes, one_by_one: frozenset[str], *, registries: bool) -> None:
         self._homes, self._one_by_one, self._registries = homes, one_by_one, registries
@@ -84,13 +84,13 @@ class _Walk:
         self.modules: set[str] = set()
 
     def closure(self) -> dict[str, Module]:
-        """Modules of what was visited, without registries."""
+        """All modules that those visited import, directly or not, without registries and what only these import."""
         kept = {name for name in self.modules if not _is_registry(name)}
         every = self._homes.closure(kept)
         return self._homes.closure(kept, without=[name for name in every if _is_registry(name)])
 
     def visit(self, value: Any) -> None:
-        """Take in a value that code names, or that an object holds."""
+        """Add a value that code names, or that an object contains."""
         if isinstance(value, _PLAIN):
             self.words.append(f"{type(value).__name__} {value!r}")
         elif isinstance(value, np.ndarray | np.generic):
@@ -108,7 +108,7 @@ class _Walk:
             self._thing(value)
 
     def spell(self, function: FunctionType) -> None:
-        """Take in one function by its code, with what it names."""
+        """Add the byte code of one function, and everything that it names."""
         _spell_code(function.__code__, self.words)
         self.visit(function.__defaults__)
         self.visit(function.__kwdefaults__)
@@ -203,8 +203,8 @@ class _Walk:
 
     def _is_foreign(self, function: FunctionType) -> bool:
         """Whether a function belongs to an installed package that is no part of the question."""
-        known = module_of(function) == "__main__" or module_of(function) in self._one_by_one
-        return not known and self._homes.read(module_of(function)) is None
+        counts = module_of(function) == "__main__" or module_of(function) in self._one_by_one
+        return not counts and self._homes.read(module_of(function)) is None
 
 
 def module_of(thing: Any) -> str:
@@ -238,7 +238,7 @@ def _spell_code(code: CodeType, words: list[str]) -> None:
 
 
 def _loads_first(code: CodeType) -> bool:
-    """Whether code uses its first constant; else it is a docstring, or stands where one would."""
+    """Whether code uses its first constant, which otherwise is a docstring or a placeholder for one."""
     return any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
 
 
@@ -252,18 +252,18 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _imports(code: CodeType) -> list[tuple[str, str | None]]:
-    """Imports inside of code, also of functions in it."""
-    found: list[tuple[str, str | None]] = []
+    """Pairs of a module and a name in it (None for the module itself) that code imports, nested functions included."""
+    imports: list[tuple[str, str | None]] = []
     target = ""
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
             target = str(step.argval)
-            found.append((target, None))
+            imports.append((target, None))
         elif step.opname == "IMPORT_FROM":
-            if found and found[-1] == (target, None):
-                found.pop()
-            found.append((target, str(step.argval)))
+            if imports and imports[-1] == (target, None):
+                imports.pop()
+            imports.append((target, str(step.argval)))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            found += _imports(constant)
-    return found
+            imports += _imports(constant)
+    return imports

@@ -80,8 +80,8 @@ class Job(ABC):
         try:
             answer = self.answer(start)
         except Exception as error:
-            told = str(error) if isinstance(error, MethodError) else f"{type(error).__name__}: {error}"
-            return self.record(here.watch.passed, told) | here.fields()
+            message = str(error) if isinstance(error, MethodError) else f"{type(error).__name__}: {error}"
+            return self.record(here.watch.passed, message) | here.fields()
         seconds, here.more = answer.pop(MEASURED, (here.watch.passed, 0.0))
         return self.record(seconds, **answer) | here.fields()
 

@@ -55,8 +55,8 @@ def read_runs(path: str | Path) -> list[Run]:
 def remarks(run: Run) -> list[str]:
     """Doubts about a heuristic: "late" if it took more than 1.1 of its time, "not repeatable" if answers differed."""
     limit = run.get("time_limit") if run.get("kind") == "heuristic" else None
-    found = ["late"] if limit is not None and (run["seconds"] or 0.0) > _OVER * limit else []
-    return found + ["not repeatable"] * (run.get("repeatable") is False)
+    doubts = ["late"] if limit is not None and (run["seconds"] or 0.0) > _OVER * limit else []
+    return doubts + ["not repeatable"] * (run.get("repeatable") is False)
 
 
 class RunLog:
@@ -165,7 +165,7 @@ def _parse(path: str | Path) -> tuple[dict[str, Run], int, bool]:
 
 
 def _compact(run: Run, shared: dict[Any, Any]) -> Run:
-    """The same run, whose texts and versions are those of the runs before it: many lines say the same."""
+    """The run with texts and versions replaced by equal objects of earlier runs, as many lines repeat them."""
     kept = {}
     for name, value in run.items():
         if isinstance(value, str):

@@ -144,7 +144,10 @@ class _Process:
                 pipe.close()  # type: ignore[union-attr]
 
     def _kill(self) -> int:
-        """Kill the process and its group, unless that was done: others may have its number by then."""
+        """Kill the process and its group; return its exit code.
+
+        This is done once only: when the process has ended, others may get its number.
+        """
         if self._process.returncode is None:
             with contextlib.suppress(OSError):
                 if hasattr(os, "killpg"):
@@ -191,8 +194,8 @@ def _tried(function: Callable[..., Any], instance: Instance, seed: int, time_lim
     watch, used = Stopwatch(), time.process_time()
     try:
         limits = Limits(Deadline.after(time_limit))
-        found = heuristic_of(function).run(instance, np.random.default_rng(seed), limits)
-        return Found(found.block.tolist(), found.order.tolist(), watch.passed, time.process_time() - used)
+        partition = heuristic_of(function).run(instance, np.random.default_rng(seed), limits)
+        return Found(partition.block.tolist(), partition.order.tolist(), watch.passed, time.process_time() - used)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also of code that wants to leave Python
@@ -214,10 +217,10 @@ def _load(place: Place) -> Any:
             sys.path.append(str(Path(file).parent))  # for what lies beside it
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         exec(compile(text, file, "exec", dont_inherit=True), vars(module))
-    found: Any = module
+    value: Any = module
     for part in function.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _serve(questions: queue.SimpleQueue[Any], answers: IO[str]) -> None:

@@ -103,19 +103,19 @@ def run_methods(given: Iterable[Any]) -> list[RunMethod]:
     InputError
         If one is unknown, or two have the same name.
     """
-    homes, found = Homes(PROJECT), dict[str, RunMethod]()
-    for one in given:
-        method = own_method(one)
+    homes, methods = Homes(PROJECT), dict[str, RunMethod]()
+    for item in given:
+        method = own_method(item)
         if isinstance(method, str):
             check_method(method)
-            found[method] = RunMethod(method, _sources(method, homes))
+            methods[method] = RunMethod(method, _sources(method, homes))
             continue
-        if method.name in found and (found[method.name].own or method).sources != method.sources:
+        if method.name in methods and (methods[method.name].own or method).sources != method.sources:
             raise InputError(f"methods: two are called {method.name}; give one of them another name.")
         if method.name == CERTIFY or base_name(method.name) in MODELS or _is_name_of_ours(method.name):
             raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
-        found[method.name] = RunMethod(method.name, _sources(method, homes), method)
-    return list(found.values())
+        methods[method.name] = RunMethod(method.name, _sources(method, homes), method)
+    return list(methods.values())
 
 
 def check_method(name: str) -> None:
@@ -171,21 +171,21 @@ def _is_name_of_ours(name: str) -> bool:
 
 def _searched(instance: Instance, name: str, seed: int, time_limit: float | None) -> Partition:
     limits = None if time_limit is None else Limits(Deadline.after(time_limit))
-    found = search(instance, name, np.random.default_rng(seed), limits)
-    if found.interrupted:
+    result = search(instance, name, np.random.default_rng(seed), limits)
+    if result.interrupted:
         raise KeyboardInterrupt
-    if found.partition is None:
-        raise InputError(found.impossible or "none found")
-    return found.partition
+    if result.partition is None:
+        raise InputError(result.impossible or "none found")
+    return result.partition
 
 
-def proved(name: str, instance: Instance, options: SolveOptions, known: Partition | None) -> Run:
+def proved(name: str, instance: Instance, options: SolveOptions, start: Partition | None) -> Run:
     """Fields of the answer of a bound."""
     if name == CERTIFY:
-        result = certify(instance, options, start=known, on_fault=_fail)
+        result = certify(instance, options, start=start, on_fault=_fail)
     else:
         model, lp, _ = name.partition(LP_SUFFIX)
-        result = solve(instance, model, options, start=known, relaxation=bool(lp))
+        result = solve(instance, model, options, start=start, relaxation=bool(lp))
     if result.interrupted:
         raise KeyboardInterrupt
     answer = {} if result.partition is None else describe(result.partition)
@@ -200,7 +200,7 @@ def _fail(fault: Exception) -> None:
 
 
 def _sources(method: str | OwnMethod, homes: Homes) -> str:
-    """Hash of the code of a method, and of what calls it here."""
+    """Hash of the code of a method, and of the functions here that call it."""
     if isinstance(method, OwnMethod):
         return sources_of(method.sources, glue=[describe, search], homes=homes)
     if method in HEURISTICS:
@@ -213,5 +213,5 @@ def _sources(method: str | OwnMethod, homes: Homes) -> str:
 
 @lru_cache
 def _here(name: str) -> RunMethod:
-    """A method of this project as this process has loaded it."""
+    """A method of this project with the hash of its code as this process has loaded it."""
     return RunMethod(name, _sources(name, Homes(PROJECT)))

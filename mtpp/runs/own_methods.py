@@ -77,14 +77,14 @@ class OwnMethod:
             At Ctrl-C.
         """
         if self.call is not None:
-            found = ask_here(self.call, instance, seed, time_limit, patience)
+            answer = ask_here(self.call, instance, seed, time_limit, patience)
         else:
             place = (self.module, self.file, self.text, self.function)
-            found = ask_process(self.sources, place, instance, seed, time_limit, patience)
-        partition = Partition(instance, found.block, found.order)
+            answer = ask_process(self.sources, place, instance, seed, time_limit, patience)
+        partition = Partition(instance, answer.block, answer.order)
         if not partition.bottleneck < math.inf:
             raise InputError("its partition does not fit, or breaks a constraint.")
-        return partition, found
+        return partition, answer
 
 
 def own_method(given: Any) -> OwnMethod | str:
@@ -141,7 +141,7 @@ def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
         return _of_module(name, module, function.__qualname__)
     method = _of_file(name, path, function.__qualname__)
     written = _codes(compile(method.text or "", "", "exec", dont_inherit=True))
-    if code_hash(code) not in {code_hash(one) for one in written if one.co_name == code.co_name}:
+    if code_hash(code) not in {code_hash(candidate) for candidate in written if candidate.co_name == code.co_name}:
         raise InputError(f"{name}: {path} is not what was imported any more; import it again, or start again.")
     if not main:
         return method
@@ -184,7 +184,7 @@ def _of_file(name: str, path: Path, function: str) -> OwnMethod:
 
 
 def _closure_hash(homes: Homes, path: Path, module: Any) -> str:
-    """Hash of a text, of data that it names, and of all that it imports."""
+    """Hash of a source file, of the data files that it names, and of all that it imports."""
     names = [name for imported in module.imports for name in homes.names(*imported)]
     data = [hashlib.sha256(file.read_bytes()).hexdigest() for file in module.named if file.is_file()]
     others = sources_of(homes=homes, modules=[name for name in names if name != path.stem])
@@ -203,8 +203,8 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
     path = Path(spec.origin)
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     homes = Homes(PROJECT, home_of(path, package or None), as_loaded=False)
-    found = homes.read(module)
-    if found is not None and function.split(".")[0] not in found.bindings:
+    source = homes.read(module)
+    if source is not None and function.split(".")[0] not in source.bindings:
         _check_name(str(path), path.read_text(encoding="utf-8"), function)
     return OwnMethod(name, function, _both(function, sources_of(homes=homes, modules=[module])), module)
 

@@ -95,11 +95,11 @@ _HASHES: WeakKeyDictionary[Heavy, str] = WeakKeyDictionary()
 
 
 class _NotHereError(Exception):
-    """Something that this process has never got, or dropped."""
+    """An object with this hash was never sent to this process, or was dropped."""
 
 
 class _Pickler(pickle.Pickler):
-    """Takes hashes of what is heavy in its place, and of an instance what it was made of."""
+    """Writes graphs and methods as their hashes, and an instance as the arguments that it was made from."""
 
     def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
@@ -131,8 +131,8 @@ def _instance(*values: Any) -> Instance:
 
 
 def _hash(thing: Heavy) -> str:
-    """Hash of all that a graph holds, also of names, which no cost depends on; of a method that of its code."""
+    """Hash of all fields of a graph, names included although no cost depends on them; of a method that of its code."""
     if thing not in _HASHES:
-        held = {field.name: getattr(thing, field.name) for field in fields(thing) if field.name != "call"}
-        _HASHES[thing] = hashlib.sha256(pickle.dumps(held)).hexdigest()
+        content = {field.name: getattr(thing, field.name) for field in fields(thing) if field.name != "call"}
+        _HASHES[thing] = hashlib.sha256(pickle.dumps(content)).hexdigest()
     return _HASHES[thing]

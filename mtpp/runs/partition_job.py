@@ -135,8 +135,8 @@ class PartitionJob(Job):
             patience = self.budget or self.options.time_limit
             return self.by.search(self.instance, self.options.seed, self.budget, patience, twice=self.twice)
         best = _best(start)
-        known = None if best is None else Partition(self.instance, best["block"], best["order"])
-        return proved(self.method, self.instance, self.options, known)
+        incumbent = None if best is None else Partition(self.instance, best["block"], best["order"])
+        return proved(self.method, self.instance, self.options, incumbent)
 
 
 def jobs_of(
@@ -169,8 +169,8 @@ def jobs_of(
     InputError
         If there is no such method.
     """
-    found = run_methods(methods)
-    version = solver_version(options.solver) if any(by.needs_solver for by in found) else None
+    methods_run = run_methods(methods)
+    version = solver_version(options.solver) if any(by.needs_solver for by in methods_run) else None
     drawn = [replace(options, seed=seed) for seed in (seeds or [options.seed])]
     jobs: list[PartitionJob] = []
     for place, instance in enumerate(instances):
@@ -179,19 +179,19 @@ def jobs_of(
                 PartitionJob(
                     instance,
                     by,
-                    one,
+                    seeded,
                     budget=budget,
-                    twice=by.own is not None and place == 0 and one is drawn[0],
+                    twice=by.own is not None and place == 0 and seeded is drawn[0],
                     profile=profile,
                 )
-                for one in drawn
+                for seeded in drawn
                 for budget in budgets
             ]
-            for by in found
+            for by in methods_run
             if by.is_search
         }
         before = tuple(job.key for made in searches.values() for job in made)
-        for by in found:
+        for by in methods_run:
             release = version if by.needs_solver else None
             jobs += searches.get(by.name) or [
                 PartitionJob(instance, by, drawn[0], before, solver_version=release, profile=profile)

@@ -61,9 +61,9 @@ class NotebookLine(_Silence):
         if now - self._shown < _NOTEBOOK_SECONDS and (self._handle is None or self._done < self._total):
             return
         self._shown = now
-        left = (now - self._begin) / self._done * (self._total - self._done)
+        remaining = (now - self._begin) / self._done * (self._total - self._done)
         failed = f", {self._failed} failed" if self._failed else ""
-        text = {"text/plain": f"{self._done} of {self._total} runs, about {left:.0f} s left{failed}"}
+        text = {"text/plain": f"{self._done} of {self._total} runs, about {remaining:.0f} s left{failed}"}
         if self._handle is None:
             self._handle = sys.modules["IPython"].display.display(text, raw=True, display_id=True)
         else:
@@ -105,8 +105,8 @@ class RunBar:
             return
         if not self._console.is_terminal and (now - self._printed > PLAIN_SECONDS or self._done == self._total):
             self._printed = now
-            left = (now - self._begin) / self._done * (self._total - self._done)
-            self._console.print(f"{self._done} of {self._total} runs, about {left:.0f} s left", highlight=False)
+            remaining = (now - self._begin) / self._done * (self._total - self._done)
+            self._console.print(f"{self._done} of {self._total} runs, about {remaining:.0f} s left", highlight=False)
 
     def __enter__(self) -> RunBar:
         self._bar.start()

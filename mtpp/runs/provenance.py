@@ -49,7 +49,7 @@ class Circumstances:
 
 @cache
 def _machine() -> dict[str, Any]:
-    """Fields that stay as they are while a process lives."""
+    """Fields of a run that do not change while a process lives."""
     versions = {"python": platform.python_version(), **{name: package_version(name) for name in _PACKAGES}}
     return {
         "commit": _commit(),
@@ -85,20 +85,20 @@ def _git(*words: str) -> str | None:
 def _processor() -> str | None:
     """Model of the processor."""
     try:
-        found = re.search(
+        match = re.search(
             r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), flags=re.MULTILINE
         )
     except OSError:
-        found = None
-    return found[1] if found else platform.processor() or platform.machine() or None
+        match = None
+    return match[1] if match else platform.processor() or platform.machine() or None
 
 
 def _load() -> float | None:
-    """Processes that wanted to run in the last minute."""
+    """Average number of processes that wanted to run in the last minute; None where the system does not say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def _processor_seconds() -> float:
-    """Of this process, and of those that it has started and that have ended."""
+    """Processor time [s] of this process and of its children that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -139,22 +139,22 @@ class Homes:
 
     def closure(self, names: Iterable[str], without: Iterable[str] = ()) -> dict[str, Module]:
         """These modules and all that they import, but for those left out and what these alone import."""
-        found: dict[str, Module] = {}
+        modules: dict[str, Module] = {}
         todo, left_out = list(names), frozenset(without)
         while todo:
             name = todo.pop()
-            module = None if name in found or name in left_out else self.read(name)
+            module = None if name in modules or name in left_out else self.read(name)
             if module is None:
                 continue
-            found[name] = module
+            modules[name] = module
             if not PROJECT.find(name):  # the beginnings of others' packages may compute
                 todo += [name.rsplit(".", dots)[0] for dots in range(1, name.count(".") + 1)]
             todo += [other for imported in module.imports for other in self.names(*imported)]
-        return found
+        return modules
 
 
 def _as_loaded(name: str, path: Path, loaded: ModuleType, is_project: bool) -> Module:
-    """A module as it was when this process first looked, until it is loaded anew."""
+    """The module as this process loaded it: what its file contained at the first look since then."""
     first = _FIRST_LOOKS.get(name)
     if first is None or first[0] is not loaded.__spec__:
         if first is None and is_project and path.stat().st_mtime > _BEGIN:
@@ -171,7 +171,7 @@ def _as_written(name: str, path: Path) -> Module:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Something that changes with the content of a file."""
+    """Time of the last change and size of a file, which change with its content."""
     state = path.stat()
     return state.st_mtime_ns, state.st_size
 
@@ -237,7 +237,7 @@ def _hash(words: list[str]) -> str:
 
 
 def _spell(node: ast.AST, words: list[str]) -> None:
-    """Write down a syntax tree; the same for all versions of Python, as what is empty is left out."""
+    """Append the syntax tree as words; empty fields are left out, so that all versions of Python give the same."""
     kind = type(node)
     words.append(kind.__name__)
     for field in _fields(kind):
@@ -268,12 +268,12 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
 def _is_remark(node: ast.AST) -> bool:
-    """Whether a statement is a text alone, as a docstring is."""
+    """Whether a statement is nothing but a text, as a docstring is."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _for_types(tree: ast.Module) -> frozenset[int]:
-    """Nodes of a tree that type checkers alone see."""
+    """Identities of the nodes in branches that only type checkers read."""
     branches = [n for n in tree.body if isinstance(n, ast.If) and getattr(n.test, "id", None) == "TYPE_CHECKING"]
     return frozenset(id(n) for branch in branches for part in branch.body for n in ast.walk(part))
 
@@ -304,7 +304,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Collect no garbage meanwhile, which takes most of the time of parsing."""
+    """Switch garbage collection off meanwhile: it takes most of the time of parsing."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -82,7 +82,7 @@ def is_worker() -> bool:
 
 
 class _HereAndNow(Executor):
-    """Runs what it is given before it returns; Ctrl-C passes through."""
+    """An executor that runs each function before it returns; Ctrl-C passes through."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

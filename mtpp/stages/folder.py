@@ -12,7 +12,7 @@ from instances import InputError, Partition, Result, combine
 from instances.json_files import finite_or_none, write_json
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.readers.onnx.external_weights import copy_weights
-from instances.readers.onnx.stages import Cut, Stage, TensorSpec, cut_model
+from instances.readers.onnx.stages import Cut, OnnxStage, TensorSpec, cut_model
 from mtpp.certificates.writing import certificate_document
 from mtpp.stages.manifest import MANIFEST, check_new_folder, file_record
 from mtpp.stages.records import ELEMENTS, Manifest, Received, Sent, StageRecord, TensorRecord
@@ -145,7 +145,7 @@ def _stages(cut: Cut, partition: Partition, path: Path, written: _Folder) -> tup
 
 def _stage(
     number: int,
-    stage: Stage,
+    stage: OnnxStage,
     tensors: tuple[list[Received], list[Sent]],
     partition: Partition,
     path: Path,

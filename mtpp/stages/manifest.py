@@ -106,10 +106,10 @@ def _manifest(document: Value) -> Manifest:
     for item in items:
         stages.append(_stage(item, given, inputs))
         given.append({sent.tensor.name: sent.tensor for sent in stages[-1].outputs})
-    known = {name: tensor for own in (*given, inputs) for name, tensor in own.items()}
+    produced = {name: tensor for tensors in (*given, inputs) for name, tensor in tensors.items()}
     outputs = _by_name(map(_tensor, fields["outputs"].items()), fields["outputs"])
     for name, tensor in outputs.items():
-        if known.get(name) != tensor:
+        if produced.get(name) != tensor:
             fields["outputs"].fail(f"no stage gives '{name}' with this type and shape.")
     _check_readers(stages, fields["stages"])
     manifest = Manifest(
@@ -174,7 +174,7 @@ def _sent(field: Value) -> Sent:
 
 
 def _check_readers(stages: Sequence[StageRecord], place: Value) -> None:
-    """The readers that senders name are those that name the senders."""
+    """Refuse a manifest in which the readers that a sender names are not those that name the sender."""
     readers: dict[tuple[int | None, str], list[int]] = {}
     for number, stage in enumerate(stages):
         for received in stage.inputs:
@@ -206,8 +206,8 @@ def _samples(item: Value) -> Samples:
     return Samples(_file(item, (*_FILE, "count", "seed")), count, seed)
 
 
-def _file(item: Value, known: tuple[str, ...], optional: tuple[str, ...] = ()) -> FileRecord:
-    fields = item.members(known, optional)
+def _file(item: Value, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> FileRecord:
+    fields = item.members(required, optional)
     name = fields["file"].text()
     if not _NAME.fullmatch(name) or ".." in name:
         fields["file"].fail(f"'{name}' is no plain name of a file in this folder.")
@@ -215,11 +215,11 @@ def _file(item: Value, known: tuple[str, ...], optional: tuple[str, ...] = ()) -
 
 
 def _by_name(records: Iterable[T], place: Value) -> dict[str, T]:
-    """Records by the names of their tensors, which differ."""
-    found: dict[str, T] = {}
+    """Records by the name of their tensor; refused if two have the same."""
+    by_name: dict[str, T] = {}
     for record in records:
         name = record.name if isinstance(record, TensorRecord) else record.tensor.name
-        if name in found:
+        if name in by_name:
             place.fail(f"two tensors are called '{name}'.")
-        found[name] = record
-    return found
+        by_name[name] = record
+    return by_name

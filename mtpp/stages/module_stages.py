@@ -65,18 +65,18 @@ class ModuleStages(Displayed):
         assert spec.in_spec is not None
         names = list(spec.in_spec.children()[1].context)
         ordered = {name: kwargs[name] for name in (*(n for n in names if n in kwargs), *kwargs)}
-        flat, own = tree_flatten((args, ordered))
-        if own != spec.in_spec:
+        flat, structure = tree_flatten((args, ordered))
+        if structure != spec.in_spec:
             raise InputError(f"{self._title()}: give the inputs by place and name as in the example.")
-        found = self.whole(*flat)
-        return tree_unflatten(list(found) if isinstance(found, list | tuple) else [found], spec.out_spec)
+        outputs = self.whole(*flat)
+        return tree_unflatten(list(outputs) if isinstance(outputs, list | tuple) else [outputs], spec.out_spec)
 
     def _title(self) -> str:
         return self.result.instance.label
 
     def _facts(self) -> dict[str, str]:
-        told = "not run" if self.difference is None else f"{self.difference:.2g} from the module's at the most"
-        return {"stages": str(len(self.stages)), "outputs": told, **self.result._facts()}
+        difference = "not run" if self.difference is None else f"{self.difference:.2g} from the module's at the most"
+        return {"stages": str(len(self.stages)), "outputs": difference, **self.result._facts()}
 
     def _rows(self) -> Rows | None:
         return self.result._rows()
@@ -143,5 +143,5 @@ def _outputs(model: Callable[..., Any], example: Example) -> list[torch.Tensor]:
     args, kwargs = example
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
-        found = model(*args, **kwargs)
-    return [leaf for leaf in tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+        result = model(*args, **kwargs)
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]

@@ -48,9 +48,9 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
         "graph_hash": (manifest.graph_hash, instance.graph.content_hash),
         "question_hash": (manifest.question_hash, instance.question_hash),
     }
-    for name, (one, other) in said.items():
-        if one != other and (name != "question_hash" or one is not None):
-            yield f"manifest.json: {name} is {one!r}, in the certificate {other!r}"
+    for name, (stated, certified) in said.items():
+        if stated != certified and (name != "question_hash" or stated is not None):
+            yield f"manifest.json: {name} is {stated!r}, in the certificate {certified!r}"
     yield from _unlike("bottleneck", manifest.bottleneck, partition.bottleneck)
     blocks = [stage.block for stage in manifest.stages]
     if blocks != sorted(set(partition.block.tolist())):
@@ -79,7 +79,7 @@ def _unlike(name: str, claimed: float, true: float) -> Iterator[str]:
 
 
 def _unlike_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
-    """Nodes of the models, with those that are copied into several stages; not where nothing reads models."""
+    """Yield stages whose models have other numbers of nodes than the manifest says; none where onnx is missing."""
     if find_spec("onnx") is None:
         return
     from instances.readers.onnx.model_file import load_model
@@ -91,7 +91,7 @@ def _unlike_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
 
 
 def _unlike_tensors(manifest: Manifest, partition: Partition) -> Iterator[str]:
-    """Bytes that each stage sends to each group of others."""
+    """Yield differences between the bytes that stages send to groups of stages and those of the certificate."""
     blocks = [stage.block for stage in manifest.stages]
     sent: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for stage in manifest.stages:
@@ -102,7 +102,7 @@ def _unlike_tensors(manifest: Manifest, partition: Partition) -> Iterator[str]:
     for tensor in crossings(partition):
         promised[tensor.source, tensor.readers] += int(tensor.bytes)
     for source, readers in sorted(sent.keys() | promised.keys()):
-        one, other = sent[source, readers], promised[source, readers]
-        if one != other:
+        stated, certified = sent[source, readers], promised[source, readers]
+        if stated != certified:
             where = f"from block {source} to {', '.join(map(str, readers))}"
-            yield f"manifest.json: {one} bytes go {where}, by the certificate {other}"
+            yield f"manifest.json: {stated} bytes go {where}, by the certificate {certified}"

@@ -224,7 +224,7 @@ class Pipeline:
             process.stdin.flush()
 
     def _await(self, word: str, timeout: float, events: Sequence[NDArray[np.float64]] = ()) -> None:
-        """Wait until every stage sends a word; the time limit starts again whenever one makes progress."""
+        """Wait until every stage has sent `word`; `timeout` [s] starts again whenever a stage makes progress."""
         with selectors.DefaultSelector() as selector:
             for number, process in enumerate(self._processes):
                 assert process.stdout is not None
@@ -244,14 +244,14 @@ class Pipeline:
                     raise StageError(self._hanging([key.data for key in selector.get_map().values()], events))
 
     def _heard(self, number: int) -> dict[str, Any]:
-        """Read one message of a stage; empty if it has ended."""
+        """The next message of a stage; empty if the stage has ended."""
         stream = self._processes[number].stdout
         assert stream is not None
         line = stream.readline()
         return json.loads(line) if line else {}
 
     def _last_words(self, number: int) -> dict[str, Any]:
-        """Last message of a stage that has ended; empty if it left none."""
+        """The last message of a stage that has ended; empty if it left none."""
         said: dict[str, Any] = {}
         while words := self._heard(number):
             said = words
@@ -282,7 +282,7 @@ class Pipeline:
         return f"its process died{f' ({lines[-1][:200]})' if lines else ''}"
 
     def _hanging(self, open_stages: Sequence[int], events: Sequence[NDArray[np.float64]]) -> str:
-        """The stage that computes for the longest time; the others wait for it."""
+        """Label of the stage that computes for the longest time, as the others wait for it."""
         begun = {i: events[i][:, 0].max() for i in open_stages if events and (events[i][:, 0] > events[i][:, 1]).any()}
         number = min(begun, key=lambda i: begun[i]) if begun else min(open_stages)
         what = "did nothing" if events else "did not get ready"

@@ -106,11 +106,11 @@ def record_samples(
             pipeline.start()
             pipeline.run(count)
             rings = [pipeline.layout.made[0, tensor.name] for tensor in outputs]
-            found = [[pipeline.memory.slot(ring, sample).tobytes() for ring in rings] for sample in range(count)]
+            outputs_of = [[pipeline.memory.slot(ring, sample).tobytes() for ring in rings] for sample in range(count)]
             pipeline.run(1)
-            if [pipeline.memory.slot(ring, 0).tobytes() for ring in rings] != found[0]:
+            if [pipeline.memory.slot(ring, 0).tobytes() for ring in rings] != outputs_of[0]:
                 raise StageError(f"{job.label}: it gives something else each time.")
-        target.write_bytes(b"".join(chain.from_iterable(found)))
+        target.write_bytes(b"".join(chain.from_iterable(outputs_of)))
     return Samples(file_record(target), count, seed)
 
 
@@ -124,7 +124,7 @@ def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: i
 
 
 def difference(
-    tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray[np.uint8], fusion: bool = False
+    tensor: TensorRecord, actual: NDArray[np.uint8], expected: NDArray[np.uint8], fusion: bool = False
 ) -> tuple[float, float]:
     """The largest difference of two values of a tensor, and the largest that counts as none.
 
@@ -135,15 +135,15 @@ def difference(
     """
     kind = ELEMENTS[tensor.type][2]
     if kind is not None and np.dtype(kind).kind != "f":
-        if np.array_equal(found, expected):
+        if np.array_equal(actual, expected):
             return 0.0, 0.0
         if not fusion:
             return np.inf, 0.0
-        return float(np.mean(found.view(kind) != expected.view(kind))), _WHOLE_FUSED
-    a, b = (_numbers(tensor, value) for value in (found, expected))
+        return float(np.mean(actual.view(kind) != expected.view(kind))), _WHOLE_FUSED
+    a, b = (_numbers(tensor, value) for value in (actual, expected))
     finite = np.isfinite(b)
     allowed = tolerance(tensor) * float(max(np.abs(b[finite]).max(initial=0.0), _NEAR_ZERO))
-    if np.array_equal(found, expected):
+    if np.array_equal(actual, expected):
         return 0.0, allowed
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return np.inf, allowed

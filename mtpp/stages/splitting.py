@@ -55,12 +55,12 @@ def find_answers(
 
 
 def _quickly(instance: Instance, given: Partition | None, method: str, options: SolveOptions) -> list[Result]:
-    found = Result("given", instance, given)
+    result = Result("given", instance, given)
     if given is None:
         with catch_interrupt() as interrupted:
             limits = Limits(Deadline.after(options.time_limit, interrupted))
-            found = search(instance, method, np.random.default_rng(options.seed), limits)
-    return [found, solve(instance, "simple", options, start=found.partition)]
+            result = search(instance, method, np.random.default_rng(options.seed), limits)
+    return [result, solve(instance, "simple", options, start=result.partition)]
 
 
 def measured_bandwidth() -> float:

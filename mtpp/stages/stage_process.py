@@ -167,7 +167,7 @@ class _Stage:
 
 
 def _period(rings: Sequence[Ring]) -> int:
-    """Number of requests after which all slots repeat."""
+    """Number of requests after which all rings are at their first slots again."""
     return math.lcm(*(ring.slots for ring in rings))
 
 
@@ -195,7 +195,7 @@ def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1) -
 def _session_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
-    """Calls of the operators of a stage; tensors are read and written in place."""
+    """One call for each request of a period, which runs the model; tensors are read and written in place."""
     session = open_session(Path(job["model"]), Path(job["folder"]), fusion=job["fusion"], threads=job["threads"])
     calls: list[Call] = []
     for i in range(_period((*inputs, *outputs))):
@@ -210,14 +210,14 @@ def _session_calls(
 def _copy_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
-    """Calls that fill all outputs from memory of this process, and copy all inputs into it: what a link costs."""
-    own = {ring.name: np.ones(ring.bytes, np.uint8) for ring in (*inputs, *outputs)}
+    """One call for each request of a period, which copies all inputs and fills all outputs: the cost of a link."""
+    buffers = {ring.name: np.ones(ring.bytes, np.uint8) for ring in (*inputs, *outputs)}
 
     def copy(request: int) -> None:
         for ring in inputs:
-            np.copyto(own[ring.name], memory.slot(ring, request))
+            np.copyto(buffers[ring.name], memory.slot(ring, request))
         for ring in outputs:
-            np.copyto(memory.slot(ring, request), own[ring.name])
+            np.copyto(memory.slot(ring, request), buffers[ring.name])
 
     return [partial(copy, i) for i in range(_period((*inputs, *outputs)))]
 

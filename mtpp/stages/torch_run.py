@@ -113,15 +113,15 @@ def try_program(
             for process in context.processes:
                 process.kill()
                 process.join()
-        found, seconds = torch.load(Path(folder, "outputs.pt"), weights_only=True)
+        outputs, seconds = torch.load(Path(folder, "outputs.pt"), weights_only=True)
     expected = _merged([program.module()(*parts) for parts in _microbatches(inputs, microbatches)])
     return TorchTrial(
         stages=len(blocks),
         microbatches=microbatches,
         seconds=tuple(seconds),
         predicted=partition.bottleneck,
-        equal=all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True)),
-        worst=max(differences(found, expected), default=0.0),
+        equal=all(torch.equal(ours, theirs) for ours, theirs in zip(outputs, expected, strict=True)),
+        worst=max(differences(outputs, expected), default=0.0),
     )
 
 
@@ -156,15 +156,15 @@ def _work(rank: int, folder: str, partition: Partition, stages: int, microbatche
         example = _microbatches(inputs, microbatches)[0]
         pipe = pipeline(module, mb_args=example, split_policy=split_policy(block))
         schedule = ScheduleGPipe(pipe.build_stage(rank, torch.device("cpu")), microbatches)
-        seconds, found = [], None
+        seconds, result = [], None
         for _ in range(steps + 1):
             distributed.barrier()
             begin = CLOCK.now()
-            found = schedule.step(*inputs) if rank == 0 else schedule.step()
+            result = schedule.step(*inputs) if rank == 0 else schedule.step()
             distributed.barrier()
             seconds.append(CLOCK.now() - begin)
         if rank == stages - 1:
-            outputs = list(found) if isinstance(found, list | tuple) else [found]
+            outputs = list(result) if isinstance(result, list | tuple) else [result]
             torch.save((outputs, seconds[1:]), Path(folder, "outputs.pt"))
     distributed.barrier()
     distributed.destroy_process_group()
@@ -175,7 +175,7 @@ def _inputs(program: ExportedProgram, microbatches: int) -> list[torch.Tensor]:
     import torch
 
     generator = torch.Generator().manual_seed(_SEED)
-    found = []
+    inputs = []
     names = program.graph_signature.user_inputs
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in names:
@@ -185,8 +185,8 @@ def _inputs(program: ExportedProgram, microbatches: int) -> list[torch.Tensor]:
             shape = (value.shape[0] * microbatches, *value.shape[1:])
             whole = not value.dtype.is_floating_point
             values = torch.zeros(shape) if whole else torch.randn(shape, generator=generator)
-            found.append(values.to(value.dtype))
-    return found
+            inputs.append(values.to(value.dtype))
+    return inputs
 
 
 def _microbatches(inputs: list[torch.Tensor], count: int) -> list[tuple[torch.Tensor, ...]]:

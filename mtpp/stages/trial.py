@@ -170,21 +170,21 @@ def try_stages(
     jobs = stage_jobs(manifest, folder)
     samples = manifest.samples
     count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
-    most = max(requests, _WARM_UP)
-    with Pipeline(jobs, queue=queue, samples=count, requests=most, timeout=timeout, fusion=fusion) as pipeline:
+    capacity = max(requests, _WARM_UP)
+    with Pipeline(jobs, queue=queue, samples=count, requests=capacity, timeout=timeout, fusion=fusion) as pipeline:
         pipeline.start()
         fill(pipeline, manifest.inputs, seed, count)
-        found = []
-        for number in (min(most, max(_WARM_UP, pipeline.slots)), requests):
+        agreements = []
+        for number in (min(capacity, max(_WARM_UP, pipeline.slots)), requests):
             _blank(pipeline)
             events = pipeline.run(number)
             if samples is not None:
-                found += _compare(pipeline, manifest, folder / samples.file.file, number, count, fusion)
+                agreements += _compare(pipeline, manifest, folder / samples.file.file, number, count, fusion)
     others = None
     if compare is not None:
         model = Path(os.path.realpath(compare))
         others = measure_alternatives(manifest, model, requests=requests, queue=queue, timeout=timeout, fusion=fusion)
-    return Trial(manifest, events, pipeline.cores, _agreement(found) if samples is not None else None, others)
+    return Trial(manifest, events, pipeline.cores, _agreement(agreements) if samples is not None else None, others)
 
 
 def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
@@ -193,7 +193,7 @@ def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
 
 
 def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
-    """Refuse what has no room in the memory of this machine."""
+    """Refuse stages and tensors that have no room in the memory of this machine."""
     there = available_memory()
     sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
     queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
@@ -226,18 +226,18 @@ def _job(manifest: Manifest, number: int, folder: Path) -> StageJob:
     stage = manifest.stages[number]
     records = [*(item.tensor for item in stage.inputs), *(item.tensor for item in stage.outputs)]
     tensors = sum(tensor.bytes for tensor in records)
-    own = _COPIES * (_model_bytes(manifest, number, folder) + tensors + int(min(stage.peak_bytes, 2**40)))
+    stage_bytes = _COPIES * (_model_bytes(manifest, number, folder) + tensors + int(min(stage.peak_bytes, 2**40)))
     return StageJob(
         label=f"stage {number} ({stage.file.file})",
         inputs=stage.inputs,
         outputs=stage.outputs,
         model=folder / stage.file.file,
-        memory_limit=_PROCESS + own,
+        memory_limit=_PROCESS + stage_bytes,
     )
 
 
 def _results(manifest: Manifest) -> list[tuple[int | None, TensorRecord]]:
-    """The outputs of the whole model, and the stage that gives each; None if it is an input."""
+    """The outputs of the whole model with the number of the stage that gives each; None if it is an input."""
     home = {sent.tensor.name: b for b, stage in enumerate(manifest.stages) for sent in stage.outputs}
     return [(home.get(tensor.name), tensor) for tensor in manifest.outputs]
 
@@ -252,8 +252,8 @@ def _blank(pipeline: Pipeline) -> None:
 def _compare(
     pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, count: int, fusion: bool
 ) -> list[Agreement]:
-    """The outputs that are still there: those of the last requests."""
-    found = []
+    """How the outputs of the last requests, which are still in memory, agree with those of the whole model."""
+    agreements = []
     results = _results(manifest)
     size = sum(tensor.bytes for tensor in manifest.outputs)
     if file.stat().st_size != size * count:
@@ -265,18 +265,21 @@ def _compare(
             wanted = expected[request % count, begin : begin + tensor.bytes]
             begin += tensor.bytes
             if stage is not None:
-                own = pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request)
-                apart, allowed = difference(tensor, own, wanted, fusion)
+                actual = pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request)
+                apart, allowed = difference(tensor, actual, wanted, fusion)
                 outputs.append(Agreement(1, int(apart == 0), apart, allowed, tensor.name if apart > allowed else None))
-        found.append(replace(_agreement(outputs), requests=1, exact=int(all(one.exact for one in outputs))))
-    return found
+        agreements.append(replace(_agreement(outputs), requests=1, exact=int(all(output.exact for output in outputs))))
+    return agreements
 
 
-def _agreement(found: Sequence[Agreement]) -> Agreement:
-    """All in one, with the difference that is largest beside what is allowed."""
+def _agreement(agreements: Sequence[Agreement]) -> Agreement:
+    """All agreements as one, with the difference that is largest in proportion to what is allowed."""
     worst = max(
-        found,
-        key=lambda one: (one.name is not None, one.worst / one.allowed if one.allowed else one.worst),
+        agreements,
+        key=lambda agreement: (
+            agreement.name is not None,
+            agreement.worst / agreement.allowed if agreement.allowed else agreement.worst,
+        ),
         default=Agreement(0, 0, 0.0, 0.0, None),
     )
-    return replace(worst, requests=len(found), exact=sum(one.exact for one in found))
+    return replace(worst, requests=len(agreements), exact=sum(agreement.exact for agreement in agreements))

@@ -30,5 +30,5 @@ def counted(items: Iterable[T], total: int, what: str) -> Iterator[T]:
             now = time.monotonic()
             if not console.is_terminal and now - printed > PLAIN_SECONDS:
                 printed = now
-                left = (now - begin) / done * (total - done)
-                console.print(f"{what}: {done} of {total}, about {left:.0f} s left", markup=False, highlight=False)
+                remaining = (now - begin) / done * (total - done)
+                console.print(f"{what}: {done} of {total}, about {remaining:.0f} s left", markup=False, highlight=False)

@@ -42,8 +42,8 @@ class Scale(NamedTuple):
         >>> scale.unit, scale.cell(0.00123456), scale.cell(0.0005)
         ('ms', '1.235', '0.500')
         """
-        known = _KNOWN.get(time_unit)
-        units = ((time_unit, 1.0),) if known is None else tuple((unit, size / known) for unit, size in _SECONDS)
+        seconds = _KNOWN.get(time_unit)
+        units = ((time_unit, 1.0),) if seconds is None else tuple((unit, size / seconds) for unit, size in _SECONDS)
         return cls._fitting(times, units, ("µs" if time_unit == "us" else time_unit, 1.0))
 
     @classmethod

@@ -243,7 +243,7 @@ def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
 
 
 def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
-    """Advice for a number with an unknown unit."""
+    """Advice on a number with an unknown unit."""
     if not prefix:
         return f"give for example {kind.examples}."
     shown = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")
@@ -251,7 +251,7 @@ def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
 
 
 def _reading(unit: str) -> tuple[bool, bool]:
-    """Whether a rate is in bits, and whether others may read it otherwise."""
+    """Whether the unit of a rate means bits, and whether others may read it otherwise."""
     if not unit or "bit" in unit.lower():
         return bool(unit), False
     named_bits, shaped_bits = "B" not in unit, unit.lower().endswith("ps")
@@ -261,7 +261,7 @@ def _reading(unit: str) -> tuple[bool, bool]:
 
 
 def _not_small(quantity: _Quantity, given: Quantity, word: str, kind: _Kind) -> float:
-    """The value; a bare number that is small is doubted."""
+    """The value of the quantity; a bare number that is suspiciously small is warned about."""
     if not quantity.unit and 0 < quantity.value < _SMALL:
         more = f"{str(given).strip()}{kind.usual_prefix}{kind.proposals[0]}"
         _doubt(f"{said(word, given)} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")

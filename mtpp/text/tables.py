@@ -103,7 +103,7 @@ def fitted(header: Sequence[str], rows: Rows, width: int | None, words: Collecti
 def _band(
     table: list[list[str]], band: list[int], least: list[int], widths: list[int], width: int, words: Collection[int]
 ) -> str:
-    """Some columns of a table; words share the room that numbers leave."""
+    """The columns of a table with these numbers as text; words share the width that numbers leave."""
     room = {i: least[i] for i in band}
     spare = width - sum(room.values()) - _GAP * (len(band) - 1)
     while spare > 0 and (narrow := [i for i in band if room[i] < widths[i]]):
@@ -126,11 +126,11 @@ def wrapped(header: Sequence[str], rows: Rows, width: int, text: Collection[int]
     """
     table = _cells((header, *rows))
     widest = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-    left = width - _GAP * (len(widest) - 1) - sum(wide for i, wide in enumerate(widest) if i not in text)
+    remaining = width - _GAP * (len(widest) - 1) - sum(wide for i, wide in enumerate(widest) if i not in text)
     for i in sorted(text, key=lambda i: widest[i]):
-        share = left // sum(widest[j] >= widest[i] for j in text)
+        share = remaining // sum(widest[j] >= widest[i] for j in text)
         widest[i] = max(_NARROWEST if widest[i] > _NARROWEST else widest[i], min(widest[i], share))
-        left -= widest[i]
+        remaining -= widest[i]
     lines = []
     for row in table:
         broken = [textwrap.wrap(cell, widest[i]) if i in text else [cell] for i, cell in enumerate(row)]
@@ -212,7 +212,7 @@ def latex(header: Sequence[str], rows: Rows) -> str:
 
 
 def _cells(rows: Rows) -> list[list[str]]:
-    """Cells as they can be printed: a name from a file ends no line and commands no terminal."""
+    """Cells as text that is safe to print: a name from a file ends no line and commands no terminal."""
     return [[printable(cell) for cell in row] for row in rows]
 
 

@@ -39,11 +39,11 @@ class Algorithm:
         """
         watch = Stopwatch()
         question = instance.without_constraints() if self.exact else instance.relaxed()
-        known = one_block(instance) if start is None else start
+        incumbent = one_block(instance) if start is None else start
         if self.is_too_large(instance):
-            result = Result(self.name, instance, known, Bound(simple(instance), "simple", optimal=False))
+            result = Result(self.name, instance, incumbent, Bound(simple(instance), "simple", optimal=False))
         else:
-            result = self.run(Partition(question, known.block, known.order), controls)
+            result = self.run(Partition(question, incumbent.block, incumbent.order), controls)
         answer = result.partition if start is not None or self.exact else None
         answer = None if answer is None else as_answer(instance, answer)
         if start is not None and (answer is None or start.bottleneck <= answer.bottleneck):

@@ -52,10 +52,10 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
         best = Bound(floor, "simple", best.optimal)
     if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
         cuts = BlockCuts(instance, start.bottleneck)
-        most = int(best.value / start.bottleneck * UNIT)
-        cost, finished = _costly_pairs(cuts, size, most, deadline)
+        threshold = int(best.value / start.bottleneck * UNIT)
+        cost, finished = _costly_pairs(cuts, size, threshold, deadline)
         if instance.needs_peaks and (loaded := cuts.loaded()) is not None:
-            more, also = _costly_pairs(loaded, size, most, deadline)
+            more, also = _costly_pairs(loaded, size, threshold, deadline)
             cost, finished = np.maximum(cost, more), finished and also
         nodes, value = _costliest_clique(cost, size, deadline), 0.0
         if nodes is not None:
@@ -68,9 +68,9 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
     return Result(best.method, instance, start, best)
 
 
-def _costly_pairs(cuts: BlockCuts, size: int, most: int, deadline: Deadline) -> tuple[IntArray, bool]:
-    """L of the pairs that cost more than `most` and may belong to a clique, (n, n); and whether these are all."""
-    pairs = PairCuts(cuts, most, deadline)
+def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline) -> tuple[IntArray, bool]:
+    """(n, n) L of the pairs that cost more than `threshold` and may belong to a clique; and whether these are all."""
+    pairs = PairCuts(cuts, threshold, deadline)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
             hopeless = ~core(pairs.open | (pairs.cost > 0), size - 1)
@@ -81,14 +81,14 @@ def _costly_pairs(cuts: BlockCuts, size: int, most: int, deadline: Deadline) -> 
 
 
 def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray | None:
-    """Nodes of which each two cost something, and as much as time allows to find; None if none are found."""
-    found, costs = None, np.unique(cost[cost > 0])
+    """Nodes of which each two cost a lot, as much as bisection over the costs finds; None if it finds none."""
+    best, costs = None, np.unique(cost[cost > 0])
     low, high = 0, len(costs)  # bisection: found at all below `low`, at none from `high` on
-    while low < high and not (deadline.passed and found is not None):
-        middle = low if found is None else (low + high) // 2
+    while low < high and not (deadline.passed and best is not None):
+        middle = low if best is None else (low + high) // 2
         nodes = find_clique(cost >= costs[middle], size)
         if nodes is None:
             high = middle
         else:
-            found, low = nodes, middle + 1
-    return found
+            best, low = nodes, middle + 1
+    return best

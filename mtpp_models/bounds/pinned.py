@@ -37,12 +37,12 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     cuts = BlockCuts(start.instance, cutoff)
     loaded = cuts.loaded() if start.instance.needs_peaks else None
     cases = (cuts,) if loaded is None else (cuts, loaded)
-    most = np.max([case.alone() for case in cases], axis=0)
-    asked = np.arange(len(most)) if nodes is None else np.array(list(nodes))
-    for v in asked[np.argsort(-most[asked])].tolist():
+    upper = np.max([case.alone() for case in cases], axis=0)
+    asked = np.arange(len(upper)) if nodes is None else np.array(list(nodes))
+    for v in asked[np.argsort(-upper[asked])].tolist():
         if value >= cutoff:
             break
-        if most[v] <= value:
+        if upper[v] <= value:
             continue  # some block that holds v costs no more than what is proved
         if deadline.passed:
             finished = False
@@ -52,7 +52,7 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
             value, node = cut.cost, v
         if cuts.is_convex(cut.nodes):
             cost = cut.cost if loaded is None else max(case.cost(cut.nodes) for case in cases)
-            most[cut.nodes] = np.minimum(most[cut.nodes], cost)
+            upper[cut.nodes] = np.minimum(upper[cut.nodes], cost)
     # All nodes together cut nothing, so no minimum cut is above what they cost.
     most_possible = min(value + cuts.lost(), one_block(start.instance).bottleneck, start.bottleneck)
     closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)

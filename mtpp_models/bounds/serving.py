@@ -87,7 +87,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
 
 
 class _Stages:
-    """Cost, capacity and legality of each interval, as (n + 1, n + 1) arrays from its first node to its end."""
+    """Arrays of (n + 1, n + 1) by the first node of an interval and its end: cost, largest context, and legality."""
 
     def __init__(self, question: ServingInstance) -> None:
         self.question = question
@@ -97,21 +97,21 @@ class _Stages:
         self.legal = _legal(question)
 
     def least_bottleneck(self, context: float) -> float:
-        """Least bottleneck of cuts with so much context; infinite if there is none."""
+        """Least bottleneck [time unit] of cuts with room for this context [tokens]; infinite if there is none."""
         return float(self._from_begin(np.where(self.context >= context, self.cost, math.inf))[-1, self.n])
 
     def most_context(self, bottleneck: float) -> float:
-        """Largest context of cuts with at most this bottleneck."""
+        """Largest context [tokens] of cuts with at most this bottleneck."""
         return float(self._contexts_within(bottleneck)[-1, self.n])
 
     def best(self, context: float, bottleneck: float) -> Partition:
-        """A cut as fast as that which holds most, at least `context`."""
+        """The cut of at most this bottleneck with the largest context, which is at least `context`."""
         best = self._contexts_within(bottleneck)
         within = np.where(self.cost <= bottleneck, self.context, -math.inf)
         block, end = np.zeros(self.n, dtype=np.int64), self.n
         for stage in reversed(range(self.k)):
-            found = np.minimum(best[stage], np.where(self.legal[stage, :, end], within[:, end], -math.inf))
-            begin = int(found.argmax())
+            contexts = np.minimum(best[stage], np.where(self.legal[stage, :, end], within[:, end], -math.inf))
+            begin = int(contexts.argmax())
             block[begin:end] = stage
             end = begin
         return Partition(self.question.instance, block)
@@ -120,13 +120,13 @@ class _Stages:
         return -self._from_begin(np.where(self.cost <= bottleneck, -self.context, math.inf))
 
     def _from_begin(self, value: FloatArray) -> FloatArray:
-        """(k + 1, n + 1) the least over cuts of the nodes before each end of the largest value of a stage."""
-        found = np.full((self.k + 1, self.n + 1), math.inf)
-        found[0, 0] = -math.inf
+        """(k + 1, n + 1) by stages and nodes covered: the least over cuts of the largest value of a stage."""
+        least = np.full((self.k + 1, self.n + 1), math.inf)
+        least[0, 0] = -math.inf
         for stage in range(self.k):
             allowed = np.where(self.legal[stage], value, math.inf)
-            found[stage + 1] = np.maximum(found[stage][:, None], allowed).min(axis=0)
-        return found
+            least[stage + 1] = np.maximum(least[stage][:, None], allowed).min(axis=0)
+        return least
 
 
 class _StagesOfKinds:
@@ -209,12 +209,15 @@ class _StagesOfKinds:
 
 
 def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
-    """Sums in the order of `Partition.costs`, so that both are the same number; if `still`, without transfers."""
+    """(n + 1, n + 1) cost of each interval [time unit], without transfers if `still`.
+
+    Sums run in the order of `Partition.costs`, so that both are the same number.
+    """
     instance, graph = question.instance, question.instance.graph
     n, tensors = graph.n, graph.tensors
     readers = [tensors.consumers[a:b] for a, b in zip(tensors.start[:-1], tensors.start[1:], strict=True)]
     made, time = tensors.producer.tolist(), (instance.tensor_time * (not still)).tolist()
-    last = [int(own.max(initial=-1)) for own in readers]
+    last = [int(nodes.max(initial=-1)) for nodes in readers]
     crossing = [[t for t in range(len(made)) if made[t] < p <= last[t]] for p in range(n + 1)]
     cost = np.zeros((n + 1, n + 1))
     for i in range(n):
@@ -232,33 +235,33 @@ def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
 
 
 def _contexts(question: ServingInstance) -> FloatArray:
-    """The largest context of each interval, exact; no node holds any."""
+    """(n + 1, n + 1) largest context of each interval [tokens], exactly; infinite for no nodes, -1 where none fits."""
     instance, graph = question.instance, question.instance.graph
     memory = Fraction(instance.platform.memory)
-    own = [Fraction(size) for size in graph.param_bytes.tolist()]
+    param_bytes = [Fraction(size) for size in graph.param_bytes.tolist()]
     buffer = instance.platform.activation_buffer
     need = instance.needs.tolist() if buffer is None else [buffer] * graph.n
     users = [(Fraction(p.bytes), sorted(set(p.users))) for p in graph.parameters]
     before = [
-        [(size, max((u for u in held if u < v), default=-1)) for size, held in users if v in held]
+        [(size, max((u for u in nodes if u < v), default=-1)) for size, nodes in users if v in nodes]
         for v in range(graph.n)
     ]
-    found = np.full((graph.n + 1, graph.n + 1), math.inf)
+    contexts = np.full((graph.n + 1, graph.n + 1), math.inf)
     for i in range(graph.n):
-        held, most = Fraction(0), 0.0
+        resident_bytes, peak = Fraction(0), 0.0
         for j in range(i + 1, graph.n + 1):
-            held += own[j - 1] + sum(size for size, user in before[j - 1] if user < i)
-            most = max(most, need[j - 1])
-            free = memory - held - Fraction(most)
+            resident_bytes += param_bytes[j - 1] + sum(size for size, user in before[j - 1] if user < i)
+            peak = max(peak, need[j - 1])
+            free = memory - resident_bytes - Fraction(peak)
             if free < 0:  # longer ones hold no less
-                found[i, j:] = -1.0
+                contexts[i, j:] = -1.0
                 break
-            found[i, j] = largest_context(free, question.token_bytes[i:j], question.window[i:j])
-    return found
+            contexts[i, j] = largest_context(free, question.token_bytes[i:j], question.window[i:j])
+    return contexts
 
 
 def _legal(question: ServingInstance) -> Truths:
-    """(k, n + 1, n + 1) whether a stage may hold an interval, by the constraints of the instance."""
+    """(k, n + 1, n + 1) whether the constraints let a stage contain an interval."""
     instance, rules = question.instance, question.instance.rules
     n, k = instance.graph.n, instance.k
     legal = np.zeros((k, n + 1, n + 1), dtype=bool)

@@ -62,15 +62,15 @@ def find_clique(adjacent: BoolArray, size: int) -> IntArray | None:
         candidates = adjacent[seed] & inside
         for v in range(n):
             among[v] = (adjacent[v] & candidates).sum() if candidates[v] else -1
-        left = candidates.sum()
-        while count < size and count + left >= size:
+        remaining = candidates.sum()
+        while count < size and count + remaining >= size:
             chosen = np.argmax(among)
             clique[count] = chosen
             count += 1
             for w in range(n):
                 if candidates[w] and not adjacent[chosen, w]:
                     candidates[w], among[w] = False, -1
-                    left -= 1
+                    remaining -= 1
                     for v in range(n):
                         if candidates[v] and adjacent[w, v]:
                             among[v] -= 1

@@ -143,7 +143,7 @@ def _pushed(
     reached: BoolArray,
     paths: _Paths,
 ) -> int:
-    """Push as `augment` does, along paths of which there are none yet."""
+    """Total flow pushed along shortest paths, at most `limit`; arguments are those of `augment`, `paths` is empty."""
     start, head, along = network.start, network.head, network.along
     level, parent, queue, waiting = paths.level, paths.parent, paths.queue, paths.waiting
     nowhere = len(drain) + 1
@@ -181,7 +181,7 @@ def _pushed(
 
 @compiled(allocates=False)
 def _enqueue(v: int, level: int, paths: _Paths) -> None:
-    """Put a node on the level at work, or on the next one."""
+    """Give node `v` a level, and put it into the queue of that level."""
     row = level % 2
     paths.level[v] = level
     paths.queue[row, paths.waiting[row]] = v
@@ -192,9 +192,9 @@ def _enqueue(v: int, level: int, paths: _Paths) -> None:
 def _push(
     v: int, amount: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
 ) -> int:
-    """Push what the path to a node carries, up to an amount; nodes behind arcs that are full then are orphans.
+    """Flow pushed along the path to `v`, at most `amount`; 0 if an orphan lies on the path.
 
-    Nothing if an orphan lies on the path.
+    Nodes whose arc in the tree is then full become orphans.
     """
     head, mate, along, parent = network.head, network.mate, network.along, paths.parent
     u = v
@@ -216,7 +216,7 @@ def _push(
 
 @compiled(allocates=False)
 def _abandon(v: int, paths: _Paths) -> None:
-    """Make a node an orphan of its level."""
+    """Take the arc to `v` out of the tree: `v` becomes an orphan of its level."""
     paths.parent[v] = _NOBODY
     paths.following[v] = paths.orphan[paths.level[v]]
     paths.orphan[paths.level[v]] = v
@@ -226,7 +226,7 @@ def _abandon(v: int, paths: _Paths) -> None:
 def _mend(
     depth: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
 ) -> None:
-    """Find shortest paths to orphans, level by level up to the one at work; others are found again behind it."""
+    """Give orphans new shortest paths, level by level up to `depth`; those further away are reached again later."""
     start, head, mate, along = network.start, network.head, network.mate, network.along
     level, parent, orphan = paths.level, paths.parent, paths.orphan
     for here in range(1, depth + 1):
@@ -257,7 +257,7 @@ def _mend(
 
 @compiled(inline="always")
 def _is_unlimited(a: int, w: int, along: NDArray[np.int8], before: BoolArray, behind: BoolArray) -> bool:
-    """Whether arc a to w keeps the block convex."""
+    """Whether the arc `a` to node `w` has no capacity: cutting it would leave a block that is not convex."""
     return (along[a] == _FORWARD and before[w]) or (along[a] == _BACKWARD and behind[w])
 
 
@@ -290,11 +290,11 @@ def reached_from(start: IntArray, after: IntArray, nodes: IntArray) -> BoolArray
 
     The successors are compressed rows; with predecessors, paths lead backwards.
     """
-    found = np.zeros(len(start) - 1, dtype=np.bool_)
-    queue, size = np.empty(len(found), dtype=np.int64), 0
+    reached = np.zeros(len(start) - 1, dtype=np.bool_)
+    queue, size = np.empty(len(reached), dtype=np.int64), 0
     for v in nodes:
-        if not found[v]:
-            found[v], queue[size] = True, v
+        if not reached[v]:
+            reached[v], queue[size] = True, v
             size += 1
     i = 0
     while i < size:
@@ -302,7 +302,7 @@ def reached_from(start: IntArray, after: IntArray, nodes: IntArray) -> BoolArray
         i += 1
         for a in range(start[v], start[v + 1]):
             w = after[a]
-            if not found[w]:
-                found[w], queue[size] = True, w
+            if not reached[w]:
+                reached[w], queue[size] = True, w
                 size += 1
-    return found
+    return reached

@@ -42,9 +42,13 @@ class PairCuts:
         Pairs of which nothing is known yet; callers clear those that they do not need.
     """
 
-    def __init__(self, cuts: BlockCuts, most: int, deadline: Deadline | None = None) -> None:
+    def __init__(self, cuts: BlockCuts, threshold: int, deadline: Deadline | None = None) -> None:
         # The constant of a pair is added in the end; until then flows count.
-        self._cuts, self._most, self._limit = cuts, most - int(cuts.constant.max()), UNIT - int(cuts.constant.min())
+        self._cuts, self._most, self._limit = (
+            cuts,
+            threshold - int(cuts.constant.max()),
+            UNIT - int(cuts.constant.min()),
+        )
         n, deadline = cuts.graph.n, deadline or Deadline()
         # The work of u, v and what lies between them; sums of whole numbers below 2^53 are exact.
         reach, heavy = cuts.reach.astype(np.float64), np.zeros((n, n), dtype=bool)
@@ -119,8 +123,8 @@ class Segments(NamedTuple):
 
 
 @compiled
-def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, open_pairs: BoolArray) -> int:
-    """Clear the pairs within all segments of a random topological order that cost at most `most`; how many these are.
+def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, threshold: int, open_pairs: BoolArray) -> int:
+    """Clear the pairs within segments of a random topological order that cost at most `threshold`; their number.
 
     The order comes from the random numbers `keys`, (n,); with `newest` it takes mostly the node that became ready last,
     so that paths stay together. The open pairs, (n, n), are symmetric.
@@ -150,7 +154,7 @@ def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, o
     position = np.empty(n, dtype=np.int64)
     for i in range(n):
         position[order[i]] = i
-    left = np.zeros(len(arrays.time), dtype=np.int64)
+    unread = np.zeros(len(arrays.time), dtype=np.int64)
     seen = np.full(len(arrays.time), -1, dtype=np.int64)
     cleared, furthest, done = 0, 0, 0
     for first in range(n):
@@ -158,23 +162,23 @@ def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, o
         for last in range(first, n):
             v = order[last]
             work += arrays.work[v]
-            if work > most:
+            if work > threshold:
                 break
             cost += arrays.work[v]
             for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
                 t = arrays.input_tensor[f]
                 if position[arrays.producer[t]] >= first:
-                    left[t] -= 1
-                    if left[t] == 0:
+                    unread[t] -= 1
+                    if unread[t] == 0:
                         cost -= arrays.time[t]
                 elif seen[t] != first:
                     seen[t] = first
                     cost += arrays.time[t]
             for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
-                left[t] = arrays.readers[t]
-                if left[t] > 0:
+                unread[t] = arrays.readers[t]
+                if unread[t] > 0:
                     cost += arrays.time[t]
-            if cost <= most and last > furthest:
+            if cost <= threshold and last > furthest:
                 furthest = last
         for i in range(first, furthest + 1):
             # Pairs up to `done` were cleared with an earlier segment.
@@ -195,7 +199,7 @@ def _resolve(
     u: int,
     first: int,
     budget: int,
-    most: int,
+    threshold: int,
     limit: int,
     open_pairs: BoolArray,
     cost: IntArray,
@@ -203,8 +207,8 @@ def _resolve(
     """Cut around the open pairs of u with `first` and later nodes; the node to go on with, n at the end.
 
     At most `budget` cuts are made. Open pairs and costs, both (n, n) and symmetric, are updated: pairs that were cut or
-    that lie in a set that costs at most `most` are cleared, and costs above `most` are noted, those above `limit` as
-    `limit`.
+    that lie in a set that costs at most `threshold` are cleared, and costs above `threshold` are noted, those above
+    `limit` as `limit`.
     """
     n, size = len(reach), len(network.drain)
     reached = np.empty(size, dtype=np.bool_)
@@ -223,7 +227,7 @@ def _resolve(
         # A flow around u is one around both, since capacities only grow.
         residual[:], drain[:] = start_residual, start_drain
         flow = start + augment(network, residual, drain, sources, before, behind, limit - start, reached)
-        if flow > most:
+        if flow > threshold:
             cost[u, v] = cost[v, u] = flow
         else:
             _clear(np.flatnonzero(reached[:n]), reach, reach_back, open_pairs)

@@ -43,10 +43,10 @@ def join(instance: Instance, cutoff: float, deadline: Deadline | None = None) ->
     for e, (a, b) in enumerate(edges.tolist()):
         if deadline.passed:
             break
-        for held, other, known in ((a, b, without_v), (b, a, without_u)):
-            if known[e]:
+        for inside, outside, settled in ((a, b, without_v), (b, a, without_u)):
+            if settled[e]:
                 continue
-            cost, nodes = cuts.cut([held], without=other)
+            cost, nodes = cuts.cut([inside], without=outside)
             if cost >= cutoff:
                 joined.append((a, b))
                 break
@@ -57,7 +57,7 @@ def join(instance: Instance, cutoff: float, deadline: Deadline | None = None) ->
 
 
 def _components(instance: Instance, joined: IntArray) -> IntArray:
-    """Group of each node: joined nodes, and nodes on a path between two of a group."""
+    """(n,) group of each node: joined nodes share one, and so do all nodes on paths between two of a group."""
     n, edges = instance.graph.n, instance.graph.edges
     both_ways = np.concatenate((edges, joined, joined[:, ::-1]))
     links = coo_array((np.ones(len(both_ways)), (both_ways[:, 0], both_ways[:, 1])), shape=(n, n))

@@ -94,12 +94,15 @@ def windows(
 
 
 def _blocks(cost: float, cutoff: float) -> int:
-    """Fewest blocks below the cutoff that can cost so much together."""
+    """Fewest blocks that together can cost `cost` if each costs less than the cutoff."""
     return int(cost / cutoff * (1 - _ROUNDING)) + 1
 
 
 def _least(cuts: BlockCuts, v: int, deadline: Deadline, *, ideal: bool) -> float:
-    """Least work and time of tensors of the ideals around v, or of the sets without edges out; 0 if time is up."""
+    """Least cost [time unit] of an ideal with `v`, or, if not `ideal`, of a set without edges out of it.
+
+    It is 0 if time is up.
+    """
     if deadline.passed:
         return 0.0
     network, n = cuts.network, len(cuts.reach)

@@ -97,9 +97,9 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
     if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
     contraction = contract_groups(instance)
-    question, known = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
-    known = None if known is None else Partition(question, known.block, known.order)
-    prepared = formulation.prepare(question, known, 0.0, Deadline())
+    question, warm_start = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
+    warm_start = None if warm_start is None else Partition(question, warm_start.block, warm_start.order)
+    prepared = formulation.prepare(question, warm_start, 0.0, Deadline())
     if not prepared.cases:
         raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
 

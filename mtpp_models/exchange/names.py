@@ -104,7 +104,7 @@ def _end_of(name: str) -> str:
 
 
 def _of_tensors(graph: ComputationGraph, nodes: list[str]) -> list[str]:
-    """A tensor is called as its node, and by its number among several of that."""
+    """Names of the tensors: that of the producer, and `__o` with a number if it has several outputs."""
     producers = graph.tensors.producer.tolist()
     outputs, seen = Counter(producers), Counter[int]()
     labels = []

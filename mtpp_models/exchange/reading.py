@@ -76,14 +76,14 @@ def stated_time(built: BuiltModel, value: float) -> float:
 
 
 def _put(built: BuiltModel, names: dict[str, Any], file: SolutionFile) -> None:
-    """Give the variables of the model, by their names, their values."""
+    """Set the variables of the model, given by their names, to the values in the file; those left out are 0."""
     if file.by_number or file.complete:
-        known = [built.labels(variable) for variable in columns(built.model, built.labels)]
+        labels = [built.labels(variable) for variable in columns(built.model, built.labels)]
         if file.by_number:
-            if len(file.by_number) != len(known):
-                file.fail(f"it has {len(file.by_number)} variables, and {_called(built)} {len(known)}.")
-            file.values.update(zip(known, file.by_number, strict=True))
-        for name in (name for name in known if name not in file.values):
+            if len(file.by_number) != len(labels):
+                file.fail(f"it has {len(file.by_number)} variables, and {_called(built)} {len(labels)}.")
+            file.values.update(zip(labels, file.by_number, strict=True))
+        for name in (name for name in labels if name not in file.values):
             file.fail(f"{name} is missing; the file is cut short, or not of {_called(built)}.")
     file.values.pop(ONE, None)
     for name in (name for name in file.values if name not in names):
@@ -99,8 +99,8 @@ def _check_value(variable: Any, name: str, value: float, file: SolutionFile) -> 
     lower, upper = (variable.value,) * 2 if variable.fixed else variable.bounds
     lower, upper = (-math.inf if lower is None else lower), (math.inf if upper is None else upper)
     if not lower - _TOLERANCE <= value <= upper + _TOLERANCE:
-        known = f"lies between {lower:g} and {upper:g}" if lower < upper else f"has to be {lower:g}"
-        file.fail(f"{name} is {value:g}; it {known}.")
+        rule = f"lies between {lower:g} and {upper:g}" if lower < upper else f"has to be {lower:g}"
+        file.fail(f"{name} is {value:g}; it {rule}.")
 
 
 def _check_rows(built: BuiltModel, file: SolutionFile) -> None:
@@ -120,7 +120,7 @@ def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition
 
 
 def _stated(built: BuiltModel, file: SolutionFile) -> float | None:
-    """Bound that a file states, or that follows from its optimality; None if there is none."""
+    """The bound [time unit] that a file states, or that follows from its optimality; None if there is none."""
     value = file.bound
     if value is None and file.optimal and file.objective is not None:
         value = file.objective * (1 - _USUAL_GAP)

@@ -39,11 +39,13 @@ class SolutionFile:
     path : str
     solver : str
         Whose format it has.
+    max_variables : int
+        Variables of the model.
     """
 
     path: str
     solver: str
-    most: int  # variables
+    max_variables: int
     values: dict[str, float] = field(default_factory=dict)  # of the variables that it names
     by_number: list[float] = field(default_factory=list)  # of all variables, where it numbers them instead
     objective: float | None = None  # in multiples of the model's unit, as what follows
@@ -64,8 +66,8 @@ class SolutionFile:
 
     def put(self, name: str, text: str, line: int) -> None:
         """Take the value of a variable."""
-        if len(self.values) == self.most:
-            self.fail(f"these are more variables than the model has, {self.most}.", line)
+        if len(self.values) == self.max_variables:
+            self.fail(f"these are more variables than the model has, {self.max_variables}.", line)
         if name in self.values:
             self.fail(f"{name[:_SHOWN]} is given twice; keep one.", line)
         self.values[name] = self.number(text, line)
@@ -75,7 +77,7 @@ class SolutionFile:
 Lines = Iterator[tuple[int, str]]
 
 
-def read_solution_file(path: str | Path, most: int) -> SolutionFile:
+def read_solution_file(path: str | Path, max_variables: int) -> SolutionFile:
     """Read a solution of at most so many variables, whose format is recognised by its content.
 
     Raises
@@ -87,9 +89,9 @@ def read_solution_file(path: str | Path, most: int) -> SolutionFile:
     check_readable(path, _LARGEST)
     text = read_text(path)
     first = text.lstrip()[:1000]
-    known = next(known for known in _FORMATS if known.recognises(first))
-    file = SolutionFile(str(path), known.solver, most)
-    known.read(file, ((i, line.rstrip()) for i, line in enumerate(io.StringIO(text), 1) if line.strip()))
+    file_format = next(file_format for file_format in _FORMATS if file_format.recognises(first))
+    file = SolutionFile(str(path), file_format.solver, max_variables)
+    file_format.read(file, ((i, line.rstrip()) for i, line in enumerate(io.StringIO(text), 1) if line.strip()))
     if not file.values and not file.by_number:
         file.fail("there is no solution in it.")
     return file
@@ -98,23 +100,23 @@ def read_solution_file(path: str | Path, most: int) -> SolutionFile:
 def _read_highs(file: SolutionFile, lines: Lines) -> None:
     """``Model status``, and for each variable a line between ``# Columns N`` and ``# Rows M``."""
     file.complete = True
-    left = -1
+    remaining = -1
     for i, line in lines:
         words = line.split()
-        if line.startswith("# Columns") and left < 0:
-            left = int(file.number(words[-1], i))
-        elif left < 0:
+        if line.startswith("# Columns") and remaining < 0:
+            remaining = int(file.number(words[-1], i))
+        elif remaining < 0:
             file.optimal |= line.strip() == "Optimal"
             if words[0] == "Objective" and len(words) == 2:
                 file.objective = file.number(words[1], i)
-        elif left == 0:
+        elif remaining == 0:
             if line.startswith("# Rows"):
                 return
             break
         else:
             _take(file, words, i)
-            left -= 1
-    if left < 0:
+            remaining -= 1
+    if remaining < 0:
         file.fail("there is no solution in it.")
     file.fail("it is cut short, or variables are too many.")
 
@@ -210,10 +212,10 @@ def _read_glpk_report(file: SolutionFile, lines: Lines) -> None:
 def _read_list(file: SolutionFile, lines: Lines) -> None:
     """Read names and values, as Gurobi writes them or by hand; comments may state objective and bound."""
     for i, line in lines:
-        if found := _OBJECTIVE.match(line):
-            file.objective = file.number(found[1], i)
-        elif found := _BOUND.match(line):
-            file.bound = file.number(found[1], i)
+        if match := _OBJECTIVE.match(line):
+            file.objective = file.number(match[1], i)
+        elif match := _BOUND.match(line):
+            file.bound = file.number(match[1], i)
         elif line.startswith("#"):
             file.complete |= line.startswith("# Solution for model")
         else:

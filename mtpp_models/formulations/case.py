@@ -36,7 +36,7 @@ class CaseResult(NamedTuple):
     """Result of one case, in the time unit of the instance, and its seconds in each phase."""
 
     bound: float  # proved; infinite where the case is infeasible
-    found: float  # no more can be proved: what the solver found when it ran to its end; infinite where it did not
+    optimum: float  # objective of the solution, where the solver ran to its end; infinite where it did not
     # (n,): where the solution puts each node, counted from 0; None where there is none or it is not integral.
     superblock: IntArray | None
     log: str
@@ -94,7 +94,7 @@ class Case:
         outcome = solver.solve(model, controls)
         return CaseResult(
             bound=_proved(outcome, solver) * data.unit,
-            found=_found(outcome) * data.unit,
+            optimum=_optimum(outcome) * data.unit,
             superblock=None if outcome.objective is None else _read(model, solver),
             log=outcome.log,
             build=built,
@@ -102,7 +102,7 @@ class Case:
             kind=None if outcome.objective is None or not hasattr(model, "on") else _read_kinds(model),
         )
 
-    def _can_be_built(self, data: ScaledInstance, left: float) -> bool:
+    def _can_be_built(self, data: ScaledInstance, seconds: float) -> bool:
         """Whether memory, and so many seconds, may be enough to build the model and to hand it over.
 
         Nothing interrupts that.
@@ -111,7 +111,7 @@ class Case:
         rows = (graph.n + 2 * len(graph.tensors.consumers)) * self.blocks
         if rows > _MOST_ROWS:
             return False
-        return rows * _ROW_SECONDS <= _LITTLE * left or rows * _ROW_FACTOR * _row_seconds() <= left
+        return rows * _ROW_SECONDS <= _LITTLE * seconds or rows * _ROW_FACTOR * _row_seconds() <= seconds
 
 
 def _row_seconds() -> float:
@@ -148,7 +148,7 @@ def _proved(outcome: SolverOutcome, solver: Solver) -> float:
     return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
 
 
-def _found(outcome: SolverOutcome) -> float:
+def _optimum(outcome: SolverOutcome) -> float:
     """Objective of the optimum; infinite if there is none or a gap is left."""
     if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
         return math.inf

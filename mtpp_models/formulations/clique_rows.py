@@ -33,10 +33,10 @@ def successions(apart: BoolArray, reach: BoolArray, deadline: Deadline) -> IntAr
     ordered = apart & reach
     strictly = (reach & ~np.eye(len(reach), dtype=bool)).astype(np.float32)
     pairs = ordered.astype(np.float32)
-    found = np.zeros_like(ordered)
+    immediate = np.zeros_like(ordered)
     for rows in row_blocks(len(reach), deadline):
-        found[rows] = ordered[rows] & (strictly[rows] @ pairs == 0) & (pairs[rows] @ strictly == 0)
-    return np.argwhere(found)
+        immediate[rows] = ordered[rows] & (strictly[rows] @ pairs == 0) & (pairs[rows] @ strictly == 0)
+    return np.argwhere(immediate)
 
 
 def cliques(apart: BoolArray, wanted: BoolArray, deadline: Deadline) -> list[tuple[int, ...]]:
@@ -45,17 +45,17 @@ def cliques(apart: BoolArray, wanted: BoolArray, deadline: Deadline) -> list[tup
     Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted. Soon
     after the deadline, what was found by then.
     """
-    found: list[tuple[int, ...]] = []
-    left = wanted.copy()
-    while left.any() and len(found) < len(apart) and not deadline.passed:
-        clique = [int(left.sum(axis=1).argmax())]
-        gain, fits = left[clique[0]].astype(np.int64), apart[clique[0]].copy()
+    chosen: list[tuple[int, ...]] = []
+    uncovered = wanted.copy()
+    while uncovered.any() and len(chosen) < len(apart) and not deadline.passed:
+        clique = [int(uncovered.sum(axis=1).argmax())]
+        gain, fits = uncovered[clique[0]].astype(np.int64), apart[clique[0]].copy()
         degree = apart.sum(axis=1) / len(apart)
         while fits.any():
             v = int(np.where(fits, gain + degree, -1.0).argmax())
             clique.append(v)
-            gain += left[v]
+            gain += uncovered[v]
             fits &= apart[v]
-        left[np.ix_(clique, clique)] = False
-        found.append(tuple(sorted(clique)))
-    return found
+        uncovered[np.ix_(clique, clique)] = False
+        chosen.append(tuple(sorted(clique)))
+    return chosen

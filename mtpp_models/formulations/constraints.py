@@ -240,8 +240,8 @@ def add_load(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set) -> Non
 
     @m.Expression(blocks, doc="held by block b, and its least peak")
     def loaded(m: pyo.ConcreteModel, b: int) -> NumericExpression:
-        held = sum(m.held_time[v] * m.x[v, b] for v in m.V) + sum(m.shared_time[g] * m.z[g, b] for g in m.G)
-        return held + (m.peak[b] if len(m.V_needing) else 0.0)
+        resident = sum(m.held_time[v] * m.x[v, b] for v in m.V) + sum(m.shared_time[g] * m.z[g, b] for g in m.G)
+        return resident + (m.peak[b] if len(m.V_needing) else 0.0)
 
 
 def _can_hold(m: pyo.ConcreteModel, v: int, b: int) -> bool:

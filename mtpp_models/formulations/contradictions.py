@@ -42,7 +42,7 @@ def contradiction(
 
 
 def _excludes(case: Case, data: ScaledInstance, partition: Partition) -> bool:
-    """Whether the partition is no solution of a case, or one that costs more; not if that is not found out."""
+    """Whether a case is found to exclude the partition, or to give it a higher cost; False also if time is up."""
     model = case.model()
     for v, home in enumerate(case.superblock(partition)):
         for b in model.B_before_last:

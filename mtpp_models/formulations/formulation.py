@@ -115,21 +115,21 @@ class Formulation:
         prepared_in = watch.passed
         # Below a cutoff there is nothing, where searches have done their work.
         results = _solve_in_turn(prepared, solver, replace(controls, improves=prepared.cutoff == np.inf))
-        known, rounded = [start] if start is not None and self.is_bound else [], False
+        partitions, rounded = [start] if start is not None and self.is_bound else [], False
         if self.exact:
             for result in results:
                 if result.superblock is None:
                     continue
                 solution = self._solution(instance, result, prepared.group, solver)
-                known += [] if solution is None else [solution]
+                partitions += [] if solution is None else [solution]
                 # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
-                most = result.found * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
-                rounded |= solution is None or solution.bottleneck > most
+                tolerated = result.optimum * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
+                rounded |= solution is None or solution.bottleneck > tolerated
         bound = None
         if self.is_bound:
             floor = simple(instance)
             proved, closed = _combined(prepared, results, floor, solver.margin)
-            answers = [*known, *([] if whole is None else [whole])]
+            answers = [*partitions, *([] if whole is None else [whole])]
             least = min(answers, key=lambda partition: partition.bottleneck, default=None)
             if least is None and proved == np.inf:
                 reason = f"no partition obeys and fits, says {solver.name} of {self.name}"
@@ -143,7 +143,7 @@ class Formulation:
         return Result(
             method=name,
             instance=instance,
-            answer=min(known, key=lambda partition: partition.bottleneck, default=None),
+            answer=min(partitions, key=lambda partition: partition.bottleneck, default=None),
             bound=bound,
             seconds=watch.seconds(
                 build=prepared_in + sum(result.build for result in results),
@@ -173,19 +173,21 @@ def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) 
     for number, case in enumerate(cases):
         if deadline.passed:
             break
-        told = replace(controls.of_case(case.name, data.unit), deadline=deadline.share(1 / (len(cases) - number)))
-        results.append(case.solve(data, solver, told, prepared.start))
+        case_controls = replace(
+            controls.of_case(case.name, data.unit), deadline=deadline.share(1 / (len(cases) - number))
+        )
+        results.append(case.solve(data, solver, case_controls, prepared.start))
     return results
 
 
 def _combined(
     prepared: PreparedModel, results: Sequence[CaseResult], floor: float, margin: float
 ) -> tuple[float, bool]:
-    """The bound of all cases together, and whether they cannot prove more."""
+    """The least bound of all cases [time unit], and whether solving on could not raise it."""
     finished = len(results) == len(prepared.cases)
     # A case that was not started has proved nothing beyond *simple*.
     proved = min((prepared.cutoff, *(result.bound for result in results))) if finished else floor
-    most_possible = min((prepared.cutoff, *(result.found for result in results)))
+    most_possible = min((prepared.cutoff, *(result.optimum for result in results)))
     # What the solver found may be this much more: far below the unit it says nothing.
     surely = most_possible + margin * prepared.data.unit
     reached = proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely

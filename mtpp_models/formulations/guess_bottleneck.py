@@ -73,14 +73,14 @@ def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -
     m.objective = pyo.Objective(expr=m.bottleneck)
     m.slowest = pyo.Constraint(expr=m.bottleneck == m.block[2], doc="block r is the slowest")
     # Where the bottleneck cannot give way, rounding must not cut off blocks that all cost the same.
-    most = m.bottleneck + (ROUNDING if tight else 0.0)
+    upper = m.bottleneck + (ROUNDING if tight else 0.0)
     if tight:
         add_true_cost(m, data)
-        m.average = pyo.Constraint(expr=most >= work_bound(data.instance) / data.unit, doc="(13)")
+        m.average = pyo.Constraint(expr=upper >= work_bound(data.instance) / data.unit, doc="(13)")
     if r > 1:
-        m.before = pyo.Constraint(expr=(r - 1) * most >= m.block[1], doc="r - 1 blocks before it")
+        m.before = pyo.Constraint(expr=(r - 1) * upper >= m.block[1], doc="r - 1 blocks before it")
     if r < k:
-        m.behind = pyo.Constraint(expr=(k - r) * most >= m.block[3], doc="k - r blocks behind it")
+        m.behind = pyo.Constraint(expr=(k - r) * upper >= m.block[3], doc="k - r blocks behind it")
     for v in m.V:
         if r == 1:
             m.y[v, 1].fix(0)

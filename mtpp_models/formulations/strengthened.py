@@ -124,7 +124,7 @@ def restrict(
 
 
 def _conflicts(instance: Instance, multiples: set[int], cutoff: float, deadline: Deadline) -> dict[int, IntArray]:
-    """Pairs for each multiple s that no s blocks below the cutoff hold together; each gets its share of the time."""
+    """For each multiple s the pairs of nodes, (c, 2), that no s blocks below the cutoff contain together."""
     ordered = sorted(multiples)
     return {s: conflicts(instance, s * cutoff, deadline.share(1 / (len(ordered) - i))) for i, s in enumerate(ordered)}
 
@@ -137,7 +137,7 @@ def _anywhere(instance: Instance) -> BlockWindows:
 def _pairs(
     apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int], deadline: Deadline
 ) -> list[tuple[int, int, int]]:
-    """Strongest pairs of those that are apart, for each superblock that both may be in."""
+    """Rows (u, v, b): nodes that superblock b cannot contain together; pairs that others imply are left out."""
     pairs = {s: successions(apart[s], reach, deadline).tolist() for s in set(sizes)}
     return [
         (u, v, b) for b, size in enumerate(sizes, 1) for u, v in pairs[size] if where.first[v] <= b <= where.last[u]
@@ -147,7 +147,11 @@ def _pairs(
 def _cliques(
     apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int], deadline: Deadline
 ) -> list[CliqueRow]:
-    """A superblock of size s holds one node of a clique of pairs that s blocks keep apart, and s of one that 1 does."""
+    """Rows of cliques of nodes for each superblock.
+
+    A superblock of s blocks contains at most one node of a clique of pairs that s blocks keep apart, and at most s
+    nodes of one of pairs that a single block keeps apart.
+    """
     groups = {}
     for s in set(sizes):
         groups[s] = [(clique, 1) for clique in cliques(apart[s], apart[s] & ~reach & ~reach.T, deadline)]

@@ -60,11 +60,11 @@ def _add_true_overflow(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
         return m.z[g, 2] <= sum(m.x[v, 2] for v in users[g])
 
     need, spare = max(data.need_time), data.spare_time
-    most = sum(data.held_time) + sum(data.shared_time) + need - spare
+    largest_overflow = sum(data.held_time) + sum(data.shared_time) + need - spare
     m.peak[2].setub(need)
     m.over = pyo.Var(domain=pyo.Binary, doc="o: superblock 2 holds more than its memory")
     room = max(0.0, spare)
     m.no_more = pyo.Constraint(
         expr=m.overflow[2] <= m.loaded[2] - spare + room * (1 - m.over) + ROUNDING, doc="what is over"
     )
-    m.none = pyo.Constraint(expr=m.overflow[2] <= most * m.over + ROUNDING, doc="nothing where all fits")
+    m.none = pyo.Constraint(expr=m.overflow[2] <= largest_overflow * m.over + ROUNDING, doc="nothing where all fits")

@@ -137,8 +137,8 @@ def _program_version(name: str, executable: str) -> tuple[int, ...] | None:
     run = run_program([executable, _VERSION_FLAGS[name]], _PATIENCE)
     if run.stopped:
         raise SolverFaultError(name, f"does not say its version within {_PATIENCE:g} s")
-    found = re.search(r"\d+(?:\.\d+)+", run.text)
-    return (*map(int, found[0].split(".")), 0, 0)[:4] if found else None
+    match = re.search(r"\d+(?:\.\d+)+", run.text)
+    return (*map(int, match[0].split(".")), 0, 0)[:4] if match else None
 
 
 @contextmanager
@@ -165,9 +165,9 @@ def _files_in(folder: str) -> Iterator[None]:
 
 
 def _last_glpk_bound(log: str) -> float | None:
-    """GLPK states its bound in the log alone, as in ``mip = 2.1e+00 >= 1.7e+00  19.0%``."""
-    found = re.findall(r">=\s+(\S+)", log)
-    return finite(number(found[-1])) if found else None
+    """The last bound in GLPK's log, the only place with it, as in ``mip = 2.1e+00 >= 1.7e+00  19.0%``; None without."""
+    bounds = re.findall(r">=\s+(\S+)", log)
+    return finite(number(bounds[-1])) if bounds else None
 
 
 def _first_line(error: Exception) -> str:

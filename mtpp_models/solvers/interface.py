@@ -133,8 +133,8 @@ class Controls:
     @property
     def time_limit(self) -> float | None:
         """Seconds that are left, and always a few; None without a limit."""
-        left = self.deadline.time_limit
-        return None if left is None else max(_SHORTEST, left)
+        remaining = self.deadline.time_limit
+        return None if remaining is None else max(_SHORTEST, remaining)
 
     def of_case(self, case: str, unit: float) -> Controls:
         """Controls of one case, whose solver reports in multiples of `unit`."""

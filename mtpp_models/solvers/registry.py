@@ -67,7 +67,7 @@ class Solver:
 
 
 def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str | None:
-    """Fault in an answer of a solver; None if there is none. Costs are never negative and near 1."""
+    """Fault in the outcome of a solver, None if there is none; costs are never negative and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):
         if value is not None and not math.isfinite(value):
@@ -109,22 +109,22 @@ def find_solver(name: str) -> Solver:
 
 def _ready(solver: Solver) -> Solver:
     if solver.version() is None:
-        known = ", ".join(available_solvers())
+        names = ", ".join(available_solvers())
         raise SolverNotAvailableError(
-            f"Solver {solver.name} is not available: install {solver.package}, or choose one of {known}."
+            f"Solver {solver.name} is not available: install {solver.package}, or choose one of {names}."
         )
     return solver
 
 
 def available_solvers() -> dict[str, str]:
     """Versions of the solvers that can run here, by name."""
-    found = {}
+    versions = {}
     for name, solver in SOLVERS.items():
         with contextlib.suppress(SolverFaultError):
             version = solver.version()
             if version is not None:
-                found[name] = version
-    return found
+                versions[name] = version
+    return versions
 
 
 def _classic(
@@ -167,7 +167,7 @@ def _scip_version() -> str | None:
 
 
 def _limit(option: str, controls: Controls, *, whole: bool = False) -> dict[str, float]:
-    """The option that carries the time limit, if there is one; Pyomo's own keyword is ignored by some solvers."""
+    """The option that carries the time limit [s], none without a limit; some solvers ignore Pyomo's own keyword."""
     if controls.time_limit is None:
         return {}
     return {option: max(1, math.ceil(controls.time_limit)) if whole else controls.time_limit}
@@ -184,7 +184,7 @@ def _glpk(controls: Controls) -> dict[str, Any]:
 
 
 def _direct(gap: str, controls: Controls) -> dict[str, Any]:
-    """Options of libraries that Pyomo calls directly; `gap` is their name of the relative one."""
+    """Options of libraries that Pyomo calls directly; `gap` is their name for the relative gap."""
     options = controls.options
     return {gap: options.gap, "threads": options.threads, "randomseed": options.seed, **_limit("timelimit", controls)}
 

@@ -72,8 +72,8 @@ def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 def _simple(frame: pd.DataFrame) -> pd.Series[float]:
     """The bound *simple* by question, from the runs that have it in a field, or of the method itself."""
-    own = frame["bound"].where((frame["method"] == "simple") & frame["error"].isna())
-    return frame["simple"].fillna(own).groupby(frame["question"]).max()
+    bound = frame["bound"].where((frame["method"] == "simple") & frame["error"].isna())
+    return frame["simple"].fillna(bound).groupby(frame["question"]).max()
 
 
 def _labels(frame: pd.DataFrame) -> pd.Series[str]:
@@ -90,8 +90,8 @@ def _labels(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _place(method: str) -> tuple[int, bool, int]:
-    """Where a method stands in a table: as in the registries, relaxations first, then by strength; others last."""
+    """Sort key of a method in tables: order of the registries, relaxations first, then by strength; others last."""
     _, plus, parts = method.removesuffix(LP_SUFFIX).partition("+")
-    known = _ORDER.get(base_name(method), len(_ORDER))
-    strength = sum(vars(Strengthening.of(parts)).values()) if plus and known < len(_ORDER) else 0
-    return known, not method.endswith(LP_SUFFIX), strength
+    place = _ORDER.get(base_name(method), len(_ORDER))
+    strength = sum(vars(Strengthening.of(parts)).values()) if plus and place < len(_ORDER) else 0
+    return place, not method.endswith(LP_SUFFIX), strength

@@ -95,8 +95,8 @@ def _methods(names: Sequence[str]) -> list[str]:
     given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
     methods = [name for base, each in given for name in (ablation(base) if each else (base,))]
     if any("+" in name for name in methods) and not any(name in HEURISTICS or ":" in name for name in methods):
-        told = said("methods", ",".join(names))
-        raise InputError(f"{told}: a strengthened model needs a partition to start from; add a heuristic.")
+        option = said("methods", ",".join(names))
+        raise InputError(f"{option}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods
 
 

@@ -77,7 +77,7 @@ class Grid:
 
     labels: list[str]
     questions: pd.DataFrame  # question, k, cluster, simple
-    known: NDArray[np.bool_]  # (labels, questions), whether all runs ended well
+    complete: NDArray[np.bool_]  # (labels, questions), whether all runs ended well
     logs: FloatArray  # (labels, questions), NaN where a number is missing
     solved: FloatArray | None = None  # (labels, questions), part of the runs that were solved to optimality
     expected: int = 0  # runs that there should be
@@ -109,8 +109,8 @@ def certificate_grid(frame: pd.DataFrame, best: pd.Series[float] | None = None) 
     """The best partition over the best bound so far, each row with one more bound; `best` is by question."""
     rows = frame[frame["kind"] == "model"]
     grid = _grid(frame, rows, rows["bound"].to_numpy(), best=True)
-    found = frame.groupby("question")["bottleneck"].min() if best is None else best
-    cost = grid.questions["question"].map(found).to_numpy(dtype=float)
+    least = frame.groupby("question")["bottleneck"].min() if best is None else best
+    cost = grid.questions["question"].map(least).to_numpy(dtype=float)
     reached = grid.logs
     if grid.labels:
         reached = np.fmax(np.fmax.accumulate(grid.logs, axis=0), grid.questions["simple"].to_numpy())
@@ -202,12 +202,12 @@ def table_of(name: str, title: str, grid: Grid, best: int = 0) -> Table:
     for k, here in grid.questions.reset_index(drop=True).groupby("k"):
         at, clusters = here.index.to_numpy(), here["cluster"].tolist()
         logs = grid.logs[:, at]
-        found = means(logs, clusters)
+        mean = means(logs, clusters)
         for row, label in enumerate(grid.labels):
             solved = np.nan if grid.solved is None else 100 * grid.solved[row, at].mean()
-            absent = int(np.count_nonzero(~grid.known[row, at]))
-            ends = [float(np.exp(end[row])) for end in found[:3]]
-            made.append((name, label, f"k={k}", *ends, found.graphs, found.clusters, absent, solved, k))
+            absent = int(np.count_nonzero(~grid.complete[row, at]))
+            ends = [float(np.exp(end[row])) for end in mean[:3]]
+            made.append((name, label, f"k={k}", *ends, mean.graphs, mean.clusters, absent, solved, k))
         if best:
             tests += _against_best(best * logs, clusters)
     cells = pd.DataFrame(made, columns=[*COLUMNS, "k"])
@@ -227,9 +227,12 @@ def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bo
     with np.errstate(invalid="ignore"):
         less = logs[first] - logs
     sums, counts = cluster_sums(less, clusters)
-    found = means(less, clusters)
-    tested = [np.nan if row == first or np.isnan(one).any() else paired_p(one, counts) for row, one in enumerate(sums)]
-    return [(p, bool(low > 0)) for p, low in zip(tested, found.low, strict=True)]
+    mean = means(less, clusters)
+    tested = [
+        np.nan if row == first or np.isnan(differences).any() else paired_p(differences, counts)
+        for row, differences in enumerate(sums)
+    ]
+    return [(p, bool(low > 0)) for p, low in zip(tested, mean.low, strict=True)]
 
 
 def _like_best(tests: list[tuple[float, bool]]) -> NDArray[np.bool_]:

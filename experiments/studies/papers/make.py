@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.studies.papers.output import write_findings
+from experiments.studies.papers.output import write_measures
 from experiments.studies.papers.plan import OWN, Row, papers_of, read_plan
 from experiments.studies.papers.study import PaperStudy
 from mtpp.runs.workers import Workers, this_process, workers_at
@@ -77,7 +77,7 @@ def make_papers(
 ) -> tuple[pd.DataFrame, list[bool]]:
     """Make the runs of a study and write what they say; the numbers with verdicts, and whether each run failed."""
     (out / "runs").mkdir(parents=True, exist_ok=True)
-    findings = study.run(out / "runs", workers, quiet=quiet)
-    claims = findings.claims(papers_of(papers))
-    write_findings(out, profile, study, findings, claims)
-    return claims, findings.failed
+    measures = study.run(out / "runs", workers, quiet=quiet)
+    claims = measures.claims(papers_of(papers))
+    write_measures(out, profile, study, measures, claims)
+    return claims, measures.failed

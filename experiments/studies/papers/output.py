@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.studies.claim import Verdict
+from experiments.studies.claim import Finding
 from experiments.studies.mtpp.tables import Table, costs
 from experiments.studies.papers.published import numbers
-from experiments.studies.papers.study import Findings, PaperStudy
+from experiments.studies.papers.study import PaperMeasures, PaperStudy
 from experiments.studies.placeto.network_tables import network_sections, plot_curves
 from experiments.studies.report import Section, write_sections
 from experiments.studies.spp.table_iii import cells, plot_cells
@@ -25,7 +25,7 @@ from mtpp.plots.profiles import plot_intervals, plot_performance
 from mtpp.plots.style import save_figure
 from mtpp.versions import package_version
 
-__all__ = ["count_section", "write_findings"]
+__all__ = ["count_section", "write_measures"]
 
 FORMAT = "mtpp-verdicts/1"
 SUMS = "SHA256SUMS"
@@ -38,7 +38,9 @@ _RATIOS = (
 _PROVENANCE = {"commit": "commit", "host": "host", "cpu": "cpu", "start": "date"}
 
 
-def write_findings(folder: Path, profile: str, study: PaperStudy, findings: Findings, claims: pd.DataFrame) -> None:
+def write_measures(
+    folder: Path, profile: str, study: PaperStudy, measures: PaperMeasures, claims: pd.DataFrame
+) -> None:
     """Write all files but the runs, which are there; what exists is replaced.
 
     Raises
@@ -48,16 +50,16 @@ def write_findings(folder: Path, profile: str, study: PaperStudy, findings: Find
     """
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    write_sections(_sections(findings, claims), folder / "tables")
-    for name, ax in _figures(findings).items():
+    write_sections(_sections(measures, claims), folder / "tables")
+    for name, ax in _figures(measures).items():
         save_figure(ax, folder / "figures" / f"{name}.svg")
-    ratios = pd.DataFrame([{name: run.get(name) for name in _RATIOS} for run in findings.runs["partition"]])
+    ratios = pd.DataFrame([{name: run.get(name) for name in _RATIOS} for run in measures.runs["partition"]])
     _write(folder / "ratios.csv.gz", _zipped(ratios))
     document = {
         "format": FORMAT,
         "profile": profile,
         "version": package_version(),
-        **_provenance(findings),
+        **_provenance(measures),
         "left_out": study.left_out,
         "runs": [_file(path) for path in sorted((folder / "runs").glob("*.jsonl"))],
         "claims": [_plain(row) for row in claims.to_dict("records")],
@@ -72,7 +74,7 @@ def write_findings(folder: Path, profile: str, study: PaperStudy, findings: Find
 
 def count_section(claims: pd.DataFrame) -> Section:
     """Numbers of verdicts by paper and item."""
-    words = [verdict.value for verdict in Verdict]
+    words = [finding.value for finding in Finding]
     body = []
     for (paper, item), group in claims.groupby(["paper", "item"], sort=False):
         body.append([str(paper), str(item), *(str(int((group["verdict"] == word).sum())) for word in words)])
@@ -81,7 +83,7 @@ def count_section(claims: pd.DataFrame) -> Section:
     return Section("verdicts", title, ["paper", "item", *words], [*body, ["all", "", *total]])
 
 
-def _sections(findings: Findings, claims: pd.DataFrame) -> list[Section]:
+def _sections(measures: PaperMeasures, claims: pd.DataFrame) -> list[Section]:
     header = [
         "paper",
         "item",
@@ -99,28 +101,28 @@ def _sections(findings: Findings, claims: pd.DataFrame) -> list[Section]:
     ]
     rows = [[_text(row[name]) for name in header] for row in claims.to_dict("records")]
     made = [Section("claims", "Numbers of the papers", header, rows, numbers=claims), count_section(claims)]
-    made += [_beside(table) for table in findings.partition.tables()]
-    if len(findings.training.frame):
-        made += table_iii_sections(findings.training.frame)
-    if findings.placement.runs:
-        made += network_sections(findings.placement.runs, findings.placement.budget)
+    made += [_beside(table) for table in measures.partition.tables()]
+    if len(measures.training.frame):
+        made += table_iii_sections(measures.training.frame)
+    if measures.placement.runs:
+        made += network_sections(measures.placement.runs, measures.placement.budget)
     return made
 
 
-def _figures(findings: Findings) -> dict[str, Axes]:
+def _figures(measures: PaperMeasures) -> dict[str, Axes]:
     drawn: dict[str, Axes] = {}
-    for table in findings.partition.tables():
+    for table in measures.partition.tables():
         drawn[table.name] = plot_intervals(_with_theirs(table), table.title)
     for item, name in (("Table 1", "networks"), ("Table 4", "regal")):
         try:
-            found = costs(findings.partition.frame(item))
+            cost = costs(measures.partition.frame(item))
         except InputError:  # no runs
             continue
-        drawn[f"performance-{name}"] = plot_performance(found)
-    if len(findings.training.frame):
-        drawn["spp-table-iii"] = plot_cells(cells(findings.training.frame))
-    if findings.placement.runs:
-        drawn["placeto-curves"] = plot_curves(findings.placement.runs)
+        drawn[f"performance-{name}"] = plot_performance(cost)
+    if len(measures.training.frame):
+        drawn["spp-table-iii"] = plot_cells(cells(measures.training.frame))
+    if measures.placement.runs:
+        drawn["placeto-curves"] = plot_curves(measures.placement.runs)
     return drawn
 
 
@@ -133,7 +135,11 @@ def _with_theirs(table: Table) -> pd.DataFrame:
 
 def _theirs(table: Table) -> dict[tuple[str, str], float | None]:
     item = table.title.removeprefix("MTPP, ").partition(":")[0]
-    return {(one.row, one.column): one.number for one in numbers() if (one.paper, one.item) == ("mtpp", item)}
+    return {
+        (number.row, number.column): number.number
+        for number in numbers()
+        if (number.paper, number.item) == ("mtpp", item)
+    }
 
 
 def _beside(table: Table) -> Section:
@@ -148,15 +154,15 @@ def _beside(table: Table) -> Section:
     return Section(table.name, table.title, header, body, table.note, numbers=table.numbers)
 
 
-def _provenance(findings: Findings) -> dict[str, str]:
+def _provenance(measures: PaperMeasures) -> dict[str, str]:
     """Commits, machines and the last day of the runs."""
-    runs = [run for some in findings.runs.values() for run in some]
-    found = {}
+    runs = [run for some in measures.runs.values() for run in some]
+    facts = {}
     for name, word in _PROVENANCE.items():
         values = sorted({str(run[name]) for run in runs if run.get(name)})
         if values:
-            found[word] = values[-1][:10] if name == "start" else ", ".join(values)
-    return found
+            facts[word] = values[-1][:10] if name == "start" else ", ".join(values)
+    return facts
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -165,7 +171,7 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """A row for JSON: what is missing is null, counts are whole."""
+    """A row as JSON members: missing values are null, counts are whole numbers."""
     plain = {str(name): None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
     counts = {name: plain[name] for name in ("clusters", "graphs")}
     return plain | {name: None if count is None else int(count) for name, count in counts.items()}

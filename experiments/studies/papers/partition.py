@@ -55,17 +55,17 @@ class PartitionMeasures:
         self._grids: dict[str, Grid | None] = {}
         self._frames: dict[str, pd.DataFrame] = {}
 
-    def held(self, number: PaperNumber) -> Comparison:
+    def comparison_of(self, number: PaperNumber) -> Comparison:
         """Comparison that a number allows, with the graphs that are there."""
-        found = comparison(number)
-        if number.item not in _REGAL or found.comparable != "same":
-            return found
+        stated = comparison(number)
+        if number.item not in _REGAL or stated.comparable != "same":
+            return stated
         if self._regal and self._is_regal:
-            return found
+            return stated
         if self._regal:
-            return replace(found, comparable="no", why="the graphs of the folder are read in another way than REGAL's")
+            return replace(stated, comparable="no", why="the graphs of the folder are read in another way than REGAL's")
         if _k(number) > _ALIKE:
-            return replace(found, comparable="no", why="graphs in REGAL's style differ from its own for k ≥ 16")
+            return replace(stated, comparable="no", why="graphs in REGAL's style differ from its own for k ≥ 16")
         kind = "at most" if number.item == "Table 6" else "order"
         why = "own graphs in REGAL's style: " + (
             "whether the ratio is no larger" if kind == "at most" else "only the order of rows"
@@ -87,7 +87,7 @@ class PartitionMeasures:
             assert grid.solved is not None
             share = 100 * float(grid.solved[grid.labels.index(number.row), at].mean())
             return Measured(Part(share, np.nan, np.nan), int(at.sum()), len(set(grid.of(number.row, _k(number))[1])))
-        parts = self._order(number, grid) if self.held(number).kind == "order" else None
+        parts = self._order(number, grid) if self.comparison_of(number).kind == "order" else None
         return self._cell(number.item, number.row, _k(number), parts)
 
     def tables(self) -> list[Table]:
@@ -125,19 +125,19 @@ class PartitionMeasures:
         if grid is None or row not in grid.labels or not (grid.questions["k"] == k).any():
             return Measured(None, note="not run in this profile")
         logs, clusters = grid.of(row, k)
-        found = means(logs, clusters)
+        mean = means(logs, clusters)
         here = _part(logs, clusters, open=self._open(item, row, k))
-        return Measured(here, found.graphs, found.clusters, parts)
+        return Measured(here, mean.graphs, mean.clusters, parts)
 
     def _open(self, item: str, row: str, k: int) -> Open:
-        """Direction in which more time would move a cell, as bounds that stopped early may still grow."""
+        """Direction in which more time would move a cell: bounds that stopped early may still grow."""
         kind, rows = _REGAL.get(item, item), [row]
         if kind == "Table 1":
             return ""
         grid = self._grid(item)
         if kind == "Table 3" and grid is not None:
             rows = grid.labels[: grid.labels.index(row) + 1]
-        if any(self._hurried(item, one, k) for one in rows):
+        if any(self._hurried(item, label, k) for label in rows):
             return "low" if kind == "Table 3" else "high"
         return ""
 
@@ -152,7 +152,7 @@ class PartitionMeasures:
         return not bool(runs["optimal"].eq(True).all())
 
     def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
-        """The number's row over the next larger one of the paper's column; of bounds, simple over it as well."""
+        """Ratios of the number's row to the next larger one of the paper's column; of bounds, to *simple* as well."""
         k, parts = _k(number), []
         for less, more in _neighbours(number):
             if less in grid.labels and more in grid.labels:
@@ -172,10 +172,10 @@ class PartitionMeasures:
             grid = self._grid("Table 2")
             ks = [] if grid is None else sorted(grid.questions["k"].unique())
             cells = [(k, self._cell("Table 2", "exact", int(k))) for k in ks]
-            known = [(k, cell) for k, cell in cells if cell.here is not None]
-            if not known:
+            measured = [(k, cell) for k, cell in cells if cell.here is not None]
+            if not measured:
                 return Measured(None, note="not run in this profile")
-            k, cell = max(known, key=lambda one: one[1].here.value if one[1].here else 0.0)
+            k, cell = max(measured, key=lambda pair: pair[1].here.value if pair[1].here else 0.0)
             return replace(cell, note=f"exact over simple, largest at k = {k}")
         row = "exact" if number.column.startswith("above") else "simple"
         cell = self._cell("Table 3", row, 16)
@@ -192,18 +192,18 @@ class PartitionMeasures:
     @cached_property
     def _is_regal(self) -> bool:
         """Whether random-1 is within 0.01 of the paper in every column."""
-        wanted = [one for one in numbers() if one.item == "Table 4" and one.row == "random-1"]
-        cells = [(one, self._cell("Table 4", one.row, _k(one)).here) for one in wanted]
-        return all(here is not None and abs(here.value - float(one.value)) <= _FINGERPRINT for one, here in cells)
+        wanted = [number for number in numbers() if number.item == "Table 4" and number.row == "random-1"]
+        cells = [(number, self._cell("Table 4", number.row, _k(number)).here) for number in wanted]
+        return all(here is not None and abs(here.value - float(number.value)) <= _FINGERPRINT for number, here in cells)
 
 
 def _certificates(frame: pd.DataFrame) -> Grid:
     """BRKGA's partitions, means over seeds, over the best bound of a row and those above."""
-    found = heuristic_grid(frame)
-    if _FOUND not in found.labels:
+    grid = heuristic_grid(frame)
+    if _FOUND not in grid.labels:
         return certificate_grid(frame)
-    costs = np.exp(found.logs[found.labels.index(_FOUND)]) * found.questions["simple"].to_numpy()
-    return certificate_grid(frame, pd.Series(costs, index=found.questions["question"]))
+    costs = np.exp(grid.logs[grid.labels.index(_FOUND)]) * grid.questions["simple"].to_numpy()
+    return certificate_grid(frame, pd.Series(costs, index=grid.questions["question"]))
 
 
 _GRIDS: Mapping[str, Callable[[pd.DataFrame], Grid]] = {
@@ -219,15 +219,15 @@ def _k(number: PaperNumber) -> int:
 
 def _neighbours(number: PaperNumber) -> list[tuple[str, str]]:
     """Pairs of rows in the order of the paper's column: the number's with the next larger, or the next smaller one."""
-    column = [one for one in numbers() if one[:2] == number[:2] and one.column == number.column]
-    own = Decimal(number.value)
-    larger = [one for one in column if Decimal(one.value) > own]
+    column = [entry for entry in numbers() if entry[:2] == number[:2] and entry.column == number.column]
+    value = Decimal(number.value)
+    larger = [entry for entry in column if Decimal(entry.value) > value]
     if larger:
-        least = min(Decimal(one.value) for one in larger)
-        return [(number.row, one.row) for one in larger if Decimal(one.value) == least]
-    smaller = [one for one in column if Decimal(one.value) < own]
-    most = max((Decimal(one.value) for one in smaller), default=None)
-    return [(one.row, number.row) for one in smaller if Decimal(one.value) == most]
+        least = min(Decimal(entry.value) for entry in larger)
+        return [(number.row, entry.row) for entry in larger if Decimal(entry.value) == least]
+    smaller = [entry for entry in column if Decimal(entry.value) < value]
+    largest = max((Decimal(entry.value) for entry in smaller), default=None)
+    return [(entry.row, number.row) for entry in smaller if Decimal(entry.value) == largest]
 
 
 def _part(logs: np.ndarray, clusters: list[str], text: str = "", open: Open = "") -> Part:

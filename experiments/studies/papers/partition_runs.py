@@ -117,8 +117,8 @@ def _family(entry: Entry) -> str:
 @cache
 def _questions(suite: str, count: int, ks: tuple[int, ...]) -> list[Instance]:
     """Questions about the first graphs; one that cannot be had is an `InputWarning`."""
-    found = find_suite(suite)
-    chosen = replace(found, entries=tuple(taken(found.entries, count)))
+    whole = find_suite(suite)
+    chosen = replace(whole, entries=tuple(taken(whole.entries, count)))
     graphs = [(entry, graph) for entry, graph in chosen.graphs() if graph is not None]
     return [entry.question(graph, entry.platform(k)) for entry, graph in graphs for k in ks]
 

@@ -76,13 +76,13 @@ class PlacementMeasures:
         cell = _CELLS.get(number.row)
         if cell is None:
             return None
-        found = against(self.runs, cell)
+        compared = against(self.runs, cell)
         if number.column == "runtime reduction":
-            return self._single(found.reduction, 100)
+            return self._single(compared.reduction, 100)
         if number.column == "speedup factor":
-            return self._single(found.factor)
+            return self._single(compared.factor)
         if number.column.endswith("placements sampled"):
-            count = found.samples if number.column.startswith("Placeto") else found.planned
+            count = compared.samples if number.column.startswith("Placeto") else compared.planned
             return self._single(None if count is None else count[0], 1e-3)
         what = {"Placeto": "published", "RNN": "recurrent"}.get(number.column)
         if what is None:
@@ -97,8 +97,8 @@ class PlacementMeasures:
         return self._single(max(factors, default=None))
 
     def _against_expert(self, cell: Cell) -> Measured:
-        best, found = best_of(answer_of(self.runs, "published", cell)), answer_of(self.runs, "search", cell) or {}
-        expert = found.get("expert")
+        best, times = best_of(answer_of(self.runs, "published", cell)), answer_of(self.runs, "search", cell) or {}
+        expert = times.get("expert")
         return self._single(None if best is None or expert is None else 1 - best["time"] / expert["time"], 100)
 
     def _design(self, number: PaperNumber) -> Measured | None:
@@ -111,11 +111,11 @@ class PlacementMeasures:
         if not {"full", design} <= times.keys():
             return self._single(None)
         ratios = np.array(times[design]) / np.array(times["full"])
-        found = geometric_means([ratios], range(len(ratios)))
+        mean = geometric_means([ratios], range(len(ratios)))
         return Measured(
-            Part.of(found, percent_above),
-            found.graphs,
-            found.clusters,
+            Part.of(mean, percent_above),
+            mean.graphs,
+            mean.clusters,
             note=f"one training of {self.budget.ablation} episodes",
         )
 
@@ -130,11 +130,11 @@ class PlacementMeasures:
         times, best = made
         if number.column.startswith("fastest"):
             return self._single(max(times) / min(times) - 1, 100)
-        found = means([100 * (np.array(times) / best - 1)], range(len(times)))
-        return Measured(Part.of(found), 1, found.clusters, note="orders of one training")
+        mean = means([100 * (np.array(times) / best - 1)], range(len(times)))
+        return Measured(Part.of(mean), 1, mean.clusters, note="orders of one training")
 
     def _single(self, value: float | None, factor: float = 1.0) -> Measured:
-        """A number of one training, of which nobody knows the spread."""
+        """A number of one training, times `factor`, without an interval: its spread is unknown."""
         if value is None:
             return Measured(None, note=self._why or "not reached, or not run")
         return Measured(Part(factor * value, math.nan, math.nan), 1, 1, note=f"one training, {self._words}")

@@ -109,8 +109,8 @@ class _Reader:
     def row(self) -> Row:
         study = self._one("study", tuple(_MEMBERS))
         paper = self._one("paper", PAPERS)
-        known = {number.item for number in numbers() if number.paper == paper}
-        items = tuple(self._names("items", known))
+        items_of_paper = {number.item for number in numbers() if number.paper == paper}
+        items = tuple(self._names("items", items_of_paper))
         allowed = ("paper", "items", "study", *_MEMBERS[study])
         for name in self._row:
             if name not in allowed:
@@ -153,10 +153,10 @@ class _Reader:
             raise self._error(f"{name} has nothing for the profile {wanted}.")
         return value.get(wanted, value.get(_OTHERS))
 
-    def _one(self, name: str, known: Sequence[str]) -> str:
+    def _one(self, name: str, choices: Sequence[str]) -> str:
         value = self._value(name)
-        if value not in known:
-            raise self._error(f"{name} = {value!r} is unknown; choose one of {', '.join(known)}.")
+        if value not in choices:
+            raise self._error(f"{name} = {value!r} is unknown; choose one of {', '.join(choices)}.")
         return str(value)
 
     def _list(self, name: str) -> list[Any]:
@@ -165,10 +165,10 @@ class _Reader:
             raise self._error(f"{name} is no list, or an empty one.")
         return value
 
-    def _names(self, name: str, known: Mapping[str, Any] | set[str]) -> list[str]:
+    def _names(self, name: str, choices: Mapping[str, Any] | set[str]) -> list[str]:
         for value in self._list(name):
-            if not isinstance(value, str) or value not in known:
-                raise self._error(f"{name} has {value!r}, which is unknown; there are {', '.join(sorted(known))}.")
+            if not isinstance(value, str) or value not in choices:
+                raise self._error(f"{name} has {value!r}, which is unknown; there are {', '.join(sorted(choices))}.")
         return self._list(name)
 
     def _checked(self, name: str, check: Callable[[Any], None]) -> list[str]:
@@ -204,7 +204,7 @@ def _check(method: Any) -> None:
 
 
 def _check_sets(path: str | Path, rows: Sequence[Row]) -> None:
-    """All rows of partition of an item have the same graphs."""
+    """Refuse rows of partitioning of one item that have different graphs."""
     first: dict[tuple[str, str], tuple[str, int]] = {}
     for row in rows:
         for item in row.items:

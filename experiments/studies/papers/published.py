@@ -87,10 +87,10 @@ def comparison(number: PaperNumber) -> Comparison:
     KeyError
         If none fits.
     """
-    for paper, item, row, column, found in _comparisons():
+    for paper, item, row, column, stated in _comparisons():
         patterns = ((number.item, item), (number.row, row), (number.column, column))
         if paper == number.paper and all(fnmatchcase(*pair) for pair in patterns):
-            return found
+            return stated
     raise KeyError(number)
 
 
@@ -106,13 +106,13 @@ def _by_place() -> dict[tuple[str, str, str, str], PaperNumber]:
 
 @cache
 def _comparisons() -> tuple[tuple[str, str, str, str, Comparison], ...]:
-    found = []
+    rows = []
     for row in _read("comparable.csv"):
         text = row["tolerance"] or "0"
         tolerance = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         made = Comparison(row["comparable"], row["kind"], tolerance, text.endswith("%"), row["why"])
-        found.append((row["paper"], row["item"], row["row"], row["column"], made))
-    return tuple(found)
+        rows.append((row["paper"], row["item"], row["row"], row["column"], made))
+    return tuple(rows)
 
 
 def _read(name: str) -> list[dict[str, str]]:

@@ -24,7 +24,7 @@ from mtpp.runs.job import Job
 from mtpp.runs.log import Run
 from mtpp.runs.workers import Workers
 
-__all__ = ["Findings", "PaperStudy"]
+__all__ = ["PaperMeasures", "PaperStudy"]
 
 _ENDS = {"here": "value", "low": "low", "high": "high"}
 
@@ -33,7 +33,7 @@ _TRAINING, _PLACEMENT = 1.0, {"": 0.0, "least": 0.02, "quick": 0.3, "full": 2.0}
 
 
 @dataclass(frozen=True)
-class Findings:
+class PaperMeasures:
     """Runs of a study, and the measures made of them."""
 
     partition: PartitionMeasures
@@ -47,12 +47,12 @@ class Findings:
         return pd.DataFrame([self._row(number) for number in numbers() if number.paper in papers])
 
     def _row(self, number: PaperNumber) -> dict[str, Any]:
-        held, found = comparison(number), self._measured(number)
+        allowed, measured = comparison(number), self._measured(number)
         if number.paper == "mtpp":
-            held = self.partition.held(number)
-        verdict, why = judge(number, held, found)
-        here = None if found is None else found.here
-        counts = (None, None) if found is None or here is None else (found.clusters, found.graphs)
+            allowed = self.partition.comparison_of(number)
+        verdict, why = judge(number, allowed, measured)
+        here = None if measured is None else measured.here
+        counts = (None, None) if measured is None or here is None else (measured.clusters, measured.graphs)
         ends = {name: None if here is None else _known(getattr(here, end)) for name, end in _ENDS.items()}
         return {
             **number._asdict(),
@@ -108,7 +108,7 @@ class PaperStudy:
         total = ["all", str(sum(map(len, self.jobs.values()))), f"{sum(hours.values()):.2f}"]
         return Section("costs", "What this takes", ["study", "runs", "core-hours at most"], [*rows, total])
 
-    def run(self, folder: Path, workers: Workers, *, quiet: bool) -> Findings:
+    def run(self, folder: Path, workers: Workers, *, quiet: bool) -> PaperMeasures:
         """Make the runs that the files in a folder lack.
 
         Raises
@@ -126,7 +126,7 @@ class PaperStudy:
             ]
         placement = PlacementMeasures(runs["placeto"], BUDGETS[self._budget or "quick"], self._no_torch)
         partition = PartitionMeasures(self.partition, runs["partition"], self.regal is not None)
-        return Findings(partition, TrainingMeasures(self._asked, runs["training"]), placement, runs, failed)
+        return PaperMeasures(partition, TrainingMeasures(self._asked, runs["training"]), placement, runs, failed)
 
 
 def _no_torch() -> str:

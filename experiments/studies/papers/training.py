@@ -36,7 +36,7 @@ def training_questions(rows: Sequence[Row]) -> list[Question]:
     asked: list[Question] = []
     for row in rows:
         if "Table III" in row.items:
-            asked += [one for one in questions(quick=True) if one.figure.startswith(TABLE_III)]
+            asked += [question for question in questions(quick=True) if question.figure.startswith(TABLE_III)]
         if "Fig. 9" in row.items:
             parameter, values = SWEEPS["9"]
             for value in values:
@@ -50,7 +50,11 @@ def training_questions(rows: Sequence[Row]) -> list[Question]:
 def training_jobs(asked: Sequence[Question]) -> list[TrainingJob]:
     """Jobs that the numbers need, of each question."""
     methods = {"9": ("spp", "pipedream"), "11": (STAGES,)}
-    jobs = [TrainingJob(one.instance, name) for one in asked for name in methods.get(one.figure, (CALIBRATION,))]
+    jobs = [
+        TrainingJob(question.instance, name)
+        for question in asked
+        for name in methods.get(question.figure, (CALIBRATION,))
+    ]
     return list({job.key: job for job in jobs}.values())
 
 
@@ -105,14 +109,14 @@ class TrainingMeasures:
         testbed, model, planner = place_of(number.row, number.column)
         block = self._cells[(self._cells["testbed"] == testbed) & (self._cells["model"] == model)].set_index("planner")
         here = float(block["here"][planner])
-        own = Part(here, here, here)
+        absolute = Part(here, here, here)
         if number.number is None:
             ratio = DEVICE_MEMORY[testbed] / float(block["memory"][planner])
-            return Measured(own, 1, 1, [Part(ratio, ratio, ratio, "memory of a device over what is needed")])
+            return Measured(absolute, 1, 1, [Part(ratio, ratio, ratio, "memory of a device over what is needed")])
         others = block.drop("spp")["here"] if planner == "spp" else block.loc[[planner], "here"]
         best = str(others.astype(float).idxmin())
         ratio = float(block["here"]["spp"]) / float(others[best])
-        return Measured(own, 1, 1, [Part(ratio, ratio, ratio, f"spp over {best}")], "analytic layer times")
+        return Measured(absolute, 1, 1, [Part(ratio, ratio, ratio, f"spp over {best}")], "analytic layer times")
 
     def _speed_ups(
         self, chosen: Callable[[pd.DataFrame], pd.Series[bool]], summary: Callable[[pd.Series[float]], float], note: str
@@ -120,8 +124,8 @@ class TrainingMeasures:
         if self._cells.empty:
             return Measured(None, note="not run")
         table = self._cells[chosen(self._cells) & self._cells["paper"].notna()]
-        found = _exact(100 * float(summary(table["speed-up"])), f"{note} of {len(table)} cells of Table III")
-        return Measured(found.here, len(table), table["model"].nunique(), note=found.note)
+        percent = _exact(100 * float(summary(table["speed-up"])), f"{note} of {len(table)} cells of Table III")
+        return Measured(percent.here, len(table), table["model"].nunique(), note=percent.note)
 
     def _figure_9(self) -> Measured:
         """Time of PipeDream over that of SPP, less 1 [%], for each number of layers; the least of them is shown."""
@@ -130,9 +134,9 @@ class TrainingMeasures:
             spp, other = (points(self.frame, "9", name).set_index("question")["time"] for name in ("spp", "pipedream"))
             asked = points(self.frame, "9", "spp")
             here = asked[asked["label"] == label]["question"]
-            found = geometric_means([(other[here] / spp[here]).to_numpy()], here.tolist())
-            parts.append(Part.of(found, percent_above, f"{label} layers:"))
-            clusters = found.clusters
+            mean = geometric_means([(other[here] / spp[here]).to_numpy()], here.tolist())
+            parts.append(Part.of(mean, percent_above, f"{label} layers:"))
+            clusters = mean.clusters
         if not parts:
             return Measured(None, note="not run")
         return Measured(min(parts, key=lambda part: part.value), clusters, clusters, parts, _PIPEDREAM)
@@ -143,11 +147,11 @@ class TrainingMeasures:
         if rows.empty or rows["error"].notna().any():
             return Measured(None, note="not run")
         if number.column == "stable from":
-            values = [flat_from(found) for found in rows["workloads"]]
+            values = [flat_from(workloads) for workloads in rows["workloads"]]
         else:
-            values = [int(np.argmin(found)) + 1 for found in rows["times"]]
-        found = means([values], rows["question"].tolist())
-        return Measured(Part.of(found), found.graphs, found.clusters, note="clusters drawn by seed")
+            values = [int(np.argmin(times)) + 1 for times in rows["times"]]
+        mean = means([values], rows["question"].tolist())
+        return Measured(Part.of(mean), mean.graphs, mean.clusters, note="clusters drawn by seed")
 
 
 def _footnote(number: PaperNumber) -> Measured:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from experiments.studies.claim import Verdict
+from experiments.studies.claim import Finding
 from experiments.studies.papers.published import Comparison, PaperNumber
 from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, Means
 
@@ -31,9 +31,9 @@ class Part:
     open: Open = ""
 
     @classmethod
-    def of(cls, found: Means, to: Callable[[float], float] = float, text: str = "", open: Open = "") -> Part:
+    def of(cls, means: Means, to: Callable[[float], float] = float, text: str = "", open: Open = "") -> Part:
         """The first row of means and its interval, in another unit."""
-        value, low, high = (to(float(end[0])) for end in found[:3])
+        value, low, high = (to(float(end[0])) for end in means[:3])
         return cls(value, low, high, text, open)
 
     def __str__(self) -> str:
@@ -52,42 +52,44 @@ class Measured:
     note: str = ""  # how it was measured, or why it is missing
 
 
-def judge(number: PaperNumber, held: Comparison, measured: Measured | None) -> tuple[Verdict, str]:
-    """Verdict on a number of a paper, and its reason."""
-    if held.comparable == "setting":
-        return Verdict.NOT_COMPARABLE, "a setting of the paper, shown only"
-    if held.comparable == "no":
-        return Verdict.NOT_COMPARABLE, held.why
+def judge(number: PaperNumber, comparison: Comparison, measured: Measured | None) -> tuple[Finding, str]:
+    """Finding on a number of a paper, and its reason."""
+    if comparison.comparable == "setting":
+        return Finding.NOT_COMPARABLE, "a setting of the paper, shown only"
+    if comparison.comparable == "no":
+        return Finding.NOT_COMPARABLE, comparison.why
     if measured is None:
-        return Verdict.UNDECIDED, "not measured"
+        return Finding.UNDECIDED, "not measured"
     if measured.parts is None and measured.here is None:
-        return Verdict.UNDECIDED, measured.note or "not measured"
+        return Finding.UNDECIDED, measured.note or "not measured"
     parts = measured.parts if measured.parts is not None else [measured.here] if measured.here else []
-    verdicts, reasons = [], []
+    findings, reasons = [], []
     for part in parts:
-        verdict, reason = _judged(number, held, part, measured.clusters)
-        verdicts.append(verdict)
+        finding, reason = _judged(number, comparison, part, measured.clusters)
+        findings.append(finding)
         reasons.append(f"{part}{reason}" if part.text or len(parts) > 1 else reason.lstrip(": "))
-    found = Verdict.all_of(verdicts)
-    told = [reason for reason, verdict in zip(reasons, verdicts, strict=True) if verdict is found and reason]
-    return found, "; ".join(text for text in (*told, measured.note, held.why) if text)
+    total = Finding.all_of(findings)
+    shown = [reason for reason, finding in zip(reasons, findings, strict=True) if finding is total and reason]
+    return total, "; ".join(text for text in (*shown, measured.note, comparison.why) if text)
 
 
-def _judged(number: PaperNumber, held: Comparison, part: Part, clusters: int) -> tuple[Verdict, str]:
-    """Verdict on one interval, and words on what leaves it open."""
+def _judged(number: PaperNumber, comparison: Comparison, part: Part, clusters: int) -> tuple[Finding, str]:
+    """Finding on one interval, and words on what leaves it open."""
     if math.isnan(part.value):
-        return Verdict.UNDECIDED, ": a value is missing"
+        return Finding.UNDECIDED, ": a value is missing"
     if math.isnan(part.low + part.high):
         few = f": no interval from fewer than {LEAST_CLUSTERS} clusters" if clusters < LEAST_CLUSTERS else ""
-        return Verdict.UNDECIDED, few or ": no interval"
-    verdict = decide(held.kind, number.value, held.tolerance, part.low, part.high, relative=held.relative)
-    if verdict in (Verdict.HOLDS, Verdict.FAILS) and _could_turn(held.kind, verdict, part.open):
-        return Verdict.UNDECIDED, f": {verdict}, but runs stopped before the paper's time limit"
-    return verdict, ": the interval leaves both open" if verdict is Verdict.UNDECIDED else ""
+        return Finding.UNDECIDED, few or ": no interval"
+    finding = decide(
+        comparison.kind, number.value, comparison.tolerance, part.low, part.high, relative=comparison.relative
+    )
+    if finding in (Finding.HOLDS, Finding.FAILS) and _could_turn(comparison.kind, finding, part.open):
+        return Finding.UNDECIDED, f": {finding}, but runs stopped before the paper's time limit"
+    return finding, ": the interval leaves both open" if finding is Finding.UNDECIDED else ""
 
 
-def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *, relative: bool = False) -> Verdict:
-    """Verdict on an interval.
+def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *, relative: bool = False) -> Finding:
+    """Finding on an interval.
 
     Parameters
     ----------
@@ -112,13 +114,13 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
         return _three(high < 1, low >= 1)
     value = Decimal(paper)
     t = tolerance * (abs(value) if relative else 1) + Decimal((0, (5,), int(value.as_tuple().exponent) - 1))
-    least, most = float(value - t), float(value + t)
+    lower, upper = float(value - t), float(value + t)
     if kind == "at most":
-        return _three(high <= most, low > most)
+        return _three(high <= upper, low > upper)
     if kind == "at least":
-        return _three(low >= least, high < least)
+        return _three(low >= lower, high < lower)
     assert kind == "equal"
-    return _three(least <= low and high <= most, low >= most or high <= least)
+    return _three(lower <= low and high <= upper, low >= upper or high <= lower)
 
 
 def percent_above(ratio: float) -> float:
@@ -126,15 +128,15 @@ def percent_above(ratio: float) -> float:
     return 100 * (ratio - 1)
 
 
-def _three(holds: bool, fails: bool) -> Verdict:
-    return Verdict.of(True if holds else False if fails else None)
+def _three(holds: bool, fails: bool) -> Finding:
+    return Finding.of(True if holds else False if fails else None)
 
 
-def _could_turn(kind: str, verdict: Verdict, side: Open) -> bool:
-    """Whether a value that more time moves that way could lead to the other verdict."""
+def _could_turn(kind: str, finding: Finding, side: Open) -> bool:
+    """Whether a value that more time moves that way could lead to the other finding."""
     if not side or side == "both":
         return bool(side)
     if kind == "equal":
         return True
     good = "high" if kind == "at least" else "low"
-    return (verdict is Verdict.HOLDS) == (side != good)
+    return (finding is Finding.HOLDS) == (side != good)

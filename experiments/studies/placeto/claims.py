@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.studies.claim import Claim
+from experiments.studies.claim import PaperClaim
 from experiments.studies.placeto.budget import ABLATED, ABLATED_DEVICES
 from experiments.studies.placeto.measured import Measured, number
 
@@ -14,13 +14,15 @@ _PAPER, _OURS = "the paper", "this project"
 _Beside = tuple[float | None, float | None]
 
 
-def claims(measured: Measured) -> list[Claim]:
+def claims(measured: Measured) -> list[PaperClaim]:
     """All claims, family by family."""
-    found = [claim for family in measured.families for claim in (*_unseen(measured, family), *_alone(measured, family))]
-    return found + (_ablations(measured) if ABLATED in measured.families else [])
+    stated = [
+        claim for family in measured.families for claim in (*_unseen(measured, family), *_alone(measured, family))
+    ]
+    return stated + (_ablations(measured) if ABLATED in measured.families else [])
 
 
-def _unseen(measured: Measured, family: str) -> list[Claim]:
+def _unseen(measured: Measured, family: str) -> list[PaperClaim]:
     """Claims on graphs that a policy for the family has not seen."""
 
     def fast(name: str) -> float | None:
@@ -35,7 +37,7 @@ def _unseen(measured: Measured, family: str) -> list[Claim]:
     text = f"{family}: zero-shot, the slowest traversal order is within 10 % of the fastest"
     equal = "annealing at equal simulations"
     return [
-        Claim(_PAPER, text, high < 1.1 * low, f"{high:.3f}, {1.1 * low:.3f}", beside),
+        PaperClaim(_PAPER, text, high < 1.1 * low, f"{high:.3f}, {1.1 * low:.3f}", beside),
         *(_less(_OURS, f"{family}: zero-shot beats {name}", zero_shot, rivals[name], beside) for name in rivals),
         _less(_OURS, f"{family}: zero-shot beats {equal}", zero_shot, beside[0], beside),
         _less(_OURS, f"{family}: sampled beats {equal}", sampled, longer[0], longer),
@@ -43,7 +45,7 @@ def _unseen(measured: Measured, family: str) -> list[Claim]:
     ]
 
 
-def _alone(measured: Measured, family: str) -> list[Claim]:
+def _alone(measured: Measured, family: str) -> list[PaperClaim]:
     """Claims on the graphs that policies and planners were also trained for one by one."""
     graphs = measured.graphs(family)
 
@@ -74,24 +76,24 @@ def _alone(measured: Measured, family: str) -> list[Claim]:
     ]
 
 
-def _ablations(measured: Measured) -> list[Claim]:
+def _ablations(measured: Measured) -> list[PaperClaim]:
     """Claims on designs after few updates, by the ends of episodes, since most episodes pass a better placement."""
     greedy = measured.value(ABLATED, "fast", f"k = {ABLATED_DEVICES}: greedy")
-    found = []
+    stated = []
     for better, worse, text in (
         ("placeto", "placeto, partitioner", "the full policy beats the partitioner"),
         ("placeto, partitioner", "placeto, aggregator", "the partitioner beats the aggregator"),
         ("placeto", "placeto, terminal reward", "rewards for steps beat a terminal one"),
     ):
         a, b = measured.ablation(better, "last"), measured.ablation(worse, "last")
-        found.append(_less(_PAPER, f"ablation: {text}", a, b, (measured.ablation(better, "anneal"), greedy)))
-    return found
+        stated.append(_less(_PAPER, f"ablation: {text}", a, b, (measured.ablation(better, "anneal"), greedy)))
+    return stated
 
 
-def _less(source: str, text: str, a: float | None, b: float | None, beside: _Beside) -> Claim:
+def _less(source: str, text: str, a: float | None, b: float | None, beside: _Beside) -> PaperClaim:
     """A claim that holds if the first number is less than the second."""
     holds = None if a is None or b is None else a < b
-    return Claim(source, text, holds, f"{number(a)}, {number(b)}", beside)
+    return PaperClaim(source, text, holds, f"{number(a)}, {number(b)}", beside)
 
 
 def _times(factor: float, value: float | None) -> float | None:

@@ -130,8 +130,10 @@ class FastJob(PlacementJob):
         for name, instances in others.items():
             _, answer[name] = _outcomes(instances, scorer, self.seed, start=starts)
             for rival in ("metis", "heft", "greedy"):
-                found = (PLACERS[rival].run(instance, np.random.default_rng(0), Limits()) for instance in instances)
-                answer[f"{name}: {rival}"] = _measured(found)
+                placements = (
+                    PLACERS[rival].run(instance, np.random.default_rng(0), Limits()) for instance in instances
+                )
+                answer[f"{name}: {rival}"] = _measured(placements)
             answer[f"{name}: anneal"] = _annealed(instances, answer[name]["simulations"], self.seed)
         orders = [_outcomes(test, scorer, s, start=starts, order="random")[1]["times"] for s in range(ORDERS)]
         answer["orders"] = [float(np.mean(times)) for times in orders]
@@ -214,10 +216,10 @@ class AblationJob(PlacementJob):
         how = training.Training(self.options["updates"], seed=self.seed, **schedule)
         curve = training.train(made, self.instances("train"), how)
         test, scorer = self.instances("test"), policy.scorer(made)
-        found, zero_shot = _outcomes(test, scorer, self.seed, sweeps=1, start="empty")
+        outcomes, zero_shot = _outcomes(test, scorer, self.seed, sweeps=1, start="empty")
         return {
             "zero-shot": zero_shot,
-            "last": _measured(outcome.last for outcome in found),
+            "last": _measured(outcome.last for outcome in outcomes),
             "anneal": _annealed(test, zero_shot["simulations"], self.seed),
             "curve": [list(point) for point in curve],
         }
@@ -266,12 +268,12 @@ def _outcomes(
     instances: Sequence[PlacementInstance], scorer: Scorer, seed: int, **options: Any
 ) -> tuple[list[Episodes], dict[str, Any]]:
     """Place each instance; the same generator for each, so that instances do not depend on one another."""
-    found = [place(instance, scorer, np.random.default_rng(seed), **options) for instance in instances]
-    return found, _measured((outcome.best for outcome in found), (outcome.simulations for outcome in found))
+    outcomes = [place(instance, scorer, np.random.default_rng(seed), **options) for instance in instances]
+    return outcomes, _measured((outcome.best for outcome in outcomes), (outcome.simulations for outcome in outcomes))
 
 
 def _annealed(instances: Sequence[PlacementInstance], simulations: Iterable[int], seed: int) -> dict[str, Any]:
     calls = [max(2, count) for count in simulations]  # it begins with two
     rng = np.random.default_rng(seed)
-    found = [anneal_placement(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
-    return _measured(found, calls)
+    placements = [anneal_placement(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
+    return _measured(placements, calls)

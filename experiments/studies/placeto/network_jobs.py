@@ -152,10 +152,10 @@ class SearchJob(NetworkJob):
         placers["ordered"] = lambda rng: search_order(instance, rng, limits)
         for name, placer in placers.items():
             try:
-                found = placer(np.random.default_rng(0))
+                placement = placer(np.random.default_rng(0))
             except InputError:
                 continue
-            answer[name] = {"time": found.relative_time, "peak": float(found.peak_memory.max())}
+            answer[name] = {"time": placement.relative_time, "peak": float(placement.peak_memory.max())}
         return answer
 
 
@@ -190,15 +190,15 @@ class DesignJob(NetworkJob):
         from heuristics.placement.placeto import policy, training
 
         family = PLACEMENT_FAMILIES[self.name]
-        most = self.options["graphs"]
-        train, test = ([self._question(g) for g in family.split(split)[:most]] for split in ("train", "test"))
+        count = self.options["graphs"]
+        train, test = ([self._question(g) for g in family.split(split)[:count]] for split in ("train", "test"))
         design = {"devices": self.devices, "width": _WIDTH, **DESIGNS[self.options["design"]][0]}
         made, updates = policy.create("placeto", 0, **design), max(1, self.options["episodes"] // (8 * 8))
         how = training.Training(updates=updates, **{**PUBLISHED, "graphs": 8, "start": ("empty",)})  # type: ignore[arg-type]
         training.train(made, train, how)
         score, rng = policy.scorer(made), np.random.default_rng(0)
-        found = [place(question, score, rng, sweeps=1, start="empty").last for question in test]
-        return {"times": [placement.relative_time for placement in found]}
+        placements = [place(question, score, rng, sweeps=1, start="empty").last for question in test]
+        return {"times": [placement.relative_time for placement in placements]}
 
     def _question(self, graph: Any) -> PlacementInstance:
         return PlacementInstance(graph, self.devices, BANDWIDTH)
@@ -217,8 +217,8 @@ class LaneJob(NetworkJob):
         for seed in range(_FRESH, _FRESH + self.options["graphs"]):
             question = PlacementInstance(family.graph(seed), self.devices, BANDWIDTH)
             for name, starts in (("with", every), ("without", STARTS)):
-                found = search_order(question, np.random.default_rng(0), limits, starts=starts)
-                answer[name].append(found.relative_time)
+                placement = search_order(question, np.random.default_rng(0), limits, starts=starts)
+                answer[name].append(placement.relative_time)
         return answer
 
 

@@ -64,7 +64,7 @@ def design_times(runs: Iterable[Run]) -> dict[str, list[float]]:
 
 
 def _until(answer: dict[str, Any] | None, goal: dict[str, float] | None) -> tuple[int, int] | None:
-    """Episodes and simulations until a time that is close enough to a goal."""
+    """Episodes and simulations until the curve is close enough to the time of a goal; None if it never is."""
     if answer is None or goal is None:
         return None
     for episodes, simulations, time in answer["curve"]:

@@ -88,10 +88,10 @@ def plot_curves(runs: Iterable[Run]) -> Axes:
 def _times(runs: list[Run], budget: NetworkBudget) -> Section:
     rows = []
     for cell in CELLS:
-        found = answer_of(runs, "search", cell) or {}
+        searched = answer_of(runs, "search", cell) or {}
         learned = [_time(best_of(answer_of(runs, what, cell))) for what in _LEARNED]
-        alone = f"{found['one device']:.3f}" if found else "–"
-        rows.append([_name(cell), alone, *learned, *(_time(found.get(name)) for name in _RIVALS)])
+        alone = f"{searched['one device']:.3f}" if searched else "–"
+        rows.append([_name(cell), alone, *learned, *(_time(searched.get(name)) for name in _RIVALS)])
     title = f"Table 1: best placement of {budget.groups} groups of operators"
     header = ["network, devices", "one device [s]", "Placeto", "RNN", "fast", *_RIVALS]
     return Section("placeto-times", title, header, rows, _TIMES_NOTE)
@@ -109,16 +109,16 @@ def _paper_times() -> Section:
 def _against(runs: list[Run]) -> Section:
     rows = []
     for cell in CELLS:
-        found = against(runs, cell)
+        compared = against(runs, cell)
         rows.append(
             [
                 _name(cell),
-                _percent(found.reduction),
+                _percent(compared.reduction),
                 _percent(1 - cell.placeto / cell.recurrent),
-                _samples(found.samples, both=True),
-                _samples(found.planned, both=False),
-                _samples(found.reached, both=True),
-                "–" if found.factor is None else f"{found.factor:.2g}x",
+                _samples(compared.samples, both=True),
+                _samples(compared.planned, both=False),
+                _samples(compared.reached, both=True),
+                "–" if compared.factor is None else f"{compared.factor:.2g}x",
                 f"{cell.recurrent_samples / cell.placeto_samples:.2g}x",
             ]
         )
@@ -150,9 +150,9 @@ def _orders(runs: list[Run], budget: NetworkBudget) -> Section:
         (f"RNN, {budget.orders} orders", True, budget.orders),
     ):
         row = [label, *"––––"]
-        found = orders_of(runs, planner=planner, orders=orders)
-        if found is not None:
-            times, best = found
+        orders_and_best = orders_of(runs, planner=planner, orders=orders)
+        if orders_and_best is not None:
+            times, best = orders_and_best
             means = [f"{x:.3f}" for x in (np.mean(times), min(times), max(times))]
             row = [label, *means, _percent(float(np.mean(times)) / best - 1)]
         rows.append(row)
@@ -175,10 +175,10 @@ def _name(cell: Cell | tuple[str, int]) -> str:
     return f"{cell[0]}, {cell[1]}"
 
 
-def _time(found: dict[str, float] | None) -> str:
-    if found is None:
+def _time(answer: dict[str, float] | None) -> str:
+    if answer is None:
         return "–"
-    return "OOM" if found.get("peak", 0.0) > K80_MEMORY else f"{found['time']:.3f}"
+    return "OOM" if answer.get("peak", 0.0) > K80_MEMORY else f"{answer['time']:.3f}"
 
 
 def _samples(count: tuple[int, int] | None, *, both: bool) -> str:

@@ -178,7 +178,7 @@ def _ablations(measured: Measured, budget: Budget) -> Section:
 
 def _claims(measured: Measured, budget: Budget) -> Section:
     rows = [
-        [claim.text, claim.source, claim.verdict.shown, claim.measured, *map(number, claim.beside)]
+        [claim.text, claim.source, claim.finding.shown, claim.measured, *map(number, claim.beside)]
         for claim in claims(measured)
     ]
     header = ["claim", "of", "holds", "measured", "annealing", "greedy"]
@@ -186,7 +186,7 @@ def _claims(measured: Measured, budget: Budget) -> Section:
 
 
 def _numbers(measured: Measured, rows: Mapping[str, tuple[str, str]], *, alone: bool = False) -> pd.DataFrame:
-    found = [
+    rows_of_numbers = [
         (
             row,
             family,
@@ -196,7 +196,7 @@ def _numbers(measured: Measured, rows: Mapping[str, tuple[str, str]], *, alone: 
         for row, of in rows.items()
         for family in measured.families
     ]
-    return pd.DataFrame(found, columns=["row", "family", "time", "simulations"]).astype(
+    return pd.DataFrame(rows_of_numbers, columns=["row", "family", "time", "simulations"]).astype(
         {"time": float, "simulations": float}
     )
 

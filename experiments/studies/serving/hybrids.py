@@ -25,7 +25,7 @@ HYBRID_DIMS: Mapping[str, Dim] = {"batch": 8, "context": 32768}
 @cache
 def hybrids() -> dict[str, Decoder]:
     """Model types whose defaults are a hybrid decoder without a table of positions."""
-    found = {}
+    decoders = {}
     for kind in model_types():
         try:
             record, _ = decoder_of(_defaults(kind))
@@ -36,8 +36,8 @@ def hybrids() -> dict[str, Decoder]:
             for layer in record.layers
         }
         if len(caches) > 1 and not record.positions:
-            found[kind] = record
-    return found
+            decoders[kind] = record
+    return decoders
 
 
 def hybrid_graph(kind: str, dims: Mapping[str, Any]) -> ComputationGraph:

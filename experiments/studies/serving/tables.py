@@ -57,18 +57,18 @@ def make_serving_tables(workers: Workers, report: Report, networks: Sequence[str
 
 def time_ratio(run: Run, runtime: str) -> float | None:
     """Bottleneck of the rule over the optimum; None where the rule's cut does not hold the context."""
-    found = run["runtimes"].get(runtime)  # earlier runs know fewer rules
-    if found is None or found["fastest"] is None or found["rule"]["bottleneck"] is None:
+    ends = run["runtimes"].get(runtime)  # earlier runs know fewer rules
+    if ends is None or ends["fastest"] is None or ends["rule"]["bottleneck"] is None:
         return None
-    return float(found["rule"]["bottleneck"] / found["fastest"]["bottleneck"])
+    return float(ends["rule"]["bottleneck"] / ends["fastest"]["bottleneck"])
 
 
 def context_ratio(run: Run, runtime: str) -> float | None:
     """Largest context over the rule's; None where the rule's cut has room for none."""
-    found = run["runtimes"].get(runtime)
-    if found is None or found["largest"] is None or found["rule"]["context"] < 1:
+    ends = run["runtimes"].get(runtime)
+    if ends is None or ends["largest"] is None or ends["rule"]["context"] < 1:
         return None
-    return float(found["largest"]["context"] / found["rule"]["context"])
+    return float(ends["largest"]["context"] / ends["rule"]["context"])
 
 
 def _parted(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
@@ -151,8 +151,8 @@ def _reported_rows() -> list[list[str]]:
             ("default", report.default, report.default_context),
             ("by hand", report.by_hand, report.by_hand_context),
         ):
-            found = served(report.question, counts).capacity
-            rows.append([report.source, cut, _joined(counts), f"{tokens:.0f}", f"{found:.0f}"])
+            capacity = served(report.question, counts).capacity
+            rows.append([report.source, cut, _joined(counts), f"{tokens:.0f}", f"{capacity:.0f}"])
         best = serving_front(report.question).points[-1]
         counts = LayerCut.of(best.partition).counts
         rows.append([report.source, "most, proved", _joined(counts), "–", f"{best.capacity:.0f}"])
@@ -195,12 +195,12 @@ def _ratio(value: float | None) -> str:
 
 def _number(run: Run, end: str, name: str, scale: float) -> str:
     """Format a number of an end of vLLM's front."""
-    found = run["runtimes"]["vllm"][end]
-    return "–" if found is None else f"{found[name] * scale:.4g}" if scale != 1 else f"{found[name]:.0f}"
+    value = run["runtimes"]["vllm"][end]
+    return "–" if value is None else f"{value[name] * scale:.4g}" if scale != 1 else f"{value[name]:.0f}"
 
 
-def _layers(found: dict[str, Any] | None) -> str:
-    return "–" if found is None else _joined(found["layers"])
+def _layers(cut: dict[str, Any] | None) -> str:
+    return "–" if cut is None else _joined(cut["layers"])
 
 
 def _joined(counts: Sequence[int]) -> str:

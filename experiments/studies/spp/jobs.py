@@ -111,19 +111,19 @@ def questions(*, quick: bool) -> list[Question]:
     If `quick`, there is one seed instead of three; no point is left out.
     """
     seeds = 1 if quick else _SEEDS
-    found = []
+    asked = []
     for figure, (parameter, values) in SWEEPS.items():
         for value in values:
             for seed in range(seeds):
                 options: dict[str, Any] = {parameter: value}
-                found.append(Question(figure, _label(parameter, value), simulation(seed, **options)))
-    found += [Question("11", "default", simulation(seed)) for seed in range(seeds)]
-    found += [
+                asked.append(Question(figure, _label(parameter, value), simulation(seed, **options)))
+    asked += [Question("11", "default", simulation(seed)) for seed in range(seeds)]
+    asked += [
         Question(f"{TABLE_III} {testbed}", name, model.instance(testbed))
         for testbed in TESTBEDS
         for name, model in TRAINED_MODELS.items()
     ]
-    return found
+    return asked
 
 
 def jobs_of(asked: Sequence[Question]) -> list[TrainingJob]:

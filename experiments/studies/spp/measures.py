@@ -42,8 +42,8 @@ def guarantees(instance: TrainingInstance) -> dict[str, list[float]]:
     assert isinstance(schedule, Schedule)
     least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
     bound = iteration_bound(instance, allow_idle=False, ceiling=iteration.time)
-    found = (lemma_1(schedule), lemma_2(instance, least), theorem_1(instance, iteration.time, bound.value))
-    return {one.name: [one.left, one.right] for one in found}
+    inequalities = (lemma_1(schedule), lemma_2(instance, least), theorem_1(instance, iteration.time, bound.value))
+    return {inequality.name: [inequality.left, inequality.right] for inequality in inequalities}
 
 
 def calibrated(instance: TrainingInstance) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def calibrated(instance: TrainingInstance) -> dict[str, Any]:
     needs = {}
     for planner in ("spp", *BASELINES):
         iterations = [_answer(planner, _at(instance, *setting)) for setting in SETTINGS]
-        times[planner] = [None if one is None else one.time for one in iterations]
+        times[planner] = [None if iteration is None else iteration.time for iteration in iterations]
         needs[planner] = None if iterations[0] is None else max(_memory(iterations[0]))
     return {"settings": times, "needs": needs}
 
@@ -82,7 +82,7 @@ def flat_from(workloads: Sequence[float]) -> int:
 
 
 def _at(instance: TrainingInstance, speed: float, synchronisation: float) -> TrainingInstance:
-    """The question with other links, and AllReduces that take longer; memory stays."""
+    """The question with bandwidth times `speed`, and AllReduces `synchronisation` times as long; memory stays."""
     chain, cluster = instance.chain, instance.cluster
     return replace(
         instance,

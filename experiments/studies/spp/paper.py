@@ -37,11 +37,11 @@ def place_of(row: str, column: str) -> tuple[str, str, str]:
 
 
 def _table() -> dict[str, dict[str, dict[str, float | None]]]:
-    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    table: dict[str, dict[str, dict[str, float | None]]] = {}
     for cell in table_iii():
         testbed, model, planner = place_of(cell.row, cell.column)
-        found.setdefault(testbed, {}).setdefault(model, {})[planner] = cell.number
-    return found
+        table.setdefault(testbed, {}).setdefault(model, {})[planner] = cell.number
+    return table
 
 
 #: By testbed, model and planner; None where the paper ran out of memory. The second testbed is one server, where

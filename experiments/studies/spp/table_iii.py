@@ -79,17 +79,17 @@ def correlations(frame: pd.DataFrame) -> dict[str, float]:
       error of logarithms).
     - ``left out``: each model with what comes closest on all other models of its testbed.
     """
-    found = {testbed: _ratios(frame, testbed) for testbed in TABLE}
-    if any(ratios is None for ratios in found.values()):
+    ratios_of = {testbed: _ratios(frame, testbed) for testbed in TABLE}
+    if any(ratios is None for ratios in ratios_of.values()):
         return dict.fromkeys(("as stated", "fitted", "left out"), math.nan)
     paper, stated, fitted, left_out = [], [], [], []
-    for ratios in found.values():
+    for ratios in ratios_of.values():
         assert ratios is not None
         said, here = ratios  # of each model, (cells,) and (settings, cells)
-        errors = [np.abs(np.log(there / one)).sum(axis=1) for one, there in zip(said, here, strict=True)]
+        errors = [np.abs(np.log(there / published)).sum(axis=1) for published, there in zip(said, here, strict=True)]
         total = np.sum(errors, axis=0)
-        for one, there, error in zip(said, here, errors, strict=True):
-            paper += one.tolist()
+        for published, there, error in zip(said, here, errors, strict=True):
+            paper += published.tolist()
             stated += there[0].tolist()
             fitted += there[int(total.argmin())].tolist()
             left_out += there[int((total - error).argmin())].tolist()
@@ -100,8 +100,8 @@ def correlations(frame: pd.DataFrame) -> dict[str, float]:
 def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Time over SPP in the paper and here, a point a cell; on the diagonal both agree."""
     ax = axes_of(ax, 7, 4.5)
-    most = 100 * max(1.0, float(table[["paper speed-up", "speed-up"]].max().max()))
-    ax.plot([0, most], [0, most], color="0.8", zorder=0)
+    limit = 100 * max(1.0, float(table[["paper speed-up", "speed-up"]].max().max()))
+    ax.plot([0, limit], [0, limit], color="0.8", zorder=0)
     for i, planner in enumerate(BASELINES):
         for testbed, marker in zip(TABLE, "os", strict=True):
             shown = table[(table["planner"] == planner) & (table["testbed"] == testbed)]

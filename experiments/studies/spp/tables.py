@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.studies.claim import Claim
+from experiments.studies.claim import PaperClaim
 from experiments.studies.report import Report, Section
 from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import (
@@ -151,8 +151,8 @@ def _ranking(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         "fitted": f"the one of {len(SETTINGS)} settings on each testbed that fits best",
         "left out": "each model with what fits all others best",
     }
-    found = correlations(frame)
-    rows = [[text, "–" if np.isnan(found[name]) else f"{found[name]:+.2f}"] for name, text in words.items()]
+    correlation = correlations(frame)
+    rows = [[text, "–" if np.isnan(correlation[name]) else f"{correlation[name]:+.2f}"] for name, text in words.items()]
     return ["speeds here", "Spearman"], rows
 
 
@@ -162,8 +162,8 @@ def _stage_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return ["stages", "W [s]", "time [s]"], rows
 
 
-def _claim_rows(said: Iterable[Claim]) -> tuple[list[str], list[list[str]]]:
-    rows = [[c.source, c.text, c.verdict.shown, c.measured] for c in said]
+def _claim_rows(said: Iterable[PaperClaim]) -> tuple[list[str], list[list[str]]]:
+    rows = [[c.source, c.text, c.finding.shown, c.measured] for c in said]
     return ["", "claim", "here", "measured"], rows
 
 

@@ -126,15 +126,15 @@ class FlowJob(StudyJob):
     def answer(self, start: Sequence[Run]) -> Run:
         """Requests per second: of the published layers, of ours, and the most that is proved."""
         instance = read_flow_question(self.file)
-        found = certify_flow(instance, _SEED, self.limit)
-        assert found.answer is not None
-        assert found.bound is not None
+        result = certify_flow(instance, _SEED, self.limit)
+        assert result.answer is not None
+        assert result.bound is not None
         interval = [instance.published.get(i, (0, 0)) for i in range(instance.n)]
         return {
             "published": FlowAnswer(instance, np.array(interval)).flow,
-            "flow": found.answer.flow,
-            "most": 1 / found.bound.value,
-            "by": found.bound.method,
+            "flow": result.answer.flow,
+            "most": 1 / result.bound.value,
+            "by": result.bound.method,
         }
 
 
@@ -180,10 +180,10 @@ def _chain(graph: ComputationGraph) -> ComputationGraph:
 
 
 def _told(partition: UnlikePartition) -> dict[str, Any]:
-    """Layers of each device that holds some, and the bottleneck."""
-    held = np.bincount(partition.block[1:-1], minlength=partition.instance.k).tolist()
+    """Layers of each device that has some, and the bottleneck; None if the partition does not fit."""
+    layers = np.bincount(partition.block[1:-1], minlength=partition.instance.k).tolist()
     fits = partition.bottleneck < np.inf
     return {
-        "layers": [[partition.kind_names[b], held[b]] for b in np.unique(partition.block)],
+        "layers": [[partition.kind_names[b], layers[b]] for b in np.unique(partition.block)],
         "bottleneck": partition.bottleneck if fits else None,
     }

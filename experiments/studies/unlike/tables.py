@@ -67,8 +67,8 @@ def make_unlike_tables(
 
 def ratio_of(run: Run, rule: str) -> float | None:
     """Bottleneck of the rule over the optimum; None where the rule's cut does not fit."""
-    found = run["rules"][rule]["bottleneck"]
-    return None if found is None else float(found / run["best"]["bottleneck"])
+    bottleneck = run["rules"][rule]["bottleneck"]
+    return None if bottleneck is None else float(bottleneck / run["best"]["bottleneck"])
 
 
 def _ratios(runs: Sequence[Run]) -> Section:
@@ -92,11 +92,11 @@ def _summary(runs: Sequence[Run]) -> Section:
     rows = []
     for phase in PHASES:
         for rule in RULES:
-            found = [ratio_of(run, rule) for run in runs if run["phase"] == phase]
-            held = [ratio for ratio in found if ratio is not None]
-            mean = f"{np.exp(np.mean(np.log(held))):.3f}" if held else "–"
-            worst = f"{max(held):.3f}" if held else "–"
-            rows.append([phase, rule, f"{len(held)} of {len(found)}", mean, worst])
+            ratios = [ratio_of(run, rule) for run in runs if run["phase"] == phase]
+            fitting = [ratio for ratio in ratios if ratio is not None]
+            mean = f"{np.exp(np.mean(np.log(fitting))):.3f}" if fitting else "–"
+            worst = f"{max(fitting):.3f}" if fitting else "–"
+            rows.append([phase, rule, f"{len(fitting)} of {len(ratios)}", mean, worst])
     header = ["phase", "rule", "fits", "geometric mean", "worst"]
     return Section("unlike-summary", "What each rule costs", header, rows, _WORST)
 
@@ -130,9 +130,9 @@ def _published(runs: Sequence[Run]) -> Section:
 def _pictures(runs: Sequence[Run], flows: Sequence[Run]) -> dict[str, Axes]:
     pictures = {}
     for phase in PHASES:
-        own = [run for run in runs if run["phase"] == phase]
-        labels = [f"{run['network']}, {run['cluster']}" for run in own]
-        ratios = {rule: [ratio_of(run, rule) for run in own] for rule in RULES}
+        of_phase = [run for run in runs if run["phase"] == phase]
+        labels = [f"{run['network']}, {run['cluster']}" for run in of_phase]
+        ratios = {rule: [ratio_of(run, rule) for run in of_phase] for rule in RULES}
         quantity = f"bottleneck of the rule over the proved optimum, {phase}"
         pictures[f"unlike-{phase}"] = plot_rules(labels, ratios, quantity)
     if flows:
@@ -152,10 +152,10 @@ def _question(run: Run) -> list[str]:
     return [run["network"], run["phase"], run["cluster"]]
 
 
-def _layers(found: dict[str, Any]) -> str:
-    """Devices in a row with their layers, equal neighbours as one."""
+def _layers(run: dict[str, Any]) -> str:
+    """The devices in a row with their numbers of layers, as text; equal neighbours are one item."""
     rows: list[list[Any]] = []
-    for name, count in found["layers"]:
+    for name, count in run["layers"]:
         if rows and rows[-1][:2] == [name, count]:
             rows[-1][2] += 1
         else:

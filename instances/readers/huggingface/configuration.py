@@ -44,9 +44,9 @@ def model_types(family: str = "decoders") -> dict[str, dict[str, Any]]:
     table = tomllib.loads(files(__package__).joinpath(f"{family}.toml").read_text(encoding="utf-8"))
 
     def words(name: str) -> dict[str, Any]:
-        own = dict(table[name])
-        like = own.pop("like", None)
-        return {**(words(like) if like else {}), **own}
+        members = dict(table[name])
+        like = members.pop("like", None)
+        return {**(words(like) if like else {}), **members}
 
     return {name: words(name) for name in table}
 
@@ -58,10 +58,10 @@ def type_defaults(kind: str) -> dict[str, Any]:
 
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
-    """Those of all model types."""
+    """Fields of all model types with their defaults, as in ``defaults.json``."""
     text = files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
+    defaults: dict[str, dict[str, Any]] = json.loads(text)
+    return defaults
 
 
 def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
@@ -96,8 +96,8 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         members.get("model_type", config).fail(problem, UnknownLayersError)
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
-    own, type_words = type_defaults(kind), model_types()[kind]
-    fields = Fields(_flat(members, type_words), own["defaults"], own["aliases"], type_words, config)
+    type_fields, type_words = type_defaults(kind), model_types()[kind]
+    fields = Fields(_flat(members, type_words), type_fields["defaults"], type_fields["aliases"], type_words, config)
     for name, part in {**_TOWERS, **_DRAFTERS}.items():
         if any(name in given and given[name].data for given in (outer, members)):
             but = "; with weights beside it its bytes count" if name in _TOWERS else ""
@@ -107,14 +107,14 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         warnings.append(f"it is a {classes[0]}; a {kind} with its head counts, which may have other parts.")
     if "quantization_config" in members and members["quantization_config"].data:
         warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
-    if unknown := _unknown(members, own, type_words):
+    if unknown := _unknown(members, type_fields, type_words):
         shown = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         warnings.append(f"fields that a {kind} does not have are left out: {shown}.")
     return _decoder(kind, fields), warnings
 
 
 def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, Value]:
-    """The fields, with those that stand in others, under the names that the model type has for them."""
+    """The fields by the names that the model type has for them, those of nested objects included."""
     flat = dict(members)
     for outer, names in words.get("inside", {}).items():
         inner = members[outer].open_members(()) if outer in members and members[outer].data is not None else {}
@@ -128,26 +128,33 @@ def _full_layers(members: Mapping[str, Value]) -> dict[str, Value]:
     """Sizes of the layers that attend to all tokens: as stated layer by layer, else by names of their own."""
     stated = members.get("per_layer_config")
     if stated is not None and stated.data:
-        own = list(stated.open_members(()).values())
-        if any(one.data != own[0].data for one in own):
+        layers = list(stated.open_members(()).values())
+        if any(layer.data != layers[0].data for layer in layers):
             stated.fail("its layers differ; only the same sizes for all layers that attend to all tokens are known.")
-        sizes = {"head_dim": members.get("head_dim"), **own[0].open_members(())}
-        found = {"full_head_dim": sizes["head_dim"], "full_key_heads": sizes.get("num_key_value_heads")}
+        sizes = {"head_dim": members.get("head_dim"), **layers[0].open_members(())}
+        full = {"full_head_dim": sizes["head_dim"], "full_key_heads": sizes.get("num_key_value_heads")}
     else:
         same = "attention_k_eq_v" in members and members["attention_k_eq_v"].data
         keys = members.get("num_global_key_value_heads") if same else None
-        found = {"full_head_dim": members.get("global_head_dim"), "full_key_heads": keys}
-    return {name: value for name, value in found.items() if value is not None}
+        full = {"full_head_dim": members.get("global_head_dim"), "full_key_heads": keys}
+    return {name: value for name, value in full.items() if value is not None}
 
 
-def _unknown(members: Mapping[str, Value], own: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
-    """Fields that may change sizes, and that the model type does not have."""
-    known = {*own["defaults"], *own["others"], *own["aliases"], *own["aliases"].values(), *_TOWERS, *_DRAFTERS}
-    known |= {*_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
+def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
+    """Fields that could change sizes, and that the model type does not have."""
+    names = {
+        *type_fields["defaults"],
+        *type_fields["others"],
+        *type_fields["aliases"],
+        *type_fields["aliases"].values(),
+        *_TOWERS,
+        *_DRAFTERS,
+    }
+    names |= {*_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
     return [
         name
         for name, value in members.items()
-        if name not in known and (value.data is True or isinstance(value.data, list | dict) or type(value.data) is int)
+        if name not in names and (value.data is True or isinstance(value.data, list | dict) or type(value.data) is int)
     ]
 
 
@@ -243,9 +250,9 @@ def _inner(fields: Fields, hidden: int) -> int:
     name, times = fields.words.get("inner", "intermediate_size"), fields.word("inner_times")
     if name == "lfm2":
         return _lfm2_inner(fields)
-    for own in name.split("|"):
-        if own and fields.has(own):
-            return fields.whole(own)
+    for field in name.split("|"):
+        if field and fields.has(field):
+            return fields.whole(field)
     if name and not times:
         return fields.whole(name.split("|")[-1])
     return hidden * (fields.whole(times) if isinstance(times, str) else int(times or 4))

@@ -29,8 +29,8 @@ def encoder_of(config: Value) -> tuple[Encoder, list[str]]:
     """
     members = config.open_members(("model_type",))
     kind = members["model_type"].text()
-    words, own = model_types("encoders")[kind], type_defaults(kind)
-    fields = Fields(members, own["defaults"], own["aliases"], words, config)
+    words, type_fields = model_types("encoders")[kind], type_defaults(kind)
+    fields = Fields(members, type_fields["defaults"], type_fields["aliases"], words, config)
     for name in _DECODES:
         if fields.truth(name):
             members[name].fail(f"a {kind} that decodes is not known; in Python, give the module itself to mtpp.load.")

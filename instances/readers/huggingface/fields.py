@@ -41,11 +41,15 @@ class Fields:
 
     def value(self, name: str) -> Value:
         """The value of a field, null where it is nowhere."""
-        names = [self.aliases.get(name, name), name, *(one for one, own in self.aliases.items() if own == name)]
-        for own in names:
-            if own in self.given:
-                return self.given[own]
-        default = next((self.defaults[own] for own in names if own in self.defaults), None)
+        names = [
+            self.aliases.get(name, name),
+            name,
+            *(alias for alias, target in self.aliases.items() if target == name),
+        ]
+        for candidate in names:
+            if candidate in self.given:
+                return self.given[candidate]
+        default = next((self.defaults[candidate] for candidate in names if candidate in self.defaults), None)
         return Value(default, self.whole_file.file, name)
 
     def has(self, name: str) -> bool:

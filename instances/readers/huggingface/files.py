@@ -62,10 +62,10 @@ def recognises_configuration(text: str) -> bool:
     if len(text) > _MOST or not any(f'"{mark}"' in text for mark in _MARKS):
         return False
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and "format" not in found and any(mark in found for mark in _MARKS)
+    return isinstance(data, dict) and "format" not in data and any(mark in data for mark in _MARKS)
 
 
 def read_configuration(
@@ -136,9 +136,9 @@ def _other_width(config: Value, width: int) -> list[str]:
     members = config.open_members(())
     stated = [members[name].data for name in ("dtype", "torch_dtype") if name in members][:1]
     return [
-        f"its numbers are {name}; they count as {width} bytes each, with element_bytes={own} as {own}."
-        for name, own in _WIDTHS.items()
-        if name in stated and own != width
+        f"its numbers are {name}; they count as {width} bytes each, with element_bytes={size} as {size}."
+        for name, size in _WIDTHS.items()
+        if name in stated and size != width
     ]
 
 
@@ -164,8 +164,8 @@ def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None
     if file is None:
         return None
     config = _read(file)
-    found: tuple[Decoder | Encoder, list[str]] = (encoder_of if is_encoder(config) else decoder_of)(config)
-    return (_name(file), *found)
+    record: tuple[Decoder | Encoder, list[str]] = (encoder_of if is_encoder(config) else decoder_of)(config)
+    return (_name(file), *record)
 
 
 def find_architecture(spec: object) -> Architecture | None:

@@ -64,7 +64,7 @@ def _safetensors(stream: BinaryIO, file: Path, size: int) -> list[StoredTensor]:
     if length > min(_MOST_BYTES, size - 8):
         raise InputError(f"{file}: its header would have {length} bytes; get the file anew, or move it elsewhere.")
     header = json.loads(stream.read(length))
-    found = []
+    tensors = []
     for name, entry in header.items():
         if name == "__metadata__":
             continue
@@ -76,8 +76,8 @@ def _safetensors(stream: BinaryIO, file: Path, size: int) -> list[StoredTensor]:
             raise InputError(f"{file}: tensor {name} has other bytes than its shape; get the file anew.")
         if kind not in _BITS and kind not in _PACKED:
             raise InputError(f"{file}: tensor {name} has the unknown type {kind}; move the file elsewhere.")
-        found.append(StoredTensor(name, elements, end - begin, kind in _BITS))
-    return found
+        tensors.append(StoredTensor(name, elements, end - begin, kind in _BITS))
+    return tensors
 
 
 def _sizes(shape: object) -> list[int]:
@@ -106,10 +106,10 @@ def _gguf_tensors(stream: BinaryIO, file: Path, count: int, size: int) -> Iterat
         if kind not in _BLOCKS:
             raise InputError(f"{file}: tensor {name} has the unknown type {kind}; move the file elsewhere.")
         block, width = _BLOCKS[kind]
-        held = -(-elements // block) * width
-        if offset + held > size:
+        stored_bytes = -(-elements // block) * width
+        if offset + stored_bytes > size:
             raise InputError(f"{file}: tensor {name} ends after the file; get the file anew.")
-        yield StoredTensor(name, elements, held, kind in (0, 1, 28, 30))
+        yield StoredTensor(name, elements, stored_bytes, kind in (0, 1, 28, 30))
 
 
 def _number(stream: BinaryIO, form: str) -> int:

@@ -67,7 +67,7 @@ def sparse_layers(fields: Fields, layers: int) -> list[bool]:
 
 
 def _number(fields: Fields, word: str, least: int = 0) -> int:
-    """A number, a field, or a field with its default as ``FIELD|DEFAULT``."""
+    """The number that `word` stands for: a number, a field, or a field with its default, as ``FIELD|DEFAULT``."""
     if word.isdigit():
         return int(word)
     name, _, default = word.partition("|")
@@ -91,7 +91,7 @@ def _all(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
-    """One layer of every so many attends to all tokens, the last of them."""
+    """Kind of each layer: the last of every so many attends to all tokens."""
     period = _number(fields, word) if fields.has("sliding_window") else 0
     return [SLIDING if period == 0 or (i + 1) % period else FULL for i in range(layers)]
 
@@ -122,9 +122,9 @@ def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
         interval = fields.whole("no_rope_layer_interval")
         rotary = [bool((i + 1) % interval) for i in range(layers)]
     if chunked:
-        return [CHUNKED if own else FULL for own in rotary]
+        return [CHUNKED if is_rotary else FULL for is_rotary in rotary]
     windowed = fields.truth("use_sliding_window") and fields.has("sliding_window")
-    return [SLIDING if windowed and not own else FULL for own in rotary]
+    return [SLIDING if windowed and not is_rotary else FULL for is_rotary in rotary]
 
 
 def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
@@ -182,22 +182,22 @@ def _blocks(fields: Fields) -> list[str]:
 
 
 def _indexed(fields: Fields, layers: int, word: str) -> list[str]:
-    """Layers with an indexer of their own, and layers that take the choice of the last one with it."""
+    """Kind of each layer: those without an indexer of their own take the tokens that the last indexer has chosen."""
     given = fields.value("indexer_types")
     if given.data is None:
         given = fields.value("index_topk_pattern")
     if given.data is not None:
-        own = [item in ("full", "F") for item in (given.data if isinstance(given.data, str) else given.texts())]
-        if len(own) != layers:
-            given.fail(f"there are {len(own)} kinds of indexers for {layers} layers; give one a layer.")
+        indexed = [item in ("full", "F") for item in (given.data if isinstance(given.data, str) else given.texts())]
+        if len(indexed) != layers:
+            given.fail(f"there are {len(indexed)} kinds of indexers for {layers} layers; give one a layer.")
     else:
         period, offset = fields.whole_or("index_topk_freq", 1, 0), fields.whole_or("index_skip_topk_offset", 2, 0)
-        own = [max(i - offset + 1, 0) % max(period, 1) == 0 for i in range(layers)]
-    return [INDEXED if one else FULL for one in own]
+        indexed = [max(i - offset + 1, 0) % max(period, 1) == 0 for i in range(layers)]
+    return [INDEXED if has_indexer else FULL for has_indexer in indexed]
 
 
 def _kimi(fields: Fields, layers: int, word: str) -> list[str]:
-    """Layers of attention by their numbers from 1, else every fourth."""
+    """Kind of each layer: full attention where its number, from 1, is listed; without a list every fourth."""
     if not fields.has("full_attn_layers"):
         return [FULL if i and i % 4 == 0 else LINEAR for i in range(layers)]
     chosen = set(fields.value("full_attn_layers").whole_numbers())

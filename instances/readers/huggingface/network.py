@@ -21,17 +21,17 @@ def other_caches(record: Decoder, dims: Mapping[str, Dim]) -> dict[str, dict[str
     ``window`` are the tokens that it holds at most, ``constant`` the bytes of it that do not depend on the context.
     """
     width = int(dims["kv_bytes"]) * int(dims["batch"])
-    found = {}
+    caches = {}
     for number, layer in enumerate(record.layers):
-        own = {}
+        cache = {}
         for mixer in layer.mixers:
             if isinstance(mixer, Recurrence):
-                own["constant"] = mixer.state * width
+                cache["constant"] = mixer.state * width
             elif isinstance(mixer, Attention) and mixer.window is not None:
-                own["window"] = mixer.window - 1
-        if own:
-            found[f"{record.stack}.{number}"] = own
-    return found
+                cache["window"] = mixer.window - 1
+        if cache:
+            caches[f"{record.stack}.{number}"] = cache
+    return caches
 
 
 def record_network(
@@ -90,7 +90,7 @@ def _norm(net: NetworkBuilder, x: Tensor, kind: str) -> Tensor:
 
 
 def _layer(net: NetworkBuilder, x: Tensor, layer: Layer, norm: str, cache: Cache | None) -> Tensor:
-    """Norms stand before the parts in turn, and those that remain after them."""
+    """A layer: a norm before each of its parts in turn; norms that remain come after them."""
     norms = layer.norms
     after = norms - 1 - (layer.feed is not None)
     if layer.vectors:
@@ -109,61 +109,61 @@ def _layer(net: NetworkBuilder, x: Tensor, layer: Layer, norm: str, cache: Cache
     return net.add(x, part)
 
 
-def _feed_forward(net: NetworkBuilder, x: Tensor, own: FeedForward) -> Tensor:
+def _feed_forward(net: NetworkBuilder, x: Tensor, feed: FeedForward) -> Tensor:
     with net.scope("feed_forward"):
-        if own.experts is not None:
-            return _experts(net, x, own, own.experts)
-        return _dense(net, x, own.inner, own)
+        if feed.experts is not None:
+            return _experts(net, x, feed, feed.experts)
+        return _dense(net, x, feed.inner, feed)
 
 
-def _dense(net: NetworkBuilder, x: Tensor, inner: int, own: FeedForward) -> Tensor:
-    y = net.silu(net.linear(x, inner, "gate", bias=own.bias)) if own.gated else None
-    up = net.linear(x, inner, "up", bias=own.bias)
+def _dense(net: NetworkBuilder, x: Tensor, inner: int, feed: FeedForward) -> Tensor:
+    y = net.silu(net.linear(x, inner, "gate", bias=feed.bias)) if feed.gated else None
+    up = net.linear(x, inner, "up", bias=feed.bias)
     y = net.gelu(up) if y is None else net.multiply(y, up)
-    if own.vectors:
-        y = scaled(net, y, "vectors", own.vectors)
-    return net.linear(y, x.shape[-1], "down", bias=own.bias)
+    if feed.vectors:
+        y = scaled(net, y, "vectors", feed.vectors)
+    return net.linear(y, x.shape[-1], "down", bias=feed.bias)
 
 
-def _experts(net: NetworkBuilder, x: Tensor, feed: FeedForward, own: Experts) -> Tensor:
+def _experts(net: NetworkBuilder, x: Tensor, feed: FeedForward, experts: Experts) -> Tensor:
     batch, sequence, hidden = x.shape
-    wide = (2 if feed.gated else 1) * own.inner
-    rows = batch * sequence * own.chosen
+    wide = (2 if feed.gated else 1) * experts.inner
+    rows = batch * sequence * experts.chosen
     with net.scope("router"):
-        scores = net.matmul(x, net.parameter("weight", hidden, own.count))
-        if own.router_vectors:
-            scores = scaled(net, scores, "vectors", own.router_vectors)
-        chosen = net.operator("top_k", [scores], [(batch, sequence, own.chosen)], flops=6 * scores.elements)[0]
+        scores = net.matmul(x, net.parameter("weight", hidden, experts.count))
+        if experts.router_vectors:
+            scores = scaled(net, scores, "vectors", experts.router_vectors)
+        chosen = net.operator("top_k", [scores], [(batch, sequence, experts.chosen)], flops=6 * scores.elements)[0]
     with net.scope("experts"):
-        source = net.linear(x, own.width, "narrow", bias=feed.bias) if own.width else x
-        y = _grouped(net, source, chosen, "up", own, (source.shape[-1], wide), rows)
-        flops = 5 * rows * own.inner
-        y = net.operator("activation", [y], [(rows, own.inner)], flops=flops)[0]
-        y = _grouped(net, y, chosen, "down", own, (own.inner, source.shape[-1]), rows)
+        source = net.linear(x, experts.width, "narrow", bias=feed.bias) if experts.width else x
+        y = _grouped(net, source, chosen, "up", experts, (source.shape[-1], wide), rows)
+        flops = 5 * rows * experts.inner
+        y = net.operator("activation", [y], [(rows, experts.inner)], flops=flops)[0]
+        y = _grouped(net, y, chosen, "down", experts, (experts.inner, source.shape[-1]), rows)
         total = net.operator("combine", [y, chosen], [source.shape], flops=2 * rows * source.shape[-1])[0]
-        if own.width:
+        if experts.width:
             total = net.linear(total, hidden, "wide", bias=feed.bias)
-    if not own.shared:
+    if not experts.shared:
         return total
     with net.scope("shared"):
-        y = _dense(net, x, own.shared, feed)
-        if own.shared_gate:
+        y = _dense(net, x, experts.shared, feed)
+        if experts.shared_gate:
             gate = net.sigmoid(net.matmul(x, net.parameter("weight", hidden, 1)))
             y = net.multiply(y, gate)
         return net.add(total, y)
 
 
 def _grouped(
-    net: NetworkBuilder, x: Tensor, chosen: Tensor, name: str, own: Experts, matrix: tuple[int, int], rows: int
+    net: NetworkBuilder, x: Tensor, chosen: Tensor, name: str, experts: Experts, matrix: tuple[int, int], rows: int
 ) -> Tensor:
     """Product of each token with the matrices of its experts; only the matrices of busy experts are read."""
     inputs, outputs = matrix
     with net.scope(name):
-        weights = [net.parameter("weight", own.count, inputs, outputs)]
-        if own.bias:
-            weights.append(net.parameter("bias", own.count, outputs))
-        busy = min(own.count, rows)
-        read = sum(weight.bytes for weight in weights) // own.count * busy
+        weights = [net.parameter("weight", experts.count, inputs, outputs)]
+        if experts.bias:
+            weights.append(net.parameter("bias", experts.count, outputs))
+        busy = min(experts.count, rows)
+        read = sum(weight.bytes for weight in weights) // experts.count * busy
         return net.operator(
             "matmul",
             [x, chosen, *weights],

@@ -45,12 +45,12 @@ def with_true_bytes(graph: ComputationGraph, record: Decoder, folder: Path) -> t
     tensors, source = _stored(folder)
     if not tensors:
         return graph, [source] if source else []
-    held: dict[int, list[StoredTensor]] = defaultdict(list)
+    by_part: dict[int, list[StoredTensor]] = defaultdict(list)
     for tensor in tensors:
         part = _part(tensor.name, record)
         if part is not None:
-            held[part].append(tensor)
-    _check_layers(held, record, source)
+            by_part[part].append(tensor)
+    _check_layers(by_part, record, source)
     width = int(graph.attributes["dims"]["element_bytes"])
     parts = [_part_of_node(name, record) for name in graph.names]
     sizes: dict[int, float] = defaultdict(float)
@@ -61,7 +61,7 @@ def with_true_bytes(graph: ComputationGraph, record: Decoder, folder: Path) -> t
         sizes[part] += parameter.bytes
     ratio = {}
     for part, size in sizes.items():
-        stored = held.get(part, [])
+        stored = by_part.get(part, [])
         if all(tensor.plain for tensor in stored) and sum(tensor.elements for tensor in stored) * width != size:
             where = f"layer {part}" if part >= 0 else "its ends"
             raise InputError(
@@ -77,18 +77,18 @@ def with_true_bytes(graph: ComputationGraph, record: Decoder, folder: Path) -> t
     )
     towers = sum(tensor.bytes for tensor in tensors if _is_of_tower(tensor.name))
     drafts = sum(tensor.bytes for tensor in tensors if _is_behind(tensor.name, record))
-    told = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
+    doubts = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
     if not towers:
-        return scaled, told
-    held_by = next(v for v, name in enumerate(graph.names) if name.startswith(record.before[0]))
+        return scaled, doubts
+    embedding = next(v for v, name in enumerate(graph.names) if name.startswith(record.before[0]))
     param_bytes = scaled.param_bytes.copy()
-    param_bytes[held_by] += towers
-    told.append(f"{figures(towers, 'bytes')} of towers count as weights of {record.before[0]}, their work does not.")
-    return replace(scaled, param_bytes=param_bytes), told
+    param_bytes[embedding] += towers
+    doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {record.before[0]}, their work does not.")
+    return replace(scaled, param_bytes=param_bytes), doubts
 
 
 def _stored(folder: Path) -> tuple[list[StoredTensor], str]:
-    """All tensors of the weights in a folder, and where they are from, or what is wrong with them."""
+    """All tensors of the weights in a folder, and their file; or none, and what is wrong with the files."""
     files = sorted(folder.glob("*.safetensors"))
     source = str(folder / "*.safetensors")
     index = folder / _INDEX
@@ -112,8 +112,8 @@ def _part(name: str, record: Decoder) -> int | None:
     """The layer of a tensor, −1 for the ends, None for what is no part of the decoder."""
     if _BUFFERS.search(name) or _DRAFTS.search(name) or _is_of_tower(name):
         return None
-    if found := _LAYER.search(name):
-        number = int(found[1])
+    if match := _LAYER.search(name):
+        number = int(match[1])
         return number if number < len(record.layers) else None
     head = name.startswith(("output.", "lm_head.", "embed_out.")) or name == "output.weight"
     return None if head and record.tied else -1
@@ -125,9 +125,9 @@ def _is_of_tower(name: str) -> bool:
 
 def _is_behind(name: str, record: Decoder) -> bool:
     """Whether a tensor is of a layer that the decoder does not have."""
-    found = _LAYER.search(name)
+    match = _LAYER.search(name)
     return not _is_of_tower(name) and (
-        bool(_DRAFTS.search(name)) or (found is not None and int(found[1]) >= len(record.layers))
+        bool(_DRAFTS.search(name)) or (match is not None and int(match[1]) >= len(record.layers))
     )
 
 
@@ -136,9 +136,9 @@ def _part_of_node(name: str, record: Decoder) -> int:
     return int(rest.partition(".")[0]) if rest != name else -1
 
 
-def _check_layers(held: dict[int, list[StoredTensor]], record: Decoder, source: str) -> None:
+def _check_layers(by_part: dict[int, list[StoredTensor]], record: Decoder, source: str) -> None:
     for number in range(len(record.layers)):
-        if number not in held:
+        if number not in by_part:
             raise InputError(
                 f"{source}: there is no tensor of layer {number} of {len(record.layers)}; these are weights of another "
                 "model or a part of them: move them elsewhere."

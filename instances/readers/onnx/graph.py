@@ -74,7 +74,7 @@ def _assemble(
         wanted = [name for name in live.node.output if name in scope.wanted]
         produced |= {name: (v, i) for i, name in enumerate(wanted)}
         outputs.append([float(scope.types[name].bytes) for name in wanted])
-        for weight in live.held:
+        for weight in live.weights:
             users.setdefault(weight, []).append(v)
     param_bytes = [0.0] * len(work)
     shared = []
@@ -99,9 +99,9 @@ def _assemble(
 
 
 def _weight(scope: Scope, name: str) -> TensorType:
-    found = scope.weights[name]
-    assert found is not None, "shapes are known"
-    return found
+    weight = scope.weights[name]
+    assert weight is not None, "shapes are known"
+    return weight
 
 
 def node_names(scope: Scope) -> tuple[str, ...]:
@@ -109,10 +109,10 @@ def node_names(scope: Scope) -> tuple[str, ...]:
     count = Counter(live.node.name for live in scope.live)
 
     def name(node: NodeProto) -> str:
-        own = node.name if count[node.name] == 1 else ""
-        own = own or f"{node.op_type} {', '.join(filter(None, node.output))}"
+        label = node.name if count[node.name] == 1 else ""
+        label = label or f"{node.op_type} {', '.join(filter(None, node.output))}"
         path = module_path(node)
-        return f"{path}.{own}" if path else own
+        return f"{path}.{label}" if path else label
 
     return tuple(name(live.node) for live in scope.live)
 
@@ -126,7 +126,7 @@ def _totals(prices: list[Price]) -> dict[str, object]:
         "approximate_loops": total.approximate_loops,
     }
     counts = {"flops": total.flops, "multiply_adds": total.multiply_adds}
-    return counts | {name: found for name, found in unknown.items() if found}
+    return counts | {name: value for name, value in unknown.items() if value}
 
 
 def _measured(live: LiveNode, seconds: Mapping[str, float]) -> float:

@@ -48,7 +48,7 @@ class LiveNode:
     node: NodeProto
     reads: tuple[str, ...]  # tensors that depend on an input, those that its bodies capture included
     # Constants of the file that it uses, directly or by what was computed from them; also those of its bodies.
-    held: frozenset[str]
+    weights: frozenset[str]
     bodies: tuple[Scope, ...]  # of a control-flow node
 
 
@@ -104,22 +104,22 @@ class Scope:
         for live in self.live:
             names = [name for name in live.node.output if name in self.wanted]
             yield from (name for name in (*names, *_operands(live.node)) if name and name not in self.types)
-            yield from (name for name in live.held if self.weights[name] is None)
+            yield from (name for name in live.weights if self.weights[name] is None)
             for body in live.bodies:
                 yield from body.missing()
 
     def _collect_types(self) -> None:
         graph = self.graph
         for value in (*graph.input, *graph.value_info, *graph.output):
-            found = type_of(value)
-            if found is not None:
-                self.types[value.name] = found
+            value_type = type_of(value)
+            if value_type is not None:
+                self.types[value.name] = value_type
         self._origins.update(dict.fromkeys((value.name for value in graph.input), None))
         sparse = [(tensor.values, tensor.dims) for tensor in graph.sparse_initializer]
         for tensor, dims in (*((tensor, tensor.dims) for tensor in graph.initializer), *sparse):
-            found = tensor_type(tensor.data_type, dims)
-            if found is not None:
-                self.types[tensor.name] = found
+            value_type = tensor_type(tensor.data_type, dims)
+            if value_type is not None:
+                self.types[tensor.name] = value_type
             self._note_weight(tensor.name)
 
     def _visit(self, node: NodeProto) -> LiveNode | None:
@@ -137,13 +137,13 @@ class Scope:
             return None
         self._origins.update(dict.fromkeys(node.output, None))
         scopes = tuple(Scope(body, self) for body in bodies)
-        held = self._union(_operands(node)).union(*(scope._held() for scope in scopes))
-        return LiveNode(node, reads, held, scopes)
+        weights = self._union(_operands(node)).union(*(scope._used_weights() for scope in scopes))
+        return LiveNode(node, reads, weights, scopes)
 
-    def _held(self) -> frozenset[str]:
+    def _used_weights(self) -> frozenset[str]:
         """Constants that the nodes use, and those that are outputs."""
         outputs = self._union([value.name for value in self.graph.output])
-        return outputs.union(*(live.held for live in self.live))
+        return outputs.union(*(live.weights for live in self.live))
 
     def _union(self, names: Iterable[str]) -> frozenset[str]:
         return frozenset().union(*(self._origins.get(name) or () for name in names))

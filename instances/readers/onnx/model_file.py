@@ -82,12 +82,12 @@ def _check_functions(model: ModelProto, path: str | Path) -> None:
         raise InputError(f"{path}: a function of the model calls itself; export the model without functions.") from None
     sizes: dict[_Key, tuple[int, ...]] = {}
     for key in order:
-        own = (0, bodies[key].ByteSize())
+        base = (0, bodies[key].ByteSize())
         sizes[key] = tuple(
-            min(size, most + 1) for size, most in zip(_inlined(calls[key], sizes, own), _MOST_INLINED, strict=True)
+            min(size, limit + 1) for size, limit in zip(_inlined(calls[key], sizes, base), _MOST_INLINED, strict=True)
         )
     total = _inlined(_calls(model.graph), sizes, (0, 0))
-    if any(size > most for size, most in zip(total, _MOST_INLINED, strict=True)):
+    if any(size > limit for size, limit in zip(total, _MOST_INLINED, strict=True)):
         raise InputError(
             f"{path}: its functions become more than {_MOST_INLINED[0]} nodes, or {_MOST_INLINED[1]} bytes, where they "
             "are called; export the model without functions."
@@ -103,10 +103,12 @@ def _key(item: NodeProto | FunctionProto, name: str) -> _Key:
     return "" if item.domain == "ai.onnx" else item.domain, name
 
 
-def _inlined(calls: Counter[_Key], sizes: Mapping[_Key, tuple[int, ...]], own: tuple[int, int]) -> tuple[int, int]:
-    """Nodes and bytes of calls, of which each takes what its function does; a node without one takes itself."""
-    held = [(count, sizes.get(key, (1, 0))) for key, count in calls.items()]
-    return own[0] + sum(count * size[0] for count, size in held), own[1] + sum(count * size[1] for count, size in held)
+def _inlined(calls: Counter[_Key], sizes: Mapping[_Key, tuple[int, ...]], base: tuple[int, int]) -> tuple[int, int]:
+    """`base` plus the nodes and bytes of all calls: what `sizes` says of a function, one node for another operator."""
+    called = [(count, sizes.get(key, (1, 0))) for key, count in calls.items()]
+    return base[0] + sum(count * size[0] for count, size in called), base[1] + sum(
+        count * size[1] for count, size in called
+    )
 
 
 def subgraphs(node: NodeProto) -> list[GraphProto]:
@@ -125,8 +127,8 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
     """Inputs that are no initializers; up to IR version 3 these are listed as well."""
-    held = {tensor.name for tensor in graph.initializer}
-    return [value for value in graph.input if value.name not in held]
+    initializers = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in initializers]
 
 
 def captured(node: NodeProto) -> list[str]:
@@ -159,12 +161,12 @@ def whole_numbers(graph: GraphProto) -> dict[str, NDArray[np.int64]]:
         if node.op_type == "Constant":
             for attribute in node.attribute:
                 tensors |= dict.fromkeys(node.output, attribute.t)
-    found = {}
+    values = {}
     for name, tensor in tensors.items():
         if tensor.data_type == TensorProto.INT64 and not _is_heavy(tensor):
             with suppress(ValueError):  # fewer values than the shape asks for
-                found[name] = onnx.numpy_helper.to_array(tensor)
-    return found
+                values[name] = onnx.numpy_helper.to_array(tensor)
+    return values
 
 
 def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> None:
@@ -210,7 +212,7 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
 
 
 def _places(inputs: list[ValueInfoProto]) -> dict[str, list[TensorProto]]:
-    """Dimensions by name; several may have the same name."""
+    """The protobuf entries of each named dimension; a name may stand at several places."""
     places: dict[str, list[TensorProto]] = {}
     first: list[TensorProto] = []
     for value in inputs:
@@ -251,7 +253,7 @@ def _follow_batch(graph: GraphProto, old: int, new: int) -> None:
 
 
 def _unify_constants(graph: GraphProto) -> None:
-    """Let every number that a Constant gives be a tensor; onnxruntime's inference stumbles over others."""
+    """Make a tensor of every number of a Constant, as onnxruntime's shape inference fails at other attributes."""
     kinds = {"value_int": "i", "value_ints": "ints", "value_float": "f", "value_floats": "floats"}
     for node in graph.node:
         for attribute in node.attribute:
@@ -266,13 +268,13 @@ def _is_heavy(tensor: TensorProto) -> bool:
 
 
 def _given(graph: GraphProto) -> set[str]:
-    """Names that a graph has before its first node."""
+    """Names that exist before the first node of a graph runs: inputs and initializers."""
     sparse = {tensor.values.name for tensor in graph.sparse_initializer}
     return {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer} | sparse
 
 
 def _texts(graph: GraphProto) -> Iterator[str | bytes]:
-    """All names; where they are not UTF-8, protobuf gives bytes."""
+    """All names in a graph; bytes where they are not UTF-8, as protobuf gives them."""
     values = (*graph.input, *graph.output, *graph.value_info)
     yield from (item.name for item in (*values, *graph.initializer))
     yield from (tensor.values.name for tensor in graph.sparse_initializer)
@@ -283,23 +285,23 @@ def _texts(graph: GraphProto) -> Iterator[str | bytes]:
 
 
 def _check_names(graph: GraphProto, outer: set[str], path: str | Path) -> None:
-    """Every name is produced once, and before it is read."""
-    known = outer | _given(graph)
+    """Refuse a graph in which a name is produced twice, or read before it is produced."""
+    produced = outer | _given(graph)
     for node in graph.node:
         place = f"{path}: node {node.op_type} '{node.name or ', '.join(node.output)}'"
         for name in node.input:
-            if name and name not in known:
+            if name and name not in produced:
                 raise InputError(
                     f"{place} reads '{name}', which nothing before it produces; nodes must be in topological order."
                 )
         for body in subgraphs(node):
-            _check_names(body, known, path)
+            _check_names(body, produced, path)
         for name in node.output:
-            if name and name in known:
+            if name and name in produced:
                 raise InputError(f"{place} produces '{name}', which is there already; names must be unique.")
-            known.add(name)
+            produced.add(name)
     for value in graph.output:
-        if value.name not in known:
+        if value.name not in produced:
             raise InputError(f"{path}: output '{value.name}' is produced by no node.")
 
 

@@ -30,12 +30,12 @@ def open_shapes(model: ModelProto, scope: Scope) -> frozenset[str]:
         What lies behind an operator whose result has the size that values say, and whose shape inference does not know.
     """
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    known = {value.name for value in (*inferred.value_info, *inferred.output) if type_of(value) is not None}
-    found: set[str] = set()
+    typed = {value.name for value in (*inferred.value_info, *inferred.output) if type_of(value) is not None}
+    open_names: set[str] = set()
     for live in scope.live:
-        if _is_open(live) or not found.isdisjoint(live.reads):
-            found.update(name for name in live.node.output if name not in known)
-    return frozenset(found)
+        if _is_open(live) or not open_names.isdisjoint(live.reads):
+            open_names.update(name for name in live.node.output if name not in typed)
+    return frozenset(open_names)
 
 
 def _is_open(live: LiveNode) -> bool:

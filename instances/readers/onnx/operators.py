@@ -25,7 +25,7 @@ class Count(NamedTuple):
     multiply_adds: int
     flops: int
     bytes_moved: int
-    known: bool = True
+    is_known: bool = True
 
 
 def count(operator: TypedNode) -> Count:
@@ -41,7 +41,7 @@ def count(operator: TypedNode) -> Count:
         return Count(0, 0, 0)
     moved = sum(tensor.bytes for tensor in (*operator.inputs, *operator.outputs) if tensor is not None)
     if not _is_listed(kind, operator.domain):
-        return Count(0, 0, moved, known=False)
+        return Count(0, 0, moved, is_known=False)
     if kind in _PRODUCTS:
         products = _PRODUCTS[kind](operator)
         return Count(products, 2 * products + _bias(operator), moved)
@@ -57,7 +57,7 @@ def count(operator: TypedNode) -> Count:
         return Count(0, _PER_INPUT[kind] * operator.input(0).elements, moved)
     if kind in _SPECIAL:
         return Count(0, _SPECIAL[kind](operator), moved)
-    return Count(0, 0, moved, known=kind in _MOVING)
+    return Count(0, 0, moved, is_known=kind in _MOVING)
 
 
 def is_view(kind: str, domain: str) -> bool:
@@ -71,7 +71,7 @@ def _is_listed(kind: str, domain: str) -> bool:
 
 
 def _bias(op: TypedNode) -> int:
-    """One addition per element where the operator has a bias."""
+    """Additions of a bias: one per element if the operator has one, else 0."""
     place = _BIAS.get(op.kind, len(op.inputs))
     return op.written if any(tensor is not None for tensor in op.inputs[place : place + 1]) else 0
 
@@ -128,7 +128,10 @@ def _einstein_sum(op: TypedNode) -> int:
 
 
 def _attention(op: TypedNode) -> int:
-    """Scores and weighted sum: Q (batch, heads, q, d), K (…, kv, d), V (…, kv, e), or with heads and d as one axis."""
+    """Multiply-adds of scores and weighted sum.
+
+    Q is (batch, heads, q, d), K (…, kv, d) and V (…, kv, e); or heads and d are one axis.
+    """
     q, v = op.input(0), op.input(2)
     present = next((tensor for tensor in op.outputs[1:2] if tensor is not None), op.input(1))
     heads = q.shape[1] if len(q.shape) == 4 else op.attributes["q_num_heads"]
@@ -139,7 +142,10 @@ def _attention(op: TypedNode) -> int:
 
 
 def _recurrence(op: TypedNode, moved: int) -> Count:
-    """X (steps, batch, features), W and R (directions, gates, ·); R is read once per step, as a step needs the last."""
+    """Costs of a recurrent layer: X (steps, batch, features), W and R (directions, gates, ·).
+
+    R is read in each step, as a step needs the result of the last one.
+    """
     x, weight, recurrent = op.input(0), op.input(1), op.input(2)
     steps, batch = (x.shape[1], x.shape[0]) if op.attributes.get("layout", 0) else (x.shape[0], x.shape[1])
     products = steps * batch * (weight.elements + recurrent.elements)
@@ -152,7 +158,7 @@ def _window(op: TypedNode) -> int:
 
 
 def _local_response(op: TypedNode) -> int:
-    """Squares and their sums over a window, then scale, shift, power and division."""
+    """Operations of squares and their sums over a window, then scale, shift, power and division."""
     return op.written * (2 * op.attributes["size"] + 4)
 
 
@@ -165,7 +171,7 @@ def _top(op: TypedNode) -> int:
 
 
 def _fourier(op: TypedNode) -> int:
-    """5 n log2 n, the usual count of a fast Fourier transform."""
+    """Operations of a fast Fourier transform: 5 n log2 n, the usual count."""
     return 5 * op.written * max(1, op.input(0).shape[-2].bit_length())
 
 

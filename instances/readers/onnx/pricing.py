@@ -69,13 +69,13 @@ def _operator(live: LiveNode, scope: Scope, device: Device) -> Price:
         old, new = operator.input(0), made[0]
         if old.elements != new.elements:
             raise ValueError(f"it makes {new.shape} of {old.shape}; its target is a constant")
-    found = count(operator)
+    counts = count(operator)
     kind = f"{operator.domain}.{operator.kind}" if operator.domain else operator.kind
     return Price(
-        found.multiply_adds,
-        found.flops,
-        device.time(found.flops, found.bytes_moved),
-        Counter() if found.known else Counter([kind]),
+        counts.multiply_adds,
+        counts.flops,
+        device.time(counts.flops, counts.bytes_moved),
+        Counter() if counts.is_known else Counter([kind]),
     )
 
 
@@ -87,7 +87,7 @@ def _body(body: Scope, device: Device) -> Price:
 
 
 def _trips(live: LiveNode, scope: Scope) -> int | None:
-    """Number of runs of a body; a loop may end before its trip count."""
+    """Number of times that a body runs, None if unknown; a loop counts its trips, though it may end earlier."""
     node = live.node
     if node.op_type == "Loop":
         trips = scope.number(node.input[0])

@@ -64,7 +64,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
 
 
 def _example(value: ValueInfoProto, rng: np.random.Generator) -> NDArray[Any]:
-    """Normal numbers, or zeros where they are whole: an index must exist."""
+    """A random array for an input; zeros if it is of whole numbers, as an index must exist."""
     kind = value.type.tensor_type
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     shape = [dim.dim_value for dim in kind.shape.dim]

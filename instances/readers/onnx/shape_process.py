@@ -49,8 +49,8 @@ def infer_symbolically(model: ModelProto) -> ModelProto:
     inference._update_output_from_vi()
     model.graph.ClearField("value_info")
     model.graph.value_info.extend(inference.out_mp_.graph.value_info)
-    for own, found in zip(model.graph.output, inference.out_mp_.graph.output, strict=True):
-        own.CopyFrom(found)
+    for output, inferred in zip(model.graph.output, inference.out_mp_.graph.output, strict=True):
+        output.CopyFrom(inferred)
     return model
 
 
@@ -64,8 +64,8 @@ def _has_values(tensor: TensorProto) -> bool:
 def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> ModelProto:
     """Types of what a run computes from inputs that are all one."""
     values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
-    known = {value.name for value in values if type_of(value) is not None}
-    wanted = [name for node in model.graph.node for name in node.output if name and name not in known]
+    typed = {value.name for value in values if type_of(value) is not None}
+    wanted = [name for node in model.graph.node for name in node.output if name and name not in typed]
     full = load_model(weights)
     set_dims(full, dims, weights)
     onnx.external_data_helper.load_external_data_for_model(full, str(weights.parent))
@@ -102,8 +102,8 @@ def _run_branches(graph: GraphProto, model: ModelProto) -> None:
         The last nodes of it are those of the graph, with weights.
     """
     first = len(model.graph.node) - len(graph.node)
-    for place, own in enumerate(graph.node, first):
-        for number, bare in enumerate(subgraphs(own) if own.op_type == "If" else ()):
+    for place, operator in enumerate(graph.node, first):
+        for number, bare in enumerate(subgraphs(operator) if operator.op_type == "If" else ()):
             until = ModelProto()
             until.CopyFrom(model)
             branch = subgraphs(model.graph.node[place])[number]
@@ -111,15 +111,15 @@ def _run_branches(graph: GraphProto, model: ModelProto) -> None:
             until.graph.node.extend(branch.node)
             until.graph.initializer.extend(branch.initializer)
             try:
-                found = _types_of_run(until, [name for node in branch.node for name in node.output if name])
+                inferred = _types_of_run(until, [name for node in branch.node for name in node.output if name])
             except Exception:  # onnxruntime has no base class of its errors; such a branch stays open
                 continue
-            types = {value.name: value for value in found}
+            types = {value.name: value for value in inferred}
             for value in (*bare.value_info, *bare.output):
                 if value.name in types:
                     value.CopyFrom(types[value.name])
-            known = {value.name for value in bare.value_info}
-            bare.value_info.extend(value for name, value in types.items() if name not in known)
+            typed = {value.name for value in bare.value_info}
+            bare.value_info.extend(value for name, value in types.items() if name not in typed)
             _run_branches(bare, until)
 
 
@@ -141,8 +141,8 @@ def main(way: str, question: str, answer: str, weights: str, dims: str) -> None:
     """Find the types of one model."""
     model = onnx.load(question)
     limit_process(memory=_MEMORY + _COPIES * _size(Path(weights)))
-    found = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))
-    Path(answer).write_bytes(found.SerializeToString())
+    typed = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))
+    Path(answer).write_bytes(typed.SerializeToString())
 
 
 if __name__ == "__main__":

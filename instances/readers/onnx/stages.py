@@ -26,7 +26,7 @@ from instances.readers.onnx.model_file import captured, inputs_of, load_model, s
 from instances.readers.onnx.open_shapes import open_shapes
 from instances.readers.onnx.operators import is_view
 
-__all__ = ["Cut", "Stage", "TensorSpec", "cut_model"]
+__all__ = ["Cut", "OnnxStage", "TensorSpec", "cut_model"]
 
 
 class TensorSpec(NamedTuple):
@@ -38,7 +38,7 @@ class TensorSpec(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stage:
+class OnnxStage:
     """A block as a model of its own."""
 
     block: int
@@ -54,7 +54,7 @@ class Cut:
     model: ModelProto  # the whole, with fixed shapes
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[OnnxStage, ...]
 
 
 def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -> Cut:
@@ -86,7 +86,7 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
 
 
 class _Cutter:
-    """Tensors, nodes and blocks of a model, from which its stages are cut."""
+    """Where the tensors of a model come from and which block each node is in, from which its stages are cut."""
 
     def __init__(self, model: ModelProto, scope: Scope, partition: Partition, is_open: frozenset[str]) -> None:
         graph = model.graph
@@ -106,7 +106,7 @@ class _Cutter:
             self._blocks.setdefault(block, []).append(i)
 
     def cut(self) -> Cut:
-        """All stages."""
+        """The model, its inputs and outputs, and a stage for each block that is not empty."""
         blocks = sorted(self._blocks)
         results: dict[int, list[str]] = {block: [] for block in blocks}
         for name in (name for name in self._outputs if name not in self._given):
@@ -128,7 +128,7 @@ class _Cutter:
         )
 
     def _collect(self, block: int, results: Iterable[str]) -> _Part:
-        """Collect the part of a block: nodes to copy, weights, and tensors received from elsewhere."""
+        """Contents of a stage: its nodes and copied views, weights, and tensors received from earlier stages."""
         part = _Part(set(self._blocks[block]), {}, [], {})
         open_names = [name for i in self._blocks[block] for name in _reads(self._nodes[i])] + list(results)
         seen: set[str] = set()
@@ -153,7 +153,7 @@ class _Cutter:
                 open_names += _reads(self._nodes[i])
         return part
 
-    def _stage(self, block: int, part: _Part, sent: list[str]) -> Stage:
+    def _stage(self, block: int, part: _Part, sent: list[str]) -> OnnxStage:
         place = {name: i for i, name in enumerate(self._given)}
         received = sorted(part.received, key=lambda name: (name not in place, place.get(name, 0), name))
         specs = [self._spec(name) for name in received]
@@ -174,7 +174,7 @@ class _Cutter:
         if model.ir_version < 4:  # there, each initializer is an input as well
             graph.input.extend(_value(_tensor_spec(tensor)) for tensor in graph.initializer)
         senders = [part.received[name] for name in received]
-        return Stage(block, model, tuple(zip(specs, senders, strict=True)), tuple(outputs))
+        return OnnxStage(block, model, tuple(zip(specs, senders, strict=True)), tuple(outputs))
 
     def _earlier(self, name: str, i: int, block: int) -> int:
         if self._home[i] > block:
@@ -184,16 +184,16 @@ class _Cutter:
         return self._home[i]
 
     def _block_of(self, name: str, first: int) -> int:
-        """Block of the nodes that an output comes from, through views; `first` if it comes from none."""
-        open_names, found, seen = [name], first, set()
+        """The last block among the nodes that an output comes from, through views; `first` if it comes from none."""
+        open_names, block, seen = [name], first, set()
         while open_names:
             i = self._producer.get(open_names.pop())
             if i in self._home:
-                found = max(found, self._home[i])
+                block = max(block, self._home[i])
             elif i is not None and i in self._live and i not in seen:
                 seen.add(i)
                 open_names += _reads(self._nodes[i])
-        return found
+        return block
 
     def _loose_ends(self, block: int) -> list[str]:
         names = [name for i in self._blocks[block] for name in self._nodes[i].output if name]
@@ -201,16 +201,16 @@ class _Cutter:
         return [name for name in names if name not in read][:1] or names[:1]
 
     def _shape(self, i: int) -> TensorProto | None:
-        """Constant result of a Shape or Size operator; None for other nodes."""
+        """The constant that a Shape or Size operator gives; None for other nodes."""
         node = self._nodes[i]
         if i in self._live or node.op_type not in ("Shape", "Size") or node.domain not in ("", "ai.onnx"):
             return None
-        known = self._spec(node.input[0])
+        spec = self._spec(node.input[0])
         if node.op_type == "Size":
-            value = np.array(np.prod(known.shape, dtype=np.int64), np.int64)
+            value = np.array(np.prod(spec.shape, dtype=np.int64), np.int64)
         else:
             ends = {attribute.name: attribute.i for attribute in node.attribute}
-            value = np.array(known.shape[ends.get("start", 0) : ends.get("end")], np.int64)
+            value = np.array(spec.shape[ends.get("start", 0) : ends.get("end")], np.int64)
         return onnx.numpy_helper.from_array(value, node.output[0])
 
     def _spec(self, name: str) -> TensorSpec:
@@ -238,7 +238,7 @@ class _Part(NamedTuple):
 
 
 def _homes(scope: Scope, partition: Partition) -> dict[int, int]:
-    """Block of each node of the model that is one of the graph."""
+    """Block by place of the node in the model, for the nodes that the graph has."""
     graph = partition.instance.graph
     blocks = dict(zip(graph.names, partition.block.tolist(), strict=True))
     names = node_names(scope)

@@ -39,10 +39,10 @@ class TypedNode:
 
     def input(self, i: int) -> TensorType:
         """An input that the operator cannot do without."""
-        found = self.inputs[i] if i < len(self.inputs) else None
-        if found is None:
+        tensor = self.inputs[i] if i < len(self.inputs) else None
+        if tensor is None:
             raise ValueError(f"input {i} is missing")
-        return found
+        return tensor
 
     @property
     def written(self) -> int:

@@ -101,9 +101,9 @@ class Dataflow:
     def inputs(self, node: Node) -> Iterator[tuple[Node, int]]:
         """Nodes that an operator reads, with the bytes that it reads of each: of an expanded tensor what there is."""
         for source in node.all_input_nodes:
-            known = [origin.bytes for origin in self.origins(source) if origin is not None]
+            sizes = [origin.bytes for origin in self.origins(source) if origin is not None]
             size = sum(bytes_of(tensor, source) for tensor in tensors_of(source.meta.get("val")))
-            yield source, min(size, sum(known)) if known else size
+            yield source, min(size, sum(sizes)) if sizes else size
 
     def _operator(self, node: Node, value: Any) -> Any:
         number = len(self.operators)
@@ -172,14 +172,14 @@ def label(node: Node) -> str:
 
 
 def _calls(node: Node) -> list[str]:
-    """Paths of the modules in whose calls a node runs, but for the whole."""
+    """Paths of the modules in whose calls a node runs, from outer to inner, without the root."""
     return [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
 
 
 def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
     """The modules in whose calls a node runs, of nodes in a module that one not around it has called."""
     calls = {label(node): _calls(node) for node in flow.operators}
-    return {name: own for name, own in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(own))}
+    return {name: chain for name, chain in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(chain))}
 
 
 def input_readers(flow: Dataflow) -> list[str]:
@@ -192,13 +192,13 @@ def weights_elsewhere(program: ExportedProgram, flow: Dataflow) -> dict[str, str
     """Weights of modules with others in them, or without an operator that reads one; with the first reader, or None."""
     names = [label(node) for node in flow.operators]
     readers = {weight.name: weight.readers for weight in flow.weights}
-    held = {names[v].rpartition(".")[0] for own in readers.values() for v in own} - {""}
+    holders = {names[v].rpartition(".")[0] for nodes in readers.values() for v in nodes} - {""}
     modules = {name.rpartition(".")[0] for name in program.state_dict}
     around = {above for module in modules for above in accumulate(f"{part}." for part in module.split(".")[:-1])}
     return {
         name: next((names[v] for v in readers.get(name, ())), None)
         for name in program.state_dict
-        if (module := name.rpartition(".")[0]) not in held or f"{module}." in around
+        if (module := name.rpartition(".")[0]) not in holders or f"{module}." in around
     }
 
 

@@ -209,7 +209,7 @@ def _ranges(document: Mapping[str, Value]) -> dict[str, ValueRanges[Any]]:
 def _program(
     module: schema.GraphModule, ranges: Mapping[str, ValueRanges[Any]], verifiers: list[Any]
 ) -> ExportedProgram:
-    """The program of a graph that was checked, its weights those fake tensors that its inputs are."""
+    """The program of a checked graph; its weights are fake tensors, as its inputs are."""
     made = GraphModuleDeserializer().deserialize(module, {}, {}, None, dict(ranges))
     values = {node.name: node.meta["val"] for node in made.graph_module.graph.nodes if node.op == "placeholder"}
     states: dict[str, Any] = {}
@@ -224,13 +224,13 @@ def _program(
     given: tuple[Any, ...] = (tuple(s.arg for s in made.signature.input_specs if s.kind is InputKind.USER_INPUT), {})
     returned = tuple(s.arg for s in made.signature.output_specs if s.kind is OutputKind.USER_OUTPUT)
     call = ModuleCallSignature([], [], pytree.tree_structure(given), pytree.tree_structure(returned))
-    known = made.names_to_symbols
+    symbols = made.names_to_symbols
     return ExportedProgram(
         root=made.graph_module,
         graph=made.graph_module.graph,
         graph_signature=made.signature,
         state_dict=states,
-        range_constraints={known[name]: ranges[name] for name in ranges if name in known},
+        range_constraints={symbols[name]: ranges[name] for name in ranges if name in symbols},
         module_call_graph=[ModuleCallEntry("", call)],
         constants=constants,
         verifiers=verifiers,

@@ -28,9 +28,8 @@ _REMEDIES = {
 def with_remedy(error: Exception, scripted: bool) -> str:
     """Kind of an error, the first line of its message, and what to do."""
     line, whole = shorten(first_line(error), 200, placeholder=" …"), str(error)
-    known = _UNSCRIPTED if scripted else None
-    remedy = known or next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
-    return f"{line.rstrip('.;')}; {remedy}."
+    remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
+    return f"{line.rstrip('.;')}; {_UNSCRIPTED if scripted else remedy}."
 
 
 def first_line(error: Exception) -> str:

@@ -20,13 +20,13 @@ _SHOWN = 8
 
 def open_sizes(program: ExportedProgram) -> list[str]:
     """Names of the sizes without a value, in the order of the program."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in program.graph.nodes:
         for tensor in _tensors(node):
             for size in tensor.shape:
                 if not isinstance(size, int):
-                    found |= dict.fromkeys(sorted(map(str, size.node.expr.free_symbols)))
-    return list(found)
+                    names |= dict.fromkeys(sorted(map(str, size.node.expr.free_symbols)))
+    return list(names)
 
 
 def fix_sizes(program: ExportedProgram, sizes: Mapping[str, int]) -> None:
@@ -67,10 +67,10 @@ def observed_sizes(program: ExportedProgram, args: Sequence[Any], kwargs: Mappin
     InputError
         If the run fails, as without weights.
     """
-    held = {**program.state_dict, **program.constants}
+    constants = {**program.state_dict, **program.constants}
     given = iter(tree_leaves((tuple(args), dict(kwargs))))
     inputs = [
-        next(given) if spec.kind is InputKind.USER_INPUT else held[str(spec.target)]
+        next(given) if spec.kind is InputKind.USER_INPUT else constants[str(spec.target)]
         for spec in program.graph_signature.input_specs
     ]
     observer = _Observer(program.graph_module)
@@ -97,8 +97,8 @@ class _Observer(Interpreter):
         """Run a node as usual, and compare its shapes with those that were exported."""
         result = super().run_node(n)
         real = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        for tensor, own in zip(_tensors(n), real, strict=False):
-            for size, seen in zip(tensor.shape, own.shape, strict=False):
+        for tensor, output in zip(_tensors(n), real, strict=False):
+            for size, seen in zip(tensor.shape, output.shape, strict=False):
                 if not isinstance(size, int) and size.node.expr.is_Symbol:
                     self.sizes.setdefault(str(size.node.expr), int(seen))
         return result

@@ -99,18 +99,18 @@ def split_policy(block: dict[Node, int]) -> Callable[[GraphModule], GraphModule]
     def policy(traced: GraphModule) -> GraphModule:
         # Tracing again takes all items of a tuple, also those that nobody reads.
         calls = [node for node in traced.graph.nodes if node.op == "call_function" and not _is_item(node)]
-        blocks = {node: own for node, own in block.items() if not _is_item(node)}
+        blocks = {node: number for node, number in block.items() if not _is_item(node)}
         if [node.target for node in calls] != [node.target for node in blocks]:
             raise InputError(
                 "The pipeline has traced another module than the arranged one; give it the one of arrange()."
             )
         before = None
-        for node, own in zip(calls, blocks.values(), strict=True):
-            if before is not None and own != before:
+        for node, number in zip(calls, blocks.values(), strict=True):
+            if before is not None and number != before:
                 with traced.graph.inserting_before(node):
                     cut = traced.graph.call_function(aten_pipe_split_alias)
                     cut.meta["nn_module_stack"] = node.meta.get("nn_module_stack", {})
-            before = own
+            before = number
         traced.recompile()
         return traced
 
@@ -188,7 +188,7 @@ class _Arrangement:
         return max(self._blocks) if root is None else self._blocks[self._home[root]]
 
     def _in(self, node: Node, block: int) -> Node:
-        """Node that stands for a node of the model in a block: an input, a received tensor, or a view made there."""
+        """The new node with the value of `node` in a block: an input, what a call gave, or a view made in the block."""
         if node.op in _INPUTS:
             return self._copies[node, None]
         if node in self._home:
@@ -196,13 +196,13 @@ class _Arrangement:
         return self._copy(node, block)
 
     def _returned(self, node: Node) -> Node:
-        """Node that stands for one that is returned; a weight itself is an output of the last block."""
+        """The new node with the value of an output; a weight that is an output itself comes from the last block."""
         block = self._where(node)
-        found = self._in(node, block)
+        returned = self._in(node, block)
         if node.op == "get_attr":
-            found = self.graph.call_function(torch.ops.aten.alias.default, (found,))
-            self.block[found] = block
-        return found
+            returned = self.graph.call_function(torch.ops.aten.alias.default, (returned,))
+            self.block[returned] = block
+        return returned
 
     def _copy(self, node: Node, block: int) -> Node:
         copy = self._copies.get((node, block))

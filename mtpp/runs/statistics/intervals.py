@@ -88,8 +88,8 @@ def geometric_means(ratios: ArrayLike, clusters: Sequence[Hashable]) -> Means:
     [2.52, 2.0]
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = means(np.log(np.asarray(ratios, dtype=float)), clusters)
-        return found._replace(**{name: np.exp(getattr(found, name)) for name in ("value", "low", "high")})
+        logarithms = means(np.log(np.asarray(ratios, dtype=float)), clusters)
+        return logarithms._replace(**{name: np.exp(getattr(logarithms, name)) for name in ("value", "low", "high")})
 
 
 def means(values: ArrayLike, clusters: Sequence[Hashable]) -> Means:
@@ -148,11 +148,11 @@ def interval(
     options: dict[str, Any] = {"vectorized": True, "confidence_level": level, "batch": max(1, _AT_ONCE // len(n))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about rows that are the same everywhere, which are given below
-        found = bootstrap((np.arange(len(n)),), mean, n_resamples=_RESAMPLES, method=chosen, rng=_SEED, **options)
-        low, high = (np.array(end, dtype=float) for end in found.confidence_interval)
+        result = bootstrap((np.arange(len(n)),), mean, n_resamples=_RESAMPLES, method=chosen, rng=_SEED, **options)
+        low, high = (np.array(end, dtype=float) for end in result.confidence_interval)
         if chosen == "BCa" and np.isnan(low + high).any():
             plain = bootstrap(
-                (np.arange(len(n)),), mean, n_resamples=0, bootstrap_result=found, method="percentile", **options
+                (np.arange(len(n)),), mean, n_resamples=0, bootstrap_result=result, method="percentile", **options
             ).confidence_interval
             low, high = np.where(np.isnan(low + high), (plain.low, plain.high), (low, high))
     same = np.ptp(s / n, axis=1) < _SAME

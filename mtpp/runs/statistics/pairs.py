@@ -82,12 +82,12 @@ def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArr
         logs = np.log(ratio_of(a[both], b[both]))
     logs[np.abs(logs) < _TIE] = 0.0
     names = clusters[both].tolist()
-    found = means(logs, names)
+    mean = means(logs, names)
     with np.errstate(over="ignore"):
-        ratio, low, high = (float(np.exp(part[0])) for part in found[:3])
+        ratio, low, high = (float(np.exp(part[0])) for part in mean[:3])
     less, ties, more = (int(np.count_nonzero(side)) for side in (logs < 0, logs == 0, logs > 0))
     p = paired_p(*cluster_sums(logs[np.newaxis], names))
-    return Pair(first, second, ratio, low, high, p, p, less, ties, more, found.graphs, found.clusters)
+    return Pair(first, second, ratio, low, high, p, p, less, ties, more, mean.graphs, mean.clusters)
 
 
 def paired_p(sums: FloatArray, counts: FloatArray) -> float:
@@ -114,9 +114,9 @@ def holm(p: Sequence[float]) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    known = np.asarray(p, dtype=float)
-    order = np.argsort(known, kind="stable")  # NaN, which is no test, comes last
-    factors = np.maximum(1, np.count_nonzero(~np.isnan(known)) - np.arange(len(known)))
-    result = np.empty(len(known))
-    result[order] = np.minimum(1.0, np.maximum.accumulate(known[order] * factors))
+    values = np.asarray(p, dtype=float)
+    order = np.argsort(values, kind="stable")  # NaN, which is no test, comes last
+    factors = np.maximum(1, np.count_nonzero(~np.isnan(values)) - np.arange(len(values)))
+    result = np.empty(len(values))
+    result[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * factors))
     return result

@@ -86,7 +86,7 @@ def extend_chains(
     # far what it receives, the time of what goes on behind it, bytes held and least peak.
     at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     received, kept = np.empty(n + 1), np.empty(n + 1)
-    held, tallest = np.empty(n + 1), np.empty(n + 1)
+    resident_bytes, tallest = np.empty(n + 1), np.empty(n + 1)
     # Of equal branches, the columns in ideal i and now; the ideal looked at is an image of the listed one: which branch
     # stands at each place of that, and of each node added between which places its branch has moved.
     rows = len(branches.first)
@@ -98,15 +98,15 @@ def extend_chains(
     for i in range(first, last):
         if looked > steps:
             return i
-        b, left = blocks[i], total - work[i]
-        if left + cut[i] >= (k - b) * goal:
+        b, remaining = blocks[i], total - work[i]
+        if remaining + cut[i] >= (k - b) * goal:
             continue
         # The last block reads what is cut behind i and sends nothing.
-        if max(bottleneck[i], left + cut[i]) < min(goal, bottleneck[last]):
+        if max(bottleneck[i], remaining + cut[i]) < min(goal, bottleneck[last]):
             nodes = _nodes_behind(ideals[i], n)
             looked += len(nodes)
             tall = least_peak(nodes, need, passing, block)
-            closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + tall, arrays, fit))
+            closing = max(bottleneck[i], remaining + cut[i] + _overflow(rest[i] + tall, arrays, fit))
             if closing < min(goal, bottleneck[last]):
                 blocks[last], bottleneck[last], before[last] = b + 1, closing, i
         # What the blocks behind the next one have room for, and so what the next one has to do.
@@ -119,7 +119,7 @@ def extend_chains(
                 columns_of(ideals[i], r, branches, below)
         column[:] = below
         at[0], cover[0], added[0] = i, start[i + 1], -1
-        received[0], kept[0], held[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
+        received[0], kept[0], resident_bytes[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
         depth = 0
         while depth >= 0:
             cover[depth] -= 1
@@ -144,7 +144,7 @@ def extend_chains(
             looked += 1
             if j == last:
                 continue
-            got, keep, hold = received[depth], kept[depth], held[depth] + arrays.held_bytes[v]
+            got, keep, hold = received[depth], kept[depth], resident_bytes[depth] + arrays.held_bytes[v]
             for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
                 t = arrays.input_tensor[f]
                 if comes[t]:
@@ -155,7 +155,7 @@ def extend_chains(
             for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                 if using[arrays.shared[f]] == 0:
                     hold += arrays.shared_bytes[arrays.shared[f]]
-            busy, tall = max(work[j] - work[i], left - room), max(tallest[depth], need[v])
+            busy, tall = max(work[j] - work[i], remaining - room), max(tallest[depth], need[v])
             if busy + got + _overflow(hold + tall, arrays, fit) >= goal:
                 continue
             tall = max(tall, join_block(v, passing, block))
@@ -165,7 +165,7 @@ def extend_chains(
                 continue
             depth += 1
             at[depth], cover[depth], added[depth] = j, start[j + 1], v
-            received[depth], kept[depth], held[depth], tallest[depth] = got, keep, hold, tall
+            received[depth], kept[depth], resident_bytes[depth], tallest[depth] = got, keep, hold, tall
             _count(v, 1, inside, using, arrays)
             if row >= 0:
                 left_place[depth], new_place[depth] = row, settle(v, row, column, branch, branches)
@@ -194,7 +194,7 @@ def _nodes_behind(ideal: Words, n: int) -> IntArray:
 
 @compiled(inline="always")
 def _unsettle(v: int, row: int, to: int, column: Words, branch: IntArray, branches: Branches) -> None:
-    """Undo `settle`, which has moved the branch of node v between these places."""
+    """Undo `settle`, which moved the branch of node `v` from place `row` to place `to`."""
     moved = branch[to]
     column[moved] ^= branches.bit[v]
     for r in range(to, row):
@@ -204,7 +204,7 @@ def _unsettle(v: int, row: int, to: int, column: Words, branch: IntArray, branch
 
 @compiled
 def _readers_behind(i: int, arrays: KernelArrays, lattice: Lattice) -> tuple[IntArray, IntArray]:
-    """Number of readers of each tensor outside ideal i, and whether the tensor is produced in it."""
+    """Of each tensor, (t,): its number of readers outside ideal i, and 1 if its producer is in the ideal, else 0."""
     outside = np.zeros(len(arrays.tensor_time), np.int64)
     comes = np.zeros(len(arrays.tensor_time), np.int64)
     for v in range(len(arrays.work)):
@@ -220,7 +220,11 @@ def _readers_behind(i: int, arrays: KernelArrays, lattice: Lattice) -> tuple[Int
 def _is_absorbed(
     i: int, highest: float, outside: IntArray, arrays: KernelArrays, lattice: Lattice, chains: Chains
 ) -> bool:
-    """Whether a node may join ideal i in as few blocks up to `highest`, and what follows costs no more without it."""
+    """Whether a larger ideal makes ideal i superfluous.
+
+    It has one more node v, is reached by no more blocks of at most `highest`, and what follows costs no more without v:
+    the work of v and the tensors that only v still receives are no less than the tensors that v sends.
+    """
     for e in range(lattice.start[i], lattice.start[i + 1]):
         v = lattice.node[e]
         if chains.blocks[lattice.above[e]] > chains.blocks[i] or chains.bottleneck[lattice.above[e]] > highest:
@@ -239,7 +243,7 @@ def _is_absorbed(
 
 @compiled(inline="always")
 def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: KernelArrays) -> None:
-    """Add node v to the counts of the block, or remove it."""
+    """Add `change` (1 or -1) for `v` to the readers of its tensors and the users of its parameters in the block."""
     for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
         inside[arrays.input_tensor[f]] += change
     for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
@@ -247,9 +251,9 @@ def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: Kerne
 
 
 @compiled(inline="always")
-def _overflow(held: float, arrays: KernelArrays, fit: bool) -> float:
-    """Linear overflow of parameters and least peak; infinite where it has to fit and does not, beyond rounding."""
-    over = max(0.0, held + arrays.activation_buffer - arrays.memory)
+def _overflow(resident_bytes: float, arrays: KernelArrays, fit: bool) -> float:
+    """Time of the bytes beyond the memory; infinite under `fit` if there are more than rounding explains, else 0."""
+    over = max(0.0, resident_bytes + arrays.activation_buffer - arrays.memory)
     if fit:
-        return math.inf if over > _ROUNDING * held else 0.0
+        return math.inf if over > _ROUNDING * resident_bytes else 0.0
     return over / arrays.bandwidth

@@ -117,22 +117,22 @@ class Ideals:
         return Result(IDEALS, instance, best, Bound(self._value, IDEALS, self._optimal, self._witness))
 
     def _searches(self) -> InTurns[None]:
-        """Search; again from the partition found where rounding leaves a gap that would be smaller beside that."""
+        """Search until it is optimal; again if rounding left a gap that a better partition makes smaller."""
         begins = True
         while begins:
-            known = self._start.bottleneck
+            before = self._start.bottleneck
             yield from self._search()
-            begins = not self._optimal and self._start.bottleneck < _MUCH_BETTER * known
+            begins = not self._optimal and self._start.bottleneck < _MUCH_BETTER * before
 
     def _search(self) -> InTurns[None]:
-        """Set the goal to what was found until nothing is below it."""
+        """List the ideals of all blocks below the bottleneck, and lower the goal until no partition is below it."""
         start, instance, goal = self._start, self._start.instance, self._start.bottleneck
         arrays = arrays_below(instance, goal)
-        most = float(arrays.work.sum() + 2 * arrays.tensor_time.sum())
-        margin = _ROUNDING * (most + _stream_time(instance))
+        ceiling = float(arrays.work.sum() + 2 * arrays.tensor_time.sum())
+        margin = _ROUNDING * (ceiling + _stream_time(instance))
         if goal == math.inf:
             # No block that fits costs more.
-            goal = 2 * most or 1.0
+            goal = 2 * ceiling or 1.0
         if self._value + margin < goal < math.inf:
             listing = yield from list_ideals(instance, start.bottleneck, self._turns, self._limit)
             if listing is not None:
@@ -141,38 +141,38 @@ class Ideals:
         self._optimal = best < math.inf and self._value >= min(goal + margin, best) * (1 - PROOF_TOLERANCE)
 
     def _lower(self, goal: float, margin: float, listing: Listing) -> InTurns[float]:
-        """Lower the goal to the least that blocks of these ideals cost, and state what is proved on the way.
+        """The least bottleneck of partitions into these ideals [time unit]; partitions and bounds are kept on the way.
 
-        What passes nodes counts as soon as it matters, as needs alone take less time.
+        Peaks count tensors that pass a node only after a partition seemed better without them, as counting takes time.
         """
-        known, step, no_chain, start = goal, _STEP, True, self._start
+        incumbent, step, no_chain, start = goal, _STEP, True, self._start
         if (start.block == start.block[:1]).all():
-            goal = min(known, (1 + step) * self._value or known)
+            goal = min(incumbent, (1 + step) * self._value or incumbent)
         enough = goal
         counted = no_passing(listing.instance.graph.n) if len(listing.passing.read) > 0 else listing.passing
         while True:
-            if self._start.bottleneck < known:  # as others have found
-                known = self._start.bottleneck
-                goal, enough = min(goal, known), min(enough, known)
+            if self._start.bottleneck < incumbent:  # as others have found
+                incumbent = self._start.bottleneck
+                goal, enough = min(goal, incumbent), min(enough, incumbent)
             chains = yield from _chains_below(goal, enough, listing, counted, self._turns)
-            found = float(chains.bottleneck[-1])
-            if found < goal:
+            cost = float(chains.bottleneck[-1])
+            if cost < goal:
                 partition = listing.partition(chains)
                 self._meet(with_least_peaks(partition))
                 if counted is not listing.passing:
-                    found = _least_cost(partition, listing)  # with all that is live, which the chain did not count
-                    if found >= goal:
+                    cost = _least_cost(partition, listing)  # with all that is live, which the chain did not count
+                    if cost >= goal:
                         counted = listing.passing
                         continue
                 # What took all that is below the goal is seldom the best; what took less nearly always is.
-                enough = _ENOUGH * found if enough == goal else found
-                known = goal = found
+                enough = _ENOUGH * cost if enough == goal else cost
+                incumbent = goal = cost
                 no_chain = False  # some order may fit where that of the partition does not
                 continue
             self._prove(goal - margin, listing)
-            if goal < known:
+            if goal < incumbent:
                 step = 2 * step
-                goal = enough = min(known, (1 + step) * goal)
+                goal = enough = min(incumbent, (1 + step) * goal)
             elif no_chain and self._start.bottleneck == math.inf:
                 self._impossible = (
                     f"does not fit: no partition into {listing.instance.k} blocks does, which all ideals show"
@@ -182,12 +182,12 @@ class Ideals:
                 return goal
 
     def _meet(self, partition: Partition) -> None:
-        """Keep a partition if it is the best one."""
+        """Keep the partition if it is the best so far."""
         if partition.bottleneck < self._start.bottleneck:
             self._start = partition
 
     def _prove(self, value: float, listing: Listing) -> None:
-        """State a bound, if it is the best one."""
+        """Keep the bound if it is the best so far."""
         if value >= self._value:
             self._value = value
             equal = families(self._start.instance) if listing.is_up_to_exchange else ()
@@ -195,7 +195,7 @@ class Ideals:
 
 
 def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing, turns: Turns) -> InTurns[Chains]:
-    """Find for each ideal the fewest blocks below the goal that hold it."""
+    """For each ideal the fewest blocks below the goal that together are it, and their bottleneck."""
     instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
     need, fit = needs_of(instance), instance.platform.fit
     chains = no_chains(lattice, instance.k, listing.is_up_to_exchange)
@@ -214,15 +214,19 @@ def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing
 def _least_cost(partition: Partition, listing: Listing) -> float:
     """Bottleneck of a partition whose peaks are those of `Listing.least_peaks`."""
     platform, terms = partition.instance.platform, partition.costs
-    held = partition.param_bytes + partition.state_bytes + listing.least_peaks(partition)
-    over = np.maximum(0.0, held - platform.memory)
-    overflow = np.where(over > _ROUNDING * held, math.inf, 0.0) if platform.fit else over / platform.bandwidth
+    resident_bytes = partition.param_bytes + partition.state_bytes + listing.least_peaks(partition)
+    over = np.maximum(0.0, resident_bytes - platform.memory)
+    overflow = np.where(over > _ROUNDING * resident_bytes, math.inf, 0.0) if platform.fit else over / platform.bandwidth
     return float((terms.work + terms.receive + terms.send + overflow).max())
 
 
 def _stream_time(instance: Instance) -> float:
-    """Time to stream everything held, with the buffer or all tensors; 0 if nothing can overflow."""
+    """Time to stream all that the nodes keep, with the buffer or all that is live; 0 if nothing can overflow."""
     platform = instance.platform
     live = float(max(needs_of(instance).max(), instance.graph.tensors.bytes.sum())) if instance.needs_peaks else 0.0
-    held = instance.graph.held_total + (platform.activation_buffer or live)
-    return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0
+    resident_bytes = instance.graph.held_total + (platform.activation_buffer or live)
+    return (
+        resident_bytes / platform.bandwidth
+        if instance.has_overflow and resident_bytes * (1 + _ROUNDING) > platform.memory
+        else 0.0
+    )

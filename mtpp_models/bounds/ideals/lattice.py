@@ -174,7 +174,7 @@ def enumerate_ideals(
 
 @compiled
 def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, branches: Branches) -> np.uint64:
-    """Move a branch to an earlier place, those between by one; return the hash of the set."""
+    """Move the branch at place `row` to an earlier place, those between one further; return the hash of the set."""
     for r in range(row, to, -1):
         for q in range(branches.length[r]):
             u, v = branches.node[branches.start[r] + q], branches.node[branches.start[r - 1] + q]
@@ -187,7 +187,7 @@ def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, bran
 
 @compiled
 def _rename(nodes: Indices, row: int, to: int, branches: Branches) -> None:
-    """Rename nodes as `_exchange` moves them, and sort them again."""
+    """Rename nodes as `_exchange` moves their branches, and sort them."""
     for e in range(len(nodes)):
         r = branches.row[nodes[e]]
         if to <= r <= row:
@@ -200,7 +200,10 @@ def _rename(nodes: Indices, row: int, to: int, branches: Branches) -> None:
 def _write_covers(
     i: int, v: int, start: IntArray, node: Indices, end: int, larger: Words, before: Words, arrays: KernelArrays
 ) -> int:
-    """Write the nodes that may follow ideal i and node v, in order, from `end` on; return the new end."""
+    """Write from `end` on, sorted, the nodes that may follow ideal i with node `v` added; return the new end.
+
+    These are the nodes that could follow ideal i but `v`, and readers of `v` whose predecessors are all in `larger`.
+    """
     first = end
     for e in range(start[i], start[i + 1]):
         if node[e] != v:
@@ -224,7 +227,7 @@ def _write_covers(
 
 @compiled
 def _slot(slots: Indices, ideals: Words, key: np.uint64, words: Words) -> int:
-    """Slot of this ideal in the hash table, or a free slot for it."""
+    """The slot of this ideal in the hash table, or the free slot where it belongs."""
     slot = np.int64(key & np.uint64(len(slots) - 1))
     while slots[slot] >= 0 and not _equal(ideals[slots[slot]], words):
         slot = (slot + 1) & (len(slots) - 1)

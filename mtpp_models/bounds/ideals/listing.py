@@ -140,20 +140,20 @@ def list_ideals(instance: Instance, upper: float, turns: Turns, limit: int | Non
     Where all are too many, and branches are equal, one of those that become one another. None if there are more than
     `limit`, by default those that the time is enough for, or if listing them is likely to take too long.
     """
-    most = _MOST_IDEALS if limit is None else limit
+    limit = _MOST_IDEALS if limit is None else limit
     whole = merge(instance, np.arange(instance.graph.n))
-    listing = yield from _listed(whole, (), min(_FEW_IDEALS, most), upper, turns)
+    listing = yield from _listed(whole, (), min(_FEW_IDEALS, limit), upper, turns)
     if listing is not None or not 0 < upper < math.inf:
         return listing
     equal = families(instance) if instance.graph.n <= MOST_LISTED and not turns.whole.passed else ()
-    listing = (yield from _listed(whole, equal, most, upper, turns)) if equal else None
-    while listing is None and most > _FEW_IDEALS and not turns.whole.passed:
+    listing = (yield from _listed(whole, equal, limit, upper, turns)) if equal else None
+    while listing is None and limit > _FEW_IDEALS and not turns.whole.passed:
         # What cannot be joined in a turn may be in a longer one. Wide graphs shall not waste the time of others.
         now = replace(turns, whole=turns.turn)
         joined = join(instance, upper, now.turn.share(_FOR_JOINS))
-        listing = yield from _listed(joined, (), most, upper, now)
+        listing = yield from _listed(joined, (), limit, upper, now)
         if listing is None and (equal := families(joined.instance)):
-            listing = yield from _listed(joined, equal, most, upper, now)
+            listing = yield from _listed(joined, equal, limit, upper, now)
         if listing is None:
             yield
     return listing
@@ -174,7 +174,7 @@ def _listed(
 
 
 def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Contraction, Branches]:
-    """The same instance, its nodes numbered in a topological order: the same nodes of equal branches in a row."""
+    """The instance with its nodes in a topological order in which equal nodes of equal branches are neighbours."""
     graph = instance.graph
     # By depth, family and place in the branch; nodes that change places have the same depth.
     family, place, branch = np.full(graph.n, -1), np.arange(graph.n), np.zeros(graph.n, dtype=np.int64)
@@ -198,13 +198,13 @@ def _list_within(
     limit = min(limit, _MOST_WORDS // (_words_of(n) * (1 + has_equal)))
     if n > MOST_LISTED or (not has_equal and 2 ** antichain(instance.graph) > min(limit, second * turns.whole.left)):
         return None
-    growing, most = _begin(instance, upper), max(1, _LISTED_AT_ONCE // n)
+    growing, target = _begin(instance, upper), max(1, _LISTED_AT_ONCE // n)
     while not turns.whole.passed:
         if turns.turn.passed:
             yield
             continue
         watch, busy, before = Stopwatch(), time.thread_time(), growing.listed
-        growing = _go_on(instance, branches, min(most, limit), upper, growing)
+        growing = _go_on(instance, branches, min(target, limit), upper, growing)
         if growing.done == growing.listed:
             return growing.lattice
         # Other work of the machine may end, so it does not count in what is foreseen, only in what a turn can do.
@@ -214,12 +214,15 @@ def _list_within(
         sight = _in_sight(growing.lattice.ideals[: growing.listed], n)
         if growing.listed >= limit or sight > min(_CLEARLY * limit, second * turns.whole.left):
             return None
-        most = growing.listed + int(min(_MORE * growing.listed, _FOR_LISTING * added * turns.turn.left)) + 1
+        target = growing.listed + int(min(_MORE * growing.listed, _FOR_LISTING * added * turns.turn.left)) + 1
     return None
 
 
 def _in_sight(listed: Words, n: int) -> float:
-    """Estimate the number of all ideals, of which those of the fewest nodes are listed."""
+    """Estimated number of all ideals: those listed are complete up to some number of nodes.
+
+    Each level above is taken to have `_MEAN_LEVEL` times as many ideals as the last complete one.
+    """
 
     def size(i: int) -> int:
         return int(np.unpackbits(listed[i].view(np.uint8)).sum())
@@ -240,7 +243,7 @@ def _go_on(instance: Instance, branches: Branches, limit: int, upper: float, gro
 
 
 def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:
-    """Predecessors of each node, readers of each tensor, users of each shared parameter."""
+    """Sets of nodes as bits, one a row: predecessors of each node, readers of each tensor, users of each parameter."""
     graph = instance.graph
     uses = [(g, v) for g, parameter in enumerate(graph.parameters) for v in parameter.users]
     shared, user = np.array(uses, dtype=np.int64).reshape(-1, 2).T
@@ -252,12 +255,12 @@ def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:
 
 
 def _nodes(words: Words, n: int) -> IntArray:
-    """Nodes of a set."""
+    """The sorted numbers of the nodes of a set of n bits."""
     return np.unpackbits(words.view(np.uint8), bitorder="little")[:n].nonzero()[0]
 
 
 def _words_of(n: int) -> int:
-    """Words of 64 bits that a set of n nodes takes."""
+    """Number of 64-bit words that hold a set of n nodes."""
     return (n + 63) // 64
 
 

@@ -122,7 +122,7 @@ def no_passing(groups: int) -> Passing:
 
 
 def _unions(sets: Words, first: IntArray) -> Words:
-    """The union of the sets from each of the first ones to the next."""
+    """The union of the rows of `sets` from each of `first` up to the next one."""
     return np.bitwise_or.reduceat(sets, first) if len(first) > 0 else sets
 
 
@@ -130,19 +130,19 @@ def _unions(sets: Words, first: IntArray) -> Words:
 def _watch(arrays: KernelArrays, order: IntArray, watched: IntArray) -> tuple[Words, Words, Words]:
     """Watched nodes before and behind each node, (n, w), and of those that touch each tensor, (t, w)."""
     n, words = len(arrays.work), (len(watched) + 63) // 64
-    own = np.zeros((n, words), np.uint64)
+    bits = np.zeros((n, words), np.uint64)
     for i in range(len(watched)):
-        own[watched[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
+        bits[watched[i], i >> 6] |= np.uint64(1) << np.uint64(i & 63)
     before, behind = np.zeros((n, words), np.uint64), np.zeros((n, words), np.uint64)
-    touch = own[arrays.producer]
+    touch = bits[arrays.producer]
     for v in order:
         for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-            before[arrays.successor[e]] |= before[v] | own[v]
+            before[arrays.successor[e]] |= before[v] | bits[v]
         for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
-            touch[arrays.input_tensor[f]] |= own[v]
+            touch[arrays.input_tensor[f]] |= bits[v]
     for v in order[::-1]:
         for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-            behind[v] |= behind[arrays.successor[e]] | own[arrays.successor[e]]
+            behind[v] |= behind[arrays.successor[e]] | bits[arrays.successor[e]]
     return before, behind, touch
 
 
@@ -174,7 +174,7 @@ def empty_block(passing: Passing) -> Block:
 @compiled(inline="always")
 def join_block(v: int, passing: Passing, block: Block) -> float:
     """Add group v, whose predecessors are in the block or before it; the most live at a node that more passes now."""
-    most = 0.0
+    largest = 0.0
     for t in range(passing.made_start[v], passing.made_start[v + 1]):
         for w in range(passing.behind.shape[1]):
             block.behind[t, w] = passing.behind[t, w]
@@ -189,9 +189,9 @@ def join_block(v: int, passing: Passing, block: Block) -> float:
             while brought:
                 i = (w << 6) + _lowest(brought)
                 block.bytes[i] += passing.bytes[t]
-                most = max(most, block.bytes[i] + passing.need[i])
+                largest = max(largest, block.bytes[i] + passing.need[i])
                 brought &= brought - np.uint64(1)
-    return most
+    return largest
 
 
 @compiled(inline="always")
@@ -214,15 +214,15 @@ def leave_block(v: int, passing: Passing, block: Block) -> None:
 @compiled
 def least_peak(nodes: IntArray, need: FloatArray, passing: Passing, block: Block) -> float:
     """The most live at one node of a set, in every order; groups of nodes ascend, `block` is empty, and is so again."""
-    most = 0.0
+    largest = 0.0
     for v in nodes:
-        most = max(most, need[v], join_block(v, passing, block))
+        largest = max(largest, need[v], join_block(v, passing, block))
     for v in nodes[::-1]:
         leave_block(v, passing, block)
-    return most
+    return largest
 
 
 @compiled(inline="always")
 def _lowest(word: np.uint64) -> int:
-    """The place of the lowest bit of a word that is not 0."""
+    """The place of the lowest bit of a word that is not 0, counted from 0."""
     return math.frexp(float(word & (~word + np.uint64(1))))[1] - 1

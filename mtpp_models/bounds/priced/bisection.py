@@ -56,12 +56,12 @@ def bisection(start: Partition, controls: Controls) -> Result:
     """
     instance, deadline, watch = start.instance, controls.deadline.share(_SEARCH), Stopwatch()
     floor, halves = simple(instance), -(-instance.k // _TWO)
-    most = min(start.bottleneck, one_block(instance).bottleneck)
-    if most * (1 - _BELOW) <= floor or not instance.graph.work.any():
+    upper = min(start.bottleneck, one_block(instance).bottleneck)
+    if upper * (1 - _BELOW) <= floor or not instance.graph.work.any():
         return Result(BISECTION, instance, start, Bound(floor, "simple"))
     question, prices = halved(instance)
-    goal = ceiling = halves * most * (1 - _BELOW)
-    base = halves * max(floor, min(controls.known, most), _NEGLIGIBLE * most)
+    goal = ceiling = halves * upper * (1 - _BELOW)
+    base = halves * max(floor, min(controls.known, upper), _NEGLIGIBLE * upper)
     overflow = LeastOverflow.of(question, goal)
     tree = BlockTree(question, prices, goal, Deadline.after(0.0), threads=controls.options.threads)
     proof: PriceProof | None = None
@@ -71,7 +71,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
         done, block = tree.explore(deadline.share(_FOR_A_GOAL))
         if block is not None:
             if instance.k == _TWO:
-                best = min(best, _two_blocks(instance, block), key=lambda known: known.bottleneck)
+                best = min(best, _two_blocks(instance, block), key=lambda partition: partition.bottleneck)
             goal = ceiling = min(goal, block_cost(question, overflow, block)) * (1 - _BELOW)
             tree.pass_by()
         elif done:
@@ -101,6 +101,9 @@ def halved(instance: Instance) -> tuple[Instance, FloatArray]:
 
 
 def _two_blocks(instance: Instance, block: BoolArray) -> Partition:
-    """The partition whose first or last block is this one, an (n + 2,) set with one of the two more nodes or both."""
+    """The partition into a convex set that contains an end and the rest.
+
+    `block`, (n + 2,), ends with the source and the sink that `with_ends` adds: one of them or both lie in it.
+    """
     first = block[:-2] if block[-2] else ~block[:-2]
     return Partition(instance, np.where(first, 0, 1))

@@ -36,7 +36,7 @@ class LeastOverflow(NamedTuple):
     @classmethod
     def of(cls, instance: Instance, bottleneck: float) -> LeastOverflow:
         """Overflow by an instance, of a known bottleneck."""
-        n, most = instance.graph.n, _MOST * bottleneck
+        n, cap = instance.graph.n, _MOST * bottleneck
         if not instance.has_overflow:
             nothing = np.zeros(0, dtype=np.int64)
             return cls(np.zeros(n), np.full(n, -np.inf), np.zeros(0), np.zeros(n + 1, dtype=np.int64), nothing)
@@ -44,15 +44,15 @@ class LeastOverflow(NamedTuple):
         with np.errstate(over="ignore"):
             stream, shared = instance.graph.held_bytes / rate, arrays.shared_bytes / rate
             excess = (needs_of(instance) - room(instance)) / rate
-        stream, excess, shared = (np.minimum(time, most) for time in (stream, excess, shared))
+        stream, excess, shared = (np.minimum(time, cap) for time in (stream, excess, shared))
         return cls(stream, excess, shared, arrays.shared_start, arrays.shared)
 
     def time(self, inside: BoolArray) -> float:
         """Overflow of an (n,) set of nodes."""
         used = np.zeros(len(self.shared), dtype=bool)
         used[self.used[np.repeat(inside, np.diff(self.start))]] = True
-        held = self.stream[inside].sum() + self.shared[used].sum()
-        return max(0.0, float(held + self.excess[inside].max(initial=-np.inf)))
+        resident_time = self.stream[inside].sum() + self.shared[used].sum()
+        return max(0.0, float(resident_time + self.excess[inside].max(initial=-np.inf)))
 
 
 def block_cost(instance: Instance, overflow: LeastOverflow, inside: BoolArray) -> float:

@@ -149,11 +149,11 @@ def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
 @compiled
 def constant_of(constant: IntArray, block: BoolArray) -> int:
     """Largest of the (n,) constants in a block; the least of all if the block is empty."""
-    most = constant.min()
+    largest = constant.min()
     for v in range(len(block)):
         if block[v]:
-            most = max(most, constant[v])
-    return int(most)
+            largest = max(largest, constant[v])
+    return int(largest)
 
 
 @compiled
@@ -234,9 +234,9 @@ def _move(
     drain: IntArray,
     price: IntArray,
 ) -> int:
-    """Set the prices for a multiplier; how much more is supplied in all.
+    """Set the prices, (n,), for a multiplier; return by how much all supplies grow.
 
-    No capacity becomes smaller than the flow that it carries: what a price loses is added to the drain. Prices are
+    No capacity falls below the flow that its arc carries: what a price loses is added to the drain, (n,). Prices are
     rounded up, so that no set seems to cost more than it does.
     """
     supplied = 0

@@ -30,7 +30,7 @@ _ANY, _INSIDE = 0.1, 0.3
 
 
 class _Members(NamedTuple):
-    """The nodes of a block in a list, to draw from."""
+    """The nodes of a block as a list, from which one is drawn in constant time."""
 
     nodes: IntArray  # (n,)
     place: IntArray  # (n,): where each node of the block stands in it
@@ -144,7 +144,7 @@ def heaviest_block(
 
 @compiled(allocates=False)
 def _draw(members: _Members, arrays: KernelArrays) -> int:
-    """A node at random: of the block, of those that read from one of its nodes or send to it, or any."""
+    """A random node: any of the graph (`_ANY`), one of the block (`_INSIDE`), else a neighbour of one of the block."""
     part, size = np.random.random(), members.size[0]
     if size == 0 or part < _ANY:
         return np.random.randint(len(members.nodes))
@@ -161,7 +161,10 @@ def _draw(members: _Members, arrays: KernelArrays) -> int:
 
 @compiled(inline="always")
 def _fine(cost: float, penalty: float) -> float:
-    """Penalty for a cost above the ceiling: linear close to it, then faster than any economy of scale."""
+    """Penalty for a cost, in multiples of the ceiling: 0 up to 1, then linear and quadratic.
+
+    The quadratic part grows faster than any economy of scale, so no set far above the ceiling pays.
+    """
     over = max(0.0, cost - 1.0)
     return penalty * over * (1.0 + _STEEP * over)
 
@@ -170,7 +173,7 @@ def _fine(cost: float, penalty: float) -> float:
 def _fits(
     v: int, block: NDArray[np.uint64], above: NDArray[np.uint64], below: NDArray[np.uint64], relations: Relations
 ) -> bool:
-    """Whether nothing outside the block lies between v and a node of it."""
+    """Whether the block with `v` is convex: no node outside of it lies on a path between `v` and the block."""
     for w in range(len(block)):
         between = (relations.behind[v, w] & above[w]) | (relations.before[v, w] & below[w])
         if between & ~block[w]:
@@ -192,7 +195,7 @@ def _flip(
     arrays: KernelArrays,
     relations: Relations,
 ) -> None:
-    """Add v to the block, or take it out."""
+    """Add `v` to the block, or remove it if it is there; all counts and bits follow."""
     inside[v] = not inside[v]
     step = 1 if inside[v] else -1
     if inside[v]:
@@ -213,7 +216,7 @@ def _flip(
 
 @compiled(allocates=False)
 def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.uint64]) -> None:
-    """Change the count of u by the step, and keep its bit among those whose count is positive."""
+    """Add `step` to the count of node `u`, and set its bit in `positive` exactly if the count is positive."""
     counts[u] += step
     bit = np.uint64(1) << np.uint64(u % _WORD)
     if counts[u] > 0:
@@ -224,7 +227,7 @@ def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.ui
 
 @compiled(allocates=False)
 def _stream_of(v: int, uses: NDArray[np.int32], overflow: LeastOverflow, counted: int) -> float:
-    """Time to stream what v alone holds, or uses, in the block; `counted` is 1 where v is in `uses` already."""
+    """Time to stream what the block holds for `v` alone; `counted` is 1 if `uses` counts `v` already, else 0."""
     time = overflow.stream[v]
     for i in range(overflow.start[v], overflow.start[v + 1]):
         if uses[overflow.used[i]] == counted:
@@ -234,29 +237,29 @@ def _stream_of(v: int, uses: NDArray[np.int32], overflow: LeastOverflow, counted
 
 @compiled(allocates=False)
 def _use(v: int, change: int, uses: NDArray[np.int32], overflow: LeastOverflow) -> None:
-    """Add v to the users of its parameters in the block, or remove it."""
+    """Add `change` (1 or -1) to the number of nodes in the block that use each parameter of `v`."""
     for i in range(overflow.start[v], overflow.start[v + 1]):
         uses[overflow.used[i]] += change
 
 
 @compiled(allocates=False)
 def _excess_without(v: int, excess: float, members: _Members, overflow: LeastOverflow) -> float:
-    """The largest excess in the block when v leaves it."""
+    """The largest excess of the nodes of the block but `v`, of which `excess` is the largest of all."""
     if overflow.excess[v] < excess:
         return excess
-    left = -math.inf
+    largest = -math.inf
     for place in range(members.size[0]):
         u = members.nodes[place]
         if u != v:
-            left = max(left, overflow.excess[u])
-            if left == excess:
+            largest = max(largest, overflow.excess[u])
+            if largest == excess:
                 break
-    return left
+    return largest
 
 
 @compiled
 def _cost_of_joining(v: int, inside: BoolArray, reads: NDArray[np.int32], arrays: KernelArrays, counted: int) -> float:
-    """Change of the block's cost when v joins it; `counted` is 1 where v is in `reads` already."""
+    """Cost of the block with `v` less that without; `counted` is 1 if `reads` counts `v` already, else 0."""
     cost = arrays.work[v]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]

@@ -153,7 +153,7 @@ class BlockTree:
         return any(part.open for part in self._parts)
 
     def _explore_parts(self, budget: int, pool: ThreadPoolExecutor) -> BoolArray | None:
-        """Explore so many nodes of each part; return the first block found, whose part is the first one then."""
+        """Explore `budget` nodes of each part; return the first block below the goal, its part put first, or None."""
         self._share()
         busy = [part for part in self._parts if part.open]
         each = map if len(busy) == 1 else pool.map
@@ -168,18 +168,18 @@ class BlockTree:
         return None
 
     def _share(self) -> None:
-        """Give open leaves to parts that have none, as many parts as there are threads."""
+        """Give open leaves to parts that have none; there are as many parts as threads."""
         while True:
-            most = max(self._parts, key=lambda part: part.open)
-            if most.open <= 1:
+            donor = max(self._parts, key=lambda part: part.open)
+            if donor.open <= 1:
                 return
             idle = next((part for part in self._parts if not part.open), None)
             if idle is None and len(self._parts) < self._threads:
-                idle = TreePart.none(self._question, most.most)
+                idle = TreePart.none(self._question, donor.max_decisions)
                 self._parts.append(idle)
             if idle is None:
                 return
-            idle.share(most)
+            idle.share(donor)
 
     def _begin(self) -> None:
         """Start the tree again with one leaf, in which nothing is decided."""
@@ -212,7 +212,7 @@ def _question(instance: Instance, worth: FloatArray, goal: float, apart: BoolArr
 
 
 def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolArray:
-    """(n, n): pairs of nodes that no block below the goal holds."""
+    """(n, n) symmetric: whether no block below the goal contains both nodes."""
     apart = np.zeros((instance.graph.n, instance.graph.n), dtype=bool)
     u, v = conflicts(instance, goal, deadline).T
     apart[u, v] = apart[v, u] = True
@@ -220,6 +220,6 @@ def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolAr
 
 
 def _worth(prices: FloatArray, instance: Instance, spare: float) -> FloatArray:
-    """Prices in blocks: all of them together are worth k, and a spare part more."""
+    """(n,) prices in blocks: their sum is (1 + `spare`) times the number of blocks, so a bit can be given away."""
     worth = prices / prices.max()
     return worth * ((1.0 + spare) * min(instance.k, instance.graph.n) / worth.sum())

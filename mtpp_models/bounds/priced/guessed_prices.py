@@ -79,39 +79,42 @@ class QuickPrices:
         """Run or continue, as `priced_quick`."""
         instance, floor, deadline = start.instance, simple(start.instance), before_witness(controls.deadline)
         # All nodes together are worth their share as well.
-        most = min(start.bottleneck, one_block(instance).bottleneck)
+        upper = min(start.bottleneck, one_block(instance).bottleneck)
         if self._question != instance.key:
             self._question = instance.key
             threads = controls.options.threads
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
         watch = Stopwatch()
-        for proved in self._goals(floor, most, deadline):
+        for proved in self._goals(floor, upper, deadline):
             controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
         best = self._ranked()[0]
         value = max(floor, best.value)
-        closed = value >= most * (1 - PROOF_TOLERANCE) or all(climb.is_over for climb in self._climbs)
+        closed = value >= upper * (1 - PROOF_TOLERANCE) or all(climb.is_over for climb in self._climbs)
         witness: dict[str, Any] = {}
         if best.proved is not None:
             witness = {"prices": best.proved.tolist(), "seed": controls.options.seed}
             witness |= price_witness(best.proof, watch.passed)
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
-    def _goals(self, floor: float, most: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals as they are proved: in a race, then by the fastest, and by others where that comes to its end."""
+    def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals as they are proved: by all guesses in a race, by the fastest, then by others where that ends."""
         if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
-            yield from self._race(floor, most, deadline)
+            yield from self._race(floor, upper, deadline)
         if self._value <= floor:
             for climb in self._climbs:
-                yield from climb.goals(max(floor, self._value), most, deadline.share(_TRIAL))
+                yield from climb.goals(max(floor, self._value), upper, deadline.share(_TRIAL))
         for climb in self._ranked():
-            yield from climb.goals(max(floor, self._value), most, deadline)
+            yield from climb.goals(max(floor, self._value), upper, deadline)
 
-    def _race(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals that all who are not behind have proved, until one is left or proofs take long."""
+    def _race(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals that all guesses still in the race have proved; slow ones drop out.
+
+        It ends with one guess, or when a proof takes a large part of the time.
+        """
         racers, last, enough = list(self._climbs), 0.0, _ENOUGH * deadline.left
         step = longest = _STEP
-        while len(racers) > 1 and value < most and deadline.left > _SHORTEST:
-            goal, able, limit = _higher(value, step, most), list[Climb](), enough * (_MOST_PARTS if last else 1)
+        while len(racers) > 1 and value < upper and deadline.left > _SHORTEST:
+            goal, able, limit = _higher(value, step, upper), list[Climb](), enough * (_MOST_PARTS if last else 1)
             for climb in racers:
                 if climb.begin(goal, deadline.sooner(limit)):
                     able.append(climb)
@@ -141,7 +144,7 @@ class QuickPrices:
         return max(climb.value for climb in self._climbs)
 
     def _ranked(self) -> list[Climb]:
-        """Those with the highest bounds first; of equal ones the fastest."""
+        """The guesses, those with the highest bounds first; of equal ones the fastest."""
         return sorted(self._climbs, key=lambda climb: (-climb.value, climb.took))
 
 
@@ -154,11 +157,11 @@ def guessed_prices(instance: Instance, part: float) -> FloatArray:
     sent = np.bincount(producer, time, graph.n)
     received = np.bincount(consumers, (time / np.maximum(readers, 1))[graph.edge_tensor], graph.n)
     prices: FloatArray = graph.work + part * (sent + received)
-    held = graph.held_bytes.copy()
+    resident_bytes = graph.held_bytes.copy()
     for parameter in graph.parameters:
-        held[list(set(parameter.users))] += parameter.bytes
-    if instance.has_overflow and held.sum() > instance.k * platform.memory:
-        prices = prices + held / platform.bandwidth
+        resident_bytes[list(set(parameter.users))] += parameter.bytes
+    if instance.has_overflow and resident_bytes.sum() > instance.k * platform.memory:
+        prices = prices + resident_bytes / platform.bandwidth
     return prices if 0 < prices.sum() < np.inf else np.ones(graph.n)
 
 
@@ -183,13 +186,13 @@ class Climb:
         """Whether blocks have stopped too many goals in a row."""
         return self.failures >= _FAILURES
 
-    def goals(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
-        """Yield each goal that is proved, above `value` and up to `most`, as long as they rise and there is time."""
+    def goals(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield each goal that is proved, above `value` and up to `upper`, as long as they rise and there is time."""
         self.step, lost = max(self.step, _SMALL_STEP), 0.0  # seconds since the last proof of this turn
-        while value < most and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
+        while value < upper and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
             doublings = max(_LEAST_DOUBLINGS, math.log2(max(1.0, _AIM * deadline.left / self.took)))
             step = max(_LEAST_STEP, min(self.step, self.twice * doublings))
-            goal = _higher(value, step, most)
+            goal = _higher(value, step, upper)
             watch = Stopwatch()
             proved = self.prove(goal, deadline.share(_FOR_A_GOAL))
             lost += watch.passed
@@ -239,6 +242,6 @@ class Climb:
         return False
 
 
-def _higher(value: float, step: float, most: float) -> float:
-    """The goal that is higher by that part, and at most the highest of use."""
-    return min(most, max(value * (1 + step), _FIRST * most))
+def _higher(value: float, step: float, upper: float) -> float:
+    """The goal that is higher by that part, at most `upper`."""
+    return min(upper, max(value * (1 + step), _FIRST * upper))

@@ -32,7 +32,7 @@ class Effort:
 
 
 def heavy_blocks(
-    known: BoolArray,
+    blocks: BoolArray,
     price: FloatArray,
     ceiling: float,
     arrays: KernelArrays,
@@ -48,7 +48,7 @@ def heavy_blocks(
 
     Parameters
     ----------
-    known : (b, n) booleans
+    blocks : (b, n) booleans
         Convex sets, a row each.
     price : (n,) floats
         Not negative, not all 0.
@@ -64,9 +64,9 @@ def heavy_blocks(
         How many search; without a deadline, the answer does not depend on it.
     """
     n, mean = len(price), float(price.mean())
-    dearest = np.argsort(-(known @ price), kind="stable")[:_DEAREST]
+    dearest = np.argsort(-(blocks @ price), kind="stable")[:_DEAREST]
     begins = [(np.zeros(n, dtype=bool), fresh)] * fresh.searches
-    begins += [(known[i], again) for i in rng.choice(dearest, again.searches)]
+    begins += [(blocks[i], again) for i in rng.choice(dearest, again.searches)]
     seeds = rng.integers(2**31, size=len(begins)).tolist()
 
     def search(number: int) -> tuple[float, BoolArray]:
@@ -77,8 +77,8 @@ def heavy_blocks(
 
     with ThreadPoolExecutor(threads) as pool:
         for first in range(0, len(begins), threads):
-            for found, block in pool.map(search, range(first, min(first + threads, len(begins)))):
-                if found > 0:
+            for worth, block in pool.map(search, range(first, min(first + threads, len(begins)))):
+                if worth > 0:
                     yield block
             if deadline.passed:
                 return

@@ -134,15 +134,18 @@ class PriceSearch:
         """
         deadline = deadline or Deadline()
         for _ in range(rounds):
-            known, ceiling = len(self._blocks), self.ceiling
+            count, ceiling = len(self._blocks), self.ceiling
             self._search(deadline)
             self._settle(max(_PROGRAM, deadline.left))
-            still = len(self._blocks) == known and abs(self.ceiling - ceiling) <= _STILL * ceiling
+            still = len(self._blocks) == count and abs(self.ceiling - ceiling) <= _STILL * ceiling
             if still or deadline.passed:
                 break
 
     def _search(self, deadline: Deadline) -> None:
-        """Add blocks that the prices make heavy; of a small graph all that cost little and are worth more than 1."""
+        """Add blocks that are worth more than 1 at the tried prices and cost at most T.
+
+        A small graph has all its convex sets listed; in a large one a local search looks for heavy ones.
+        """
         if len(self._listed):
             little = self._listed_costs <= self.ceiling * (1 + _ROUNDING)
             for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
@@ -164,21 +167,21 @@ class PriceSearch:
             self._tried = (self.prices + covering) / 2
 
     def _known(self) -> BoolArray:
-        """Known blocks that cost at most T, a row each."""
+        """(b, n) the blocks so far that cost at most T, one a row."""
         return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
 
     def _scale(self, *candidates: FloatArray) -> None:
-        """Scale candidate prices such that no known block is worth more than 1; take those of the largest sum."""
+        """Scale all candidates, (n,) prices, so that no block is worth more than 1; take that of the largest sum."""
         blocks = self._known()
-        most = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
-        scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, most, strict=True)]
+        tops = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
+        scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, tops, strict=True)]
         best = max(scaled, key=lambda prices: float(prices.sum()))
         if not np.allclose(best, self.prices, rtol=_SAME, atol=0.0):
             self.prices = best
 
 
 def _convex_sets(reach: BoolArray) -> BoolArray:
-    """(c, n): all convex sets of nodes but the empty one, a row each, by the (n, n) pairs with a path."""
+    """(c, n) all convex sets of nodes but the empty one; `reach`, (n, n), says whether a path joins two nodes."""
     n = len(reach)
     sets = (np.arange(1, 2**n)[:, None] >> np.arange(n)) % 2 == 1
     between = (sets @ reach) & (sets @ reach.T) & ~sets
@@ -187,9 +190,9 @@ def _convex_sets(reach: BoolArray) -> BoolArray:
 
 
 def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:
-    """Prices of largest sum under which no row is worth more than 1; None if there is no answer in time.
+    """(n,) prices of the largest sum under which no row is worth more than 1; None if time is up before the answer.
 
-    An interior solution, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
+    The solution is interior, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
     """
     rows, n = inside.shape
     prices = solve_lp(csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows), seconds)

@@ -79,10 +79,9 @@ def price_witness(proof: PriceProof | None, seconds: float, part: float = _PART)
 
 
 def _tree(decided: NDArray[np.int8]) -> tuple[list[int], NDArray[np.intp]]:
-    """Entries of a tree with these leaves in pre-order, and the leaves in that order.
+    """Entries of a decision tree with these leaves in pre-order, and the rows of the leaves in that order.
 
-    The leaves of a tree all decide its first node. Any node that all of them decide will do: the parts with it inside
-    and outside are trees again.
+    Any node that all leaves decide can be the root: those with it inside and those with it outside are trees again.
     """
     entries: list[int] = []
     order: list[int] = []
@@ -110,9 +109,9 @@ def _trimmed(
     unit: float,
     deadline: Deadline,
 ) -> tuple[list[int], list[int]]:
-    """The tree without pairs of leaves whose node reaches the goal undecided, as far as time allows; and its leaves.
+    """Entries and rows of leaves of a smaller tree: two leaves become one where they need not decide their node.
 
-    Rows of leaves that take the place of their pair are changed.
+    Rows of leaves that take the place of their pair are changed. It stops when time is up, with a tree that is valid.
     """
     stack: list[tuple[list[int], list[int]]] = []  # subtrees with their rows, reversed: the last ones first
     row = len(decided)
@@ -125,17 +124,17 @@ def _trimmed(
         if len(rows) == len(others) == 1 and not deadline.passed:
             alone = decided[rows[0] : rows[0] + 1].copy()
             alone[0, node] = 0
-            found = multiplier[rows[0] : rows[0] + 1].copy()
-            if _close(question, question, flows, alone, found, unit):
-                decided[rows[0]], multiplier[rows[0]] = alone[0], found[0]
+            candidate = multiplier[rows[0] : rows[0] + 1].copy()
+            if _close(question, question, flows, alone, candidate, unit):
+                decided[rows[0]], multiplier[rows[0]] = alone[0], candidate[0]
                 stack.append((first, rows))
                 continue
         second += first
         second.append(node)
         others += rows
         stack.append((second, others))
-    [(found_entries, kept)] = stack
-    return found_entries[::-1], kept[::-1]
+    [(trimmed, kept)] = stack
+    return trimmed[::-1], kept[::-1]
 
 
 @compiled
@@ -147,20 +146,21 @@ def _close(
     multiplier: FloatArray,
     unit: float,
 ) -> bool:
-    """Find multipliers, of a unit, with which leaves reach the goal; whether all of them do.
+    """Whether all leaves reach the goal, each with a multiplier that is written into `multiplier`.
 
-    `some` is the question with fewer pairs, to which those are added that a leaf needs.
+    `some` is the question with few pairs of nodes that exclude each other, to which those are added that a leaf needs;
+    `unit` is what kernels divide multipliers by.
     """
     n = decided.shape[1]
     state = np.empty(n, dtype=np.int8)
     for row in range(len(decided)):
-        found = _multiplier(some, flows, decided[row], multiplier[row], unit, state)
-        if found < 0:
-            found = _multiplier(question, flows, decided[row], multiplier[row], unit, state)
-            if found < 0:
+        value = _multiplier(some, flows, decided[row], multiplier[row], unit, state)
+        if value < 0:
+            value = _multiplier(question, flows, decided[row], multiplier[row], unit, state)
+            if value < 0:
                 return False
             _use(question.apart, decided[row], state, some.apart)
-        multiplier[row] = found
+        multiplier[row] = value
     return True
 
 
@@ -168,11 +168,11 @@ def _close(
 def _multiplier(
     question: BlockQuestion, flows: Flows, decided: NDArray[np.int8], begin: float, unit: float, state: NDArray[np.int8]
 ) -> float:
-    """A multiplier with which a leaf reaches the goal, of few digits if that will do; -1 if none is found."""
+    """A multiplier with which a leaf reaches the goal, rounded to few digits if it still does; -1 if there is none."""
     sets = no_sets(len(decided))
-    found = begin / unit
+    value = begin / unit
     for patient in (True, False):
-        short = _short(found * unit)
+        short = _short(value * unit)
         state[:] = decided
         begin_flow(question, flows)
         least, reached, _ = bound_of(state, question, flows, sets, short / unit, patient)
@@ -181,13 +181,13 @@ def _multiplier(
         if patient and least < UNIT:
             return -1.0
         if patient:
-            found = reached
-    return found * unit
+            value = reached
+    return value * unit
 
 
 @compiled(allocates=False)
 def _short(number: float) -> float:
-    """The number in few digits."""
+    """The number rounded to few digits."""
     if number <= 0.0:
         return 0.0
     scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(number)))
@@ -196,7 +196,7 @@ def _short(number: float) -> float:
 
 @compiled
 def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], used: BoolArray) -> None:
-    """Note for each node that is apart from the block one pair that says so, of those noted already if there is one."""
+    """Mark in `used` one pair for each node that cannot join the block; pairs marked already serve again."""
     inside = np.flatnonzero(state == IN)
     for w in range(len(decided)):
         if decided[w] == OUT:

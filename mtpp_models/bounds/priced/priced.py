@@ -96,15 +96,15 @@ class Prices:
         told_apart = _TWO < min(instance.k, instance.graph.n) <= _MOST_TOLD_APART
         begin = partition_with_ends(start) if told_apart else start
         # All nodes together are worth their share as well.
-        most = min(start.bottleneck, one_block(instance).bottleneck)
-        if most <= floor:
+        upper = min(start.bottleneck, one_block(instance).bottleneck)
+        if upper <= floor:
             return Result(PRICED, instance, start, Bound(floor, PRICED))
         if self._climb is None or self._question != instance.key:
             self._question, self._climb = instance.key, _Climb(begin, floor, controls)
         watch = Stopwatch()
         at_its_end = self._climb.go_on(begin, replace(controls, deadline=before_witness(controls.deadline)))
         value, proved = self._climb.value, self._climb.proved
-        closed = at_its_end or value >= most * (1 - PROOF_TOLERANCE)
+        closed = at_its_end or value >= upper * (1 - PROOF_TOLERANCE)
         witness: dict[str, Any] = {}
         if proved is not None:
             witness = {"prices": proved.tolist(), "seed": controls.options.seed}
@@ -113,7 +113,7 @@ class Prices:
 
 
 class _Climb:
-    """Goals that rise to the cost at which the best prices are worth k blocks."""
+    """The search for the highest goal that prices prove, up to the ceiling where the best prices are worth k blocks."""
 
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
@@ -175,16 +175,16 @@ class _Climb:
 
     @property
     def _base(self) -> float:
-        """Best bound so far, at most the ceiling; no lower goal is of use."""
+        """The highest lower bound so far, at most the ceiling [time unit]; no lower goal is of use."""
         return max(self.value, min(self._known, self._ceiling))
 
     def _is_at_ceiling(self, bottleneck: float) -> bool:
-        """Whether the bound can hardly rise, and the ceiling is so low that no bound of prices closes the gap."""
+        """Whether the bound has reached the ceiling of all bounds by prices, which is below the bottleneck."""
         low = self._ceiling < bottleneck * (1 - _NEARLY)
         return low and self.value >= self._ceiling * (1 - _AT_CEILING)
 
     def _suited(self, deadline: Deadline) -> float:
-        """Choose the next goal, and fit the prices to it."""
+        """The next goal [time unit], at most the ceiling; the prices are fitted to it."""
         search, goal = self._search, self._goal or self._ceiling
         goal = max(self.value, min(goal, self._ceiling))
         search.aim(goal)
@@ -194,11 +194,15 @@ class _Climb:
         return max(self.value, search.ceiling)
 
     def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
-        """Try to prove a bound close to a goal by the current prices; return it, and blocks that refute a higher one.
+        """Try to prove the goal, or a slightly lower one, by the current prices.
 
-        The first is None where time is up, or a block is much too cheap. Blocks that are worth too much become cheaper,
-        as long as prices can be spared; then a block that costs nearly as much as the goal lowers it. Neither way
-        anything has to be done again.
+        A block that is worth more than 1 becomes cheaper while prices can be spared. After that, one that costs nearly
+        as much as the goal lowers it. What the tree has proved stays true in both cases.
+
+        Returns
+        -------
+        tuple
+            The bound, None if time is up or a block is far below the goal; and the blocks that refute a higher goal.
         """
         search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self._base - goal) * _FALL
         blocks: list[BoolArray] = []
@@ -229,21 +233,21 @@ class _Climb:
         return None, blocks
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
-        """Add blocks that refute a goal to the price search; return whether no better prices are to be expected."""
+        """Add blocks that refute a goal to the price search; return whether that changed nothing."""
         search = self._search
-        known, prices = search.known, search.prices
+        count, prices = search.known, search.prices
         for block in blocks:
             search.add(block)
         search.improve(_MORE_ROUNDS, deadline.share(_MORE))
-        return search.known == known and search.prices is prices
+        return search.known == count and search.prices is prices
 
     def _is_too_high(self, deadline: Deadline) -> bool:
-        """Whether the goal has been corrected too often, or for too long."""
+        """Whether the goal was corrected too often, or corrections took too long."""
         too_long = self._lost > max(self._took, _PATIENCE * deadline.left)
         return too_long or self._failures % _CORRECTIONS == 0
 
     def _next_goal(self, seconds: float, deadline: Deadline) -> float:
-        """Next goal, as high as the time allows after a proof of so many seconds."""
+        """The goal after a proof that took `seconds`: higher, as far as the remaining time is likely to suffice."""
         value, ceiling = self.value, self._ceiling
         if value >= ceiling * (1 - _NEARLY):
             return ceiling
@@ -255,7 +259,7 @@ class _Climb:
 
 
 def _converge(search: PriceSearch, rounds: int, enough: float, deadline: Deadline) -> None:
-    """Improve prices until they are worth enough, or settle."""
+    """Improve prices until their worth is `enough`, they no longer change, or `rounds` or the time are over."""
     for _ in range(rounds):
         before = search.ceiling, search.known, search.prices.sum()
         if search.worth >= enough or deadline.passed:

@@ -121,13 +121,13 @@ def explore(
 
 @compiled(inline="always")
 def _place(flows: Flows, row: int) -> int:
-    """Slot for the flow of a leaf; slots 0 and 1 hold the current flow and its copy."""
+    """The slot that keeps the flow of a leaf; slots 0 and 1 hold the current flow and a copy of it."""
     return 2 + row % (len(flows.row) - 2)
 
 
 @compiled
 def _go_on(question: BlockQuestion, leaves: Leaves, flows: Flows, row: int, state: NDArray[np.int8]) -> None:
-    """Load the flow from which a leaf continues into slot 0; set `state` to its decisions and their consequences."""
+    """Load the flow of a leaf into slot 0, and set `state`, (n,), to its decisions and what follows from them."""
     place = _place(flows, row)
     if flows.row[0] != row:
         if flows.row[place] == row:

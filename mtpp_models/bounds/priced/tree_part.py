@@ -24,16 +24,16 @@ class TreePart:
     leaves: Leaves
     flows: Flows
     gains: Gains
-    most: int  # decisions that are kept
+    max_decisions: int  # that are kept
     open: int = 0
     done: int = 0
     lost: bool = False  # whether leaves that are done were forgotten
 
     @classmethod
-    def none(cls, question: BlockQuestion, most: int) -> TreePart:
-        """A part without leaves, for `most` decisions."""
+    def none(cls, question: BlockQuestion, max_decisions: int) -> TreePart:
+        """A part without leaves, for `max_decisions` decisions."""
         n = len(question.worth)
-        return cls(Leaves.root(n), Flows.of(question), Gains.none(n), most)
+        return cls(Leaves.root(n), Flows.of(question), Gains.none(n), max_decisions)
 
     def begin(self) -> None:
         """Start with one leaf, in which nothing is decided."""
@@ -49,10 +49,10 @@ class TreePart:
         return block
 
     def make_room(self) -> bool:
-        """Make room for the children of a node; beyond `most`, done leaves are forgotten. Whether there is room."""
+        """Make room for the children of a node, of done leaves beyond `max_decisions`; whether there is room."""
         if self.open + self.done + CHILDREN <= len(self.leaves.decided):
             return True
-        if self.leaves.decided.size < self.most:
+        if self.leaves.decided.size < self.max_decisions:
             self.leaves = self.leaves.grown(self.done)
         elif self.done:
             self.done, self.lost = 0, True
@@ -85,12 +85,12 @@ class TreePart:
         """Take over every second open leaf of another part, and the gains that it knows; this one has none open."""
         while self.done + other.open + CHILDREN > len(self.leaves.decided):
             self.leaves = self.leaves.grown(self.done)
-        taken, left = np.arange(0, other.open, 2), np.arange(1, other.open, 2)
+        taken, kept = np.arange(0, other.open, 2), np.arange(1, other.open, 2)
         rows: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self.leaves, other.leaves, strict=True)
         for mine, theirs in rows:
             mine[: len(taken)] = theirs[taken]
-            theirs[: len(left)] = theirs[left]
-        self.open, other.open = len(taken), len(left)
-        for known, gained in zip(self.gains, other.gains, strict=True):
-            known[:] = gained
+            theirs[: len(kept)] = theirs[kept]
+        self.open, other.open = len(taken), len(kept)
+        for target, source in zip(self.gains, other.gains, strict=True):
+            target[:] = source
         self.flows.row[:] = other.flows.row[:] = -1

@@ -34,9 +34,9 @@ def test_what_joins_a_full_pool_takes_the_place_of_one_no_better_and_most_alike(
     known = slicings(instance, 3 * _SIZE)
     pool = pool_of(instance, known[:_SIZE], 1)
     for found in known[_SIZE:]:
-        before = list(pool._found)
+        before = list(pool._members)
         pool.add(found)
-        gone = [other for other in before if not any(other is kept for kept in pool._found)]
+        gone = [other for other in before if not any(other is kept for kept in pool._members)]
         worse = [other for other in before if other.preference >= found.preference]
         if not worse or any(np.array_equal(found.block, other.block) for other in before):
             assert not gone
@@ -44,9 +44,9 @@ def test_what_joins_a_full_pool_takes_the_place_of_one_no_better_and_most_alike(
         (left,) = gone
         assert left.preference >= found.preference
         assert np.sum(left.block != found.block) == min(np.sum(other.block != found.block) for other in worse)
-    assert len(pool._found) == _SIZE
+    assert len(pool._members) == _SIZE
     best = min(known, key=lambda partition: partition.preference)
-    assert min(other.preference for other in pool._found) == best.preference
+    assert min(other.preference for other in pool._members) == best.preference
 
 
 @settings(max_examples=30)
@@ -70,8 +70,8 @@ def test_generations_from_nothing_and_unions_of_the_better_halves_take_turns() -
     for _ in range(_STALE_SMALL + 1):
         pool.breed(best)
     assert pool._kept == [best]  # kept, while the next generation finds its own
-    assert len(pool._found) == 1
-    assert pool._found[0] is not best
+    assert len(pool._members) == 1
+    assert pool._members[0] is not best
     for _ in range(_STALE_SMALL + 1):
         pool.breed(best)
     assert not pool._kept
@@ -83,12 +83,12 @@ def test_what_walks_find_joins_no_generation_from_nothing_but_the_union_after_it
     pool = pool_of(instance, known[_SIZE:], 1)
     pool._renew()
     assert pool._kept == known[_SIZE : _SIZE + _SIZE // 2]
-    assert not pool._found
+    assert not pool._members
     pool.add(known[0])
-    assert not pool._found
+    assert not pool._members
     pool._renew()
-    assert known[0] in pool._found
-    assert len(pool._found) <= _SIZE
+    assert known[0] in pool._members
+    assert len(pool._members) <= _SIZE
     assert not pool._kept
 
 

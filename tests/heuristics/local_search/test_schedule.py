@@ -40,11 +40,11 @@ def test_each_search_has_its_least_part_and_the_rest_goes_to_the_one_that_gains(
 
 
 def test_a_time_limit_is_no_limit_on_moves() -> None:
-    assert Budget(Limits(Deadline.after(9.0)), 50).left == sys.maxsize
-    assert Budget(Limits(), 50).left == 10_000_000
-    assert Budget(Limits(), 3).left == 600_000
-    assert Budget(Limits(evaluations=20_000_000), 50).left == 20_000_000
-    assert Budget(Limits(Deadline.after(9.0), evaluations=7), 50).left == 7
+    assert Budget(Limits(Deadline.after(9.0)), 50).remaining == sys.maxsize
+    assert Budget(Limits(), 50).remaining == 10_000_000
+    assert Budget(Limits(), 3).remaining == 600_000
+    assert Budget(Limits(evaluations=20_000_000), 50).remaining == 20_000_000
+    assert Budget(Limits(Deadline.after(9.0), evaluations=7), 50).remaining == 7
 
 
 @settings(max_examples=60)

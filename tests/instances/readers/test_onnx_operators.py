@@ -126,7 +126,7 @@ def test_operators_of_other_domains() -> None:
     assert counted("FusedMatMul", [x, (4, 5)], (2, 3, 5), domain="com.microsoft").multiply_adds == 120
     for kind, domain in (("Attention", "com.microsoft"), ("Add", "my.own"), ("Reshape", "my.own"), ("Mix", "")):
         found = counted(kind, [x], x, domain=domain)
-        assert (found.flops, found.bytes_moved, found.known) == (0, 192, False)
+        assert (found.flops, found.bytes_moved, found.is_known) == (0, 192, False)
 
 
 def test_packed_elements_take_whole_bytes() -> None:
@@ -144,7 +144,9 @@ def test_nearly_every_operator_of_onnx_has_a_cost() -> None:
         if schema.domain == "":
             first[schema.name] = min(schema.since_version, first.get(schema.name, schema.since_version))
     kinds = {kind for kind, version in first.items() if version <= 24} - {"If", "Loop", "Scan"}
-    unknown = {kind for kind in kinds if not counted(kind, [x] * (2 if kind == "Einsum" else 4), x, **attributes).known}
+    unknown = {
+        kind for kind in kinds if not counted(kind, [x] * (2 if kind == "Einsum" else 4), x, **attributes).is_known
+    }
     families = ("Sequence", "Optional", "String", "Regex", "TfIdf")
     others = {"ImageDecoder", "MaxUnpool", "MelWeightMatrix", "NonMaxSuppression", "RoiAlign", "STFT"}
     training = {"Adagrad", "Adam", "Gradient", "Momentum"}

@@ -173,8 +173,8 @@ def test_attributes_of_strangers_tell_no_units() -> None:
     """Layers count then."""
     for told in ({"input_readers": 1}, {"input_readers": [], "calls_elsewhere": {"a": 1}}):
         graph = ComputationGraph.from_edges([(0, 1)], [1, 1], names=("a.x", "b.x"), attributes=told)
-        assert not ModuleUnits.known(graph)
+        assert not ModuleUnits.stated_in(graph)
     deep = ComputationGraph.from_edges(
         [(0, 1)], [1, 1], names=("a" + ".a" * 200, "b"), attributes={"input_readers": []}
     )
-    assert not ModuleUnits.known(deep)
+    assert not ModuleUnits.stated_in(deep)

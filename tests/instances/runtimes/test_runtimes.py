@@ -119,7 +119,10 @@ def test_releases_have_their_words() -> None:
     whole = Partition(Instance(llama, Platform(1, 1.0)), np.zeros(llama.n, dtype=int))
     assert '"norm", "output"' in old.settings(whole)
     assert '"norm", "lm_head"' in RUNTIMES["torchtitan"].settings(whole)
-    for name, version, words in (("torchtitan", "0.30", "known of 0.3, 0.2"), ("vllm", "9", "the same words in all")):
+    for name, version, words in (
+        ("torchtitan", "0.30", "known of 0.3, 0.2"),
+        ("vllm", "9", "the same settings in all"),
+    ):
         with pytest.raises(InputError, match=words):
             RUNTIMES[name].of_version(version)
 

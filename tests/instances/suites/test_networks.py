@@ -14,7 +14,7 @@ from instances import InputError, save_graph
 from instances.errors import InputWarning
 from instances.random_graphs import regal_style
 from instances.suites import SUITES
-from instances.suites.networks import NETWORKS, LeftOutError, Network, cache_folder, network_suite
+from instances.suites.networks import NETWORKS, LeftOutError, SuiteModel, cache_folder, network_suite
 
 #: A package with the functions of timm that are used here.
 TIMM = """
@@ -47,8 +47,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "timm" / "__init__.py"
 
 
-def network(model: str, hash: str = "") -> Network:
-    return Network(f"timm-{model}", model, "timm", "0.0.1", model, "Apache-2.0", 3, 2, hash)
+def network(model: str, hash: str = "") -> SuiteModel:
+    return SuiteModel(f"timm-{model}", model, "timm", "0.0.1", model, "Apache-2.0", 3, 2, hash)
 
 
 @needs_torch

@@ -127,7 +127,7 @@ def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
         capsys,
         {
             "export plan.json --for torchtitan": "nothing tells the names of its modules in torchtitan",
-            "export plan.json --for megatron --runtime-version 0.1": "words are known of 0.16",
+            "export plan.json --for megatron --runtime-version 0.1": "settings are known of 0.16",
             "export plan.json --for vllm": "here 2 run 4",
             "export plan.json bert-base --for megatron": "it holds its graph",
             "export plan.json --for openvino": "give a partition",

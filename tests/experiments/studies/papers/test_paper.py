@@ -131,10 +131,10 @@ def test_the_fingerprint_of_regal_comes_first(factor: float, comparable: str) ->
     study = PartitionRuns(_rows(ks=KS), None)
     measures = PartitionMeasures(study, made_up(study, factor), regal=True)
     cells = [one for one in numbers() if one.item in ("Table 4", "Table 5", "Table 6") and "solved" not in one.column]
-    assert {measures.held(one).comparable for one in cells} == {comparable}
+    assert {measures.comparison_of(one).comparable for one in cells} == {comparable}
     if comparable == "same":
         cell = next(one for one in cells if (one.row, one.column) == ("random-100", "k=64"))
-        assert judge(cell, measures.held(cell), measures.measured(cell))[0].value == "holds"
+        assert judge(cell, measures.comparison_of(cell), measures.measured(cell))[0].value == "holds"
 
 
 def test_graphs_in_regals_style_are_compared_up_to_eight_blocks() -> None:
@@ -144,7 +144,7 @@ def test_graphs_in_regals_style_are_compared_up_to_eight_blocks() -> None:
         if one.item in ("Table 4", "Table 5", "Table 6"):
             k = int(one.column.split()[0].removeprefix("k="))
             alike = k <= 8 and "solved" not in one.column
-            assert measures.held(one).comparable == ("shape" if alike else "no")
+            assert measures.comparison_of(one).comparable == ("shape" if alike else "no")
 
 
 def test_all_numbers_of_spp_are_judged_without_runs() -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.studies.claim import Claim, Verdict
+from experiments.studies.claim import Finding, PaperClaim
 from experiments.studies.papers.published import Comparison, PaperNumber
 from experiments.studies.papers.verdicts import Measured, Open, Part, decide, judge
 
 KINDS = ("equal", "at most", "at least", "order")
-HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED
+HOLDS, FAILS, UNDECIDED = Finding.HOLDS, Finding.FAILS, Finding.UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED
         ("order", "1.5", "0", 0.9, 1.0, UNDECIDED),
     ],
 )
-def test_golden(kind: str, paper: str, tolerance: str, low: float, high: float, verdict: Verdict) -> None:
+def test_golden(kind: str, paper: str, tolerance: str, low: float, high: float, verdict: Finding) -> None:
     """Half of the last digit that the paper prints is added to the tolerance."""
     assert decide(kind, paper, Decimal(tolerance), low, high) is verdict
 
@@ -62,7 +62,7 @@ def held(kind: str = "at most", comparable: str = "same") -> Comparison:
     return Comparison(comparable, kind, Decimal(0), False, "graphs of our own")
 
 
-def judged(*parts: Part, kind: str = "at most", clusters: int = 20) -> tuple[Verdict, str]:
+def judged(*parts: Part, kind: str = "at most", clusters: int = 20) -> tuple[Finding, str]:
     return judge(number(), held(kind), Measured(parts[0], clusters, clusters, parts))
 
 
@@ -100,7 +100,7 @@ def test_without_an_interval_nothing_is_decided() -> None:
         ("equal", 1.2, "", HOLDS),
     ],
 )
-def test_what_more_time_could_turn_around_is_undecided(kind: str, low: float, side: Open, verdict: Verdict) -> None:
+def test_what_more_time_could_turn_around_is_undecided(kind: str, low: float, side: Open, verdict: Finding) -> None:
     """Runs that stopped before the paper's time limit decide only where their end could not matter."""
     found, why = judged(Part(low, low, low, open=side), kind=kind)
     assert found is verdict
@@ -110,10 +110,10 @@ def test_what_more_time_could_turn_around_is_undecided(kind: str, low: float, si
 @pytest.mark.parametrize("comparable", ["no", "setting"])
 def test_what_cannot_be_compared_is_not(comparable: str) -> None:
     verdict, why = judge(number(), held(comparable=comparable), Measured(Part(1.0, 1.0, 1.0), 9, 9))
-    assert verdict is Verdict.NOT_COMPARABLE
+    assert verdict is Finding.NOT_COMPARABLE
     assert why
 
 
-def test_claims_of_studies_have_the_same_verdicts() -> None:
-    assert [Claim("6", "faster", holds, "").verdict for holds in (True, False, None)] == [HOLDS, FAILS, UNDECIDED]
-    assert Verdict.FAILS.shown == "FAILS"
+def test_claims_of_studies_have_the_same_findings() -> None:
+    assert [PaperClaim("6", "faster", holds, "").finding for holds in (True, False, None)] == [HOLDS, FAILS, UNDECIDED]
+    assert Finding.FAILS.shown == "FAILS"
