@@ -34,7 +34,7 @@ class Times(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Start times of operations, as in `Schedule` [s]; a kernel fills them in."""
+    """Start times of operations, as in `Moments` [s]; a kernel fills them in."""
 
     forward: FloatArray
     backward: FloatArray

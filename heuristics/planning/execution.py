@@ -7,7 +7,7 @@ first served.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,9 +15,20 @@ from heuristics.planning.arrays import Starts, Times
 from heuristics.planning.kernels import simulate
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
-from instances.planning import Plan, Schedule
+from instances.planning import Plan, Timeline
+from instances.planning.operations import Moments, PassLists, decoded
+from instances.planning.simulator import warmed_up_orders
 
-__all__ = ["Order", "all_forward_first", "execute", "iteration_time", "one_forward_one_backward", "pe", "steady"]
+__all__ = [
+    "Order",
+    "all_forward_first",
+    "execute",
+    "iteration_time",
+    "one_forward_one_backward",
+    "pe",
+    "steady",
+    "warmed_up",
+]
 
 #: Warm-up of each stage, from the numbers of stages and microbatches.
 Order = Callable[[int, int], IntArray]
@@ -46,7 +57,13 @@ def all_forward_first(stages: int, microbatches: int) -> IntArray:
     return np.full(stages, microbatches)
 
 
-def execute(plan: Plan, warmup: IntArray) -> Schedule:
+def warmed_up(warmup: Sequence[int] | IntArray, microbatches: int) -> PassLists:
+    """Each stage runs ``warmup[n]`` forward passes, then a backward and a forward pass in turns."""
+    orders = warmed_up_orders(np.array(warmup, dtype=np.int64), microbatches)
+    return decoded(orders.passes.reshape(len(warmup), -1), microbatches)
+
+
+def execute(plan: Plan, warmup: IntArray) -> Timeline:
     """Start every operation as early as the order allows.
 
     The warm-up, (S,), is the forward passes of each stage before its first backward pass, such as ``pe(S, M)``.
@@ -54,11 +71,23 @@ def execute(plan: Plan, warmup: IntArray) -> Schedule:
     Raises
     ------
     InputError
-        If the warm-up is not possible, or the schedule does not fit into memory.
+        If the warm-up is not possible, or the plan does not fit into memory.
     """
-    starts = Starts.of(plan.n_stages, plan.instance.microbatches)
+    M = plan.instance.microbatches
+    starts = Starts.of(plan.n_stages, M)
     _run(plan, warmup, starts)
-    return Schedule(plan, **starts._asdict())
+    none, trained = np.full(starts.forward.shape, np.nan), starts.backward + plan.backward_time[:, None]
+    reduced = np.where(plan.replicas > 1, starts.allreduce, trained.max(axis=1))
+    start = Moments(starts.forward, starts.backward, none, starts.send, starts.receive, reduced)
+    end = Moments(
+        forward=starts.forward + plan.forward_time[:, None],
+        backward=trained,
+        weights=none,
+        send=starts.send + plan.forward_transfer_time[:, None],
+        receive=starts.receive + plan.backward_transfer_time[:, None],
+        allreduce=reduced + plan.allreduce_time,
+    )
+    return Timeline(plan, warmed_up(warmup, M), start, end)
 
 
 def iteration_time(plan: Plan, warmup: IntArray) -> float:

@@ -18,7 +18,7 @@ from heuristics.planning.shared_cards import Effort, improved_on_cards
 from instances.devices.cluster import Cluster
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
-from instances.planning import Iteration, Plan, Timeline, TrainingInstance
+from instances.planning import Iteration, Plan, TrainingInstance
 
 __all__ = ["improved_on_servers"]
 
@@ -78,7 +78,6 @@ def _on(instance: TrainingInstance, part: IntArray) -> TrainingInstance:
 def _idle_elsewhere(found: Iteration, instance: TrainingInstance, part: IntArray) -> Iteration:
     """The same plan and order on all servers."""
     (timeline,), plan = found.schedules, found.plan
-    assert isinstance(timeline, Timeline)
     assert plan is not None
     devices = np.flatnonzero(np.isin(instance.cluster.server, part))
     stages = tuple(tuple(devices[list(stage)].tolist()) for stage in plan.devices)

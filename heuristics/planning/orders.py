@@ -9,18 +9,14 @@ Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Iterator
 
 import numpy as np
 
-from heuristics.planning.execution import steady
+from heuristics.planning.execution import steady, warmed_up
 from instances.errors import InputError
-from instances.graph.tensors import IntArray
-from instances.planning import Plan, Schedule
+from instances.planning import Plan
 from instances.planning.operations import (
-    BACKWARD,
-    FORWARD,
     KINDS,
     NO_LIMITS,
     Flows,
@@ -31,18 +27,15 @@ from instances.planning.operations import (
     encoded,
     one_forward_one_backward,
 )
-from instances.planning.plan_files import operations_document
-from instances.planning.simulator import empty_log, run, timed, warmed_up_orders
+from instances.planning.simulator import empty_log, run, timed
 from instances.planning.timeline import Timeline, memory_peaks
 
 __all__ = [
     "execute_orders",
     "interleaved",
-    "lists_of",
     "portfolio",
     "steady_order",
     "unsplit_orders",
-    "warmed_up",
     "zero_bubble",
 ]
 
@@ -51,12 +44,6 @@ _DISTANCES = (1, 2, 3, 4)
 #: How many microbatches more the gradients of weights may stay behind: 1 is ZB-H1's.
 _BEHIND = (1, 2, 4, 8, 16, 10**6)
 _NAMES = {1: "1f1b", 4: "pe"}
-
-
-def warmed_up(warmup: Sequence[int] | IntArray, microbatches: int) -> PassLists:
-    """Each stage runs ``warmup[n]`` forward passes, then a backward and a forward pass in turns."""
-    orders = warmed_up_orders(np.array(warmup, dtype=np.int64), microbatches)
-    return decoded(orders.passes.reshape(len(warmup), -1), microbatches)
 
 
 def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
@@ -109,16 +96,6 @@ def portfolio(plan: Plan) -> Iterator[tuple[str, PassLists]]:
             for behind in _BEHIND:
                 orders, name = zero_bubble(plan, distance, behind)
                 yield from _fitting(plan, name, orders)
-
-
-def lists_of(schedule: Schedule) -> PassLists:
-    """Order of the passes of each stage of a schedule."""
-    lists = []
-    for n, letters in enumerate(operations_document(schedule)["stages"]):
-        counts = {FORWARD: count(), BACKWARD: count()}
-        kinds = [FORWARD if letter == "f" else BACKWARD for letter in letters]
-        lists.append(tuple((kind, n, next(counts[kind])) for kind in kinds))
-    return tuple(lists)
 
 
 def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:

@@ -22,7 +22,7 @@ from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import one_forward_one_backward, steady
 from heuristics.planning.improved import device_orders, improved, least_bound_plans
 from heuristics.planning.interleaving import better_cuts, interleaved_plans, parts_of
-from heuristics.planning.orders import execute_orders, lists_of, portfolio, steady_order, unsplit_orders, zero_bubble
+from heuristics.planning.orders import execute_orders, portfolio, steady_order, unsplit_orders, zero_bubble
 from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
 from heuristics.planning.splitting import even_counts
@@ -30,7 +30,7 @@ from heuristics.planning.spp import spp
 from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
-from instances.planning import Iteration, Plan, Schedule, TrainingInstance
+from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.timeline import Timeline
 
 __all__ = ["EFFORTS", "ORDERS", "Effort", "improved_on_cards", "on_cards"]
@@ -125,8 +125,7 @@ def on_cards(iteration: Iteration, instance: TrainingInstance) -> Iteration:
         return replace(iteration, instance=instance, synchronisation=_through_cards(iteration, instance))
     (schedule,) = iteration.schedules
     plan = replace(iteration.plan, instance=instance)
-    assert isinstance(schedule, Schedule)
-    return Iteration(instance, (execute_orders(plan, lists_of(schedule), "as planned"),))
+    return Iteration(instance, (execute_orders(plan, schedule.orders, "as planned"),))
 
 
 class _Search:
@@ -164,7 +163,6 @@ class _Search:
                 (schedule,) = on_cards(planner(self.instance.in_paper), self.instance).schedules
             except InputError:  # does not fit as the paper counts memory
                 continue
-            assert isinstance(schedule, Timeline)
             self.timelines.append(schedule)
             self._add(name, [schedule.plan])
         for order in self._device_orders():

@@ -28,7 +28,7 @@ __all__ = ["Plan"]
 class Plan(Displayed):
     """Answer of planning without an order of passes: consecutive layers as stages, each on its own devices.
 
-    Times of passes and transfers follow from it; a `Schedule` or `Timeline` adds when each begins.
+    Times of passes and transfers follow from it; a `Timeline` adds when each begins.
 
     Parameters
     ----------

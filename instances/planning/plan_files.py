@@ -16,7 +16,7 @@ from instances.planning.chain import LayerChain
 from instances.planning.from_graph import collapse
 from instances.planning.plan import Plan
 from instances.planning.question_file import chain_from_document, cluster_from_document
-from instances.planning.schedule import Schedule
+from instances.planning.timeline import Timeline
 from instances.readers import load_graph
 from instances.readers.pipedream import input_nodes, recognises_pipedream
 
@@ -139,7 +139,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def operations_document(schedule: Schedule) -> dict[str, list[str]]:
+def operations_document(timeline: Timeline) -> dict[str, list[str]]:
     """Orders in which stages and channels work: "f" for a forward pass or transfer, "b" for a backward one.
 
     Raises
@@ -147,9 +147,9 @@ def operations_document(schedule: Schedule) -> dict[str, list[str]]:
     InputError
         If a stage or channel does not take the microbatches in their order.
     """
-    plan = schedule.plan
-    passes = (schedule.forward, plan.forward_time, schedule.backward, plan.backward_time)
-    transfers = (schedule.send, plan.forward_transfer_time, schedule.receive, plan.backward_transfer_time)
+    plan, start = timeline.plan, timeline.start
+    passes = (start.forward, plan.forward_time, start.backward, plan.backward_time)
+    transfers = (start.send, plan.forward_transfer_time, start.receive, plan.backward_transfer_time)
     return {"stages": _orders(*passes), "channels": _orders(*transfers)}
 
 

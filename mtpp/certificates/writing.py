@@ -22,7 +22,7 @@ from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import question_document as placement_question
-from instances.planning import Iteration, Schedule, TrainingInstance
+from instances.planning import Iteration, TrainingInstance
 from instances.planning.grid.grid_file import grid_document
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -179,7 +179,7 @@ def plan_certificate(answers: Sequence[Result[TrainingInstance, Iteration]]) -> 
         raise InputError(f"{best.instance.label}: several pipelines side by side are no plan; use another planner.")
     (schedule,) = best.answer.schedules
     question = {"instance": plan_question(best.instance), "time": best.cost, **_claims(answers, PLANNING)}
-    if isinstance(schedule, Schedule):
+    if best.instance.network is None:
         document = {**plan_document(plan), **question, "operations": operations_document(schedule)}
     else:
         found = answers[0]

@@ -20,7 +20,7 @@ from heuristics.planning.spp import spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import said, word
-from instances.planning import Iteration, Plan, Schedule, Timeline, TrainingInstance
+from instances.planning import Iteration, Plan, TrainingInstance
 from instances.registry import find
 from mtpp.certifying.loop import leaving_out
 from mtpp_models import SolveOptions
@@ -117,7 +117,7 @@ def _covered(result: PlanResult, *, hurried: bool, stopped: bool) -> CoveredPlan
     if iteration.plan is None:
         return CoveredPlan(result, "", {})
     (schedule,) = iteration.schedules
-    if not isinstance(schedule, Timeline):
+    if instance.network is None:
         bound = work_bound(instance) if stopped else iteration_bound(instance, ceiling=iteration.time)
         seconds = {**result.seconds, "bound": watch.passed}
         return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
@@ -190,7 +190,6 @@ def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
 def guarantees(iteration: Iteration) -> list[str]:
     """The paper's guarantees for an iteration of SPP, with their slack, one a line."""
     (schedule,), instance = iteration.schedules, iteration.instance
-    assert isinstance(schedule, Schedule)
     least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
     found = [lemma_1(schedule), lemma_2(instance, least)]
     if not instance.full_duplex:  # W is no bound in full duplex

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from instances.errors import InputError, printable
 from instances.json_files import json_text
-from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
+from instances.planning import Iteration, Timeline, TrainingInstance
 from instances.planning.problem import ELEMENT_BYTES
 from instances.planning.timeline_file import perfetto_trace, schedule_csv
 from mtpp.certifying.planning import CoveredPlan
@@ -15,13 +15,13 @@ from mtpp.certifying.planning import CoveredPlan
 __all__ = ["exported", "headlines", "plan_rows", "rank_lines"]
 
 
-def plan_rows(schedule: Schedule | Timeline) -> tuple[list[str], list[list[str]]]:
+def plan_rows(schedule: Timeline) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text: the stages of a plan, times of a microbatch and of the AllReduce, memory of a device."""
     plan = schedule.plan
     names, cluster = plan.instance.chain.names, plan.instance.cluster
     times = (plan.forward_time, plan.backward_time, plan.allreduce_time)
     header = ["stage", "layers", "number", "devices", "replicas", "forward [s]", "backward [s]", "AllReduce [s]"]
-    header += ["memory [GiB]"] if isinstance(schedule, Schedule) else _MEMORY
+    header += ["memory [GiB]"] if plan.instance.network is None else _MEMORY
     rows = []
     for n in range(plan.n_stages):
         first, last = plan.cuts[n], plan.cuts[n + 1] - 1
@@ -42,9 +42,9 @@ def plan_rows(schedule: Schedule | Timeline) -> tuple[list[str], list[list[str]]
 _MEMORY = ["in flight", "weights [GiB]", "optimizer [GiB]", "activations [GiB]"]
 
 
-def _memory(schedule: Schedule | Timeline, n: int) -> list[str]:
+def _memory(schedule: Timeline, n: int) -> list[str]:
     """Memory of a device of a stage; activations are those of all stages of its group, when they are most."""
-    if isinstance(schedule, Schedule):
+    if schedule.plan.instance.network is None:
         return [f"{schedule.memory_needed[n] / 2**30:.3g}"]
     plan = schedule.plan
     peak = schedule.peaks[plan.groups.index(plan.devices[n])]
@@ -69,12 +69,12 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
             instance.chain.source
         )
     (schedule, *_) = iteration.schedules
-    order = f", {schedule.order_name}" if isinstance(schedule, Timeline) and schedule.order_name else ""
+    order = f", {schedule.order_name}" if schedule.order_name else ""
     rows += [
         ("planner", f"{answer.method}{order}"),
         ("iteration", f"{iteration.time:.6g} s, devices compute {iteration.utilisation:.1%} of it"),
     ]
-    if isinstance(schedule, Timeline):
+    if instance.network is not None:
         peak = max(schedule.peaks, key=lambda one: one.total)
         limit = "" if math.isinf(instance.memory) else f" of {instance.memory / 2**30:.4g}"
         rows.append(
@@ -83,7 +83,7 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
     if answer.bound is None:
         return [*rows, ("bound", "–" if iteration.plan else "–, pipelines side by side are not covered")]
     rows += [("bound", f"{answer.bound.value:.6g} s for {covered.words}"), ("gap", f"{answer.gap:.2%}")]
-    if isinstance(schedule, Timeline):
+    if instance.network is not None:
         rows.append(("bounds", ", ".join(f"{name} {value:.6g} s" for name, value in covered.bounds.items())))
     return rows
 
@@ -118,6 +118,6 @@ def exported(iteration: Iteration, path: Path) -> str:
         If the plan is one for the paper's network, whose file has no times.
     """
     (schedule,) = iteration.schedules
-    if not isinstance(schedule, Timeline):
+    if schedule.plan.instance.network is None:
         raise InputError(f"--export {path}: plans for the paper's network have no such file; choose --network shared.")
     return schedule_csv(schedule) if path.suffix == ".csv" else json_text(perfetto_trace(schedule))

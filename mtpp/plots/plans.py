@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from instances import Bound
 from instances.graph.display import figures
-from instances.planning import Iteration, Plan, Schedule, Timeline
+from instances.planning import Iteration, Plan, Timeline
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
 
@@ -31,7 +31,7 @@ _LABELLED_STAGES = 24
 _DEVICES_ABREAST = 40
 
 
-def plot_schedule(schedule: Schedule | Timeline, ax: Axes | None = None) -> Axes:
+def plot_schedule(schedule: Timeline, ax: Axes | None = None) -> Axes:
     """Draw when each stage and channel works on which microbatch.
 
     A row is a stage, first stage on top, with the channel to the next one below it. Forward passes are blue, backward
@@ -79,7 +79,7 @@ def plot_schedule(schedule: Schedule | Timeline, ax: Axes | None = None) -> Axes
         "forward": matplotlib.colormaps[_FORWARD](0.6),
         "backward": matplotlib.colormaps[_BACKWARD](0.6),
     }
-    if isinstance(schedule, Timeline) and schedule.split:
+    if schedule.split:
         kinds["gradients of weights"] = matplotlib.colormaps[_WEIGHTS](0.6)
     if (plan.replicas > 1).any():
         kinds["AllReduce"] = _ALLREDUCE

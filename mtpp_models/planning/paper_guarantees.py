@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 from instances import Bound, InputError
-from instances.planning import Schedule, TrainingInstance
+from instances.planning import Timeline, TrainingInstance
 from instances.planning.link_speeds import fastest_speeds
 from instances.planning.makespan_bound import least_z
 
@@ -79,7 +79,7 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
     return Bound(value, "z-any-order")
 
 
-def lemma_1(schedule: Schedule) -> Guarantee:
+def lemma_1(schedule: Timeline) -> Guarantee:
     """PE takes at most M + 4 S - 4 cycles and the longest AllReduce, for a schedule by PE."""
     plan = schedule.plan
     cycles = plan.instance.microbatches + 4 * plan.n_stages - 4

@@ -15,9 +15,9 @@ from planning_cases import PipelineCase, random_pipeline_case
 
 from heuristics import Limits
 from heuristics.planning import PLANNERS
-from heuristics.planning.execution import steady
+from heuristics.planning.execution import steady, warmed_up
 from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import warmed_up, zero_bubble
+from heuristics.planning.orders import zero_bubble
 from instances import InputError
 from instances.devices.network import Network
 from instances.json_files import Value

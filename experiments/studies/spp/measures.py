@@ -16,7 +16,7 @@ from heuristics.planning.execution import iteration_time, pe
 from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.spp import fastest, spp, spp_plans
 from instances import InputError
-from instances.planning import Iteration, Schedule, TrainingInstance
+from instances.planning import Iteration, TrainingInstance
 from mtpp_models.planning.paper_guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
 
 __all__ = ["SETTINGS", "STABLE", "both_sides", "calibrated", "cycles", "flat_from", "guarantees"]
@@ -39,7 +39,6 @@ def guarantees(instance: TrainingInstance) -> dict[str, list[float]]:
     """Both sides of the inequalities of Lemma 1, Lemma 2 and Theorem 1 [s]."""
     iteration = spp(instance)
     (schedule,) = iteration.schedules
-    assert isinstance(schedule, Schedule)
     least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
     bound = iteration_bound(instance, allow_idle=False, ceiling=iteration.time)
     inequalities = (lemma_1(schedule), lemma_2(instance, least), theorem_1(instance, iteration.time, bound.value))
@@ -102,7 +101,5 @@ def _answer(planner: str, instance: TrainingInstance) -> Iteration | None:
 def _memory(iteration: Iteration) -> Iterator[float]:
     """Bytes on the fullest device of each pipeline; one stage alone keeps all its samples of the iteration at once."""
     for schedule in iteration.schedules:
-        assert isinstance(schedule, Schedule)
-        alone = schedule.plan.n_stages == 1
-        in_flight = [schedule.plan.instance.microbatches] if alone else schedule.in_flight
-        yield float(schedule.plan.memory_needed(in_flight).max())
+        plan, alone = schedule.plan, schedule.plan.n_stages == 1
+        yield float((plan.memory_needed([plan.instance.microbatches]) if alone else schedule.memory_needed).max())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from instances.planning import Iteration, Plan, Schedule, Timeline
+from instances.planning import Iteration, Plan, Timeline
 from mtpp.plots.report.drawing import Bar, Line, legend, timeline
 from mtpp.plots.report.markup import paragraph, section, table
 from mtpp.plots.report.partitions import memory_section
@@ -47,11 +47,9 @@ def plan_sections(iteration: Iteration) -> Iterator[str]:
         plan = schedule.plan
         yield _stage_section(plan)
         yield _schedule_section(schedule, iteration)
-        fixed = (plan.instance.parameter_copies * plan.param_bytes / plan.replicas).tolist()
         total = [float(size) for size in schedule.memory_needed]
         labels = [str(n) for n in range(plan.n_stages)]
-        if isinstance(schedule, Timeline):
-            fixed = [schedule.peaks[plan.groups.index(group)].fixed for group in plan.devices]
+        fixed = [schedule.peaks[plan.groups.index(group)].fixed for group in plan.devices]
         rest = [max(0.0, whole - own) for whole, own in zip(total, fixed, strict=True)]
         sizes = {"parameters": fixed, "activations": rest}
         yield memory_section(labels, sizes, plan.instance.memory, "stage")
@@ -78,7 +76,7 @@ def _stage_section(plan: Plan) -> str:
     return section("Stages", told, table(header, rows))
 
 
-def _schedule_section(schedule: Schedule | Timeline, iteration: Iteration) -> str:
+def _schedule_section(schedule: Timeline, iteration: Iteration) -> str:
     operations = list(schedule.operations())
     bars = [
         Bar(
@@ -96,7 +94,7 @@ def _schedule_section(schedule: Schedule | Timeline, iteration: Iteration) -> st
     held = {_BARS[operation.kind][0] for operation in operations}
     scale = Scale.of_times([schedule.makespan], "s")
     lines = [Line(schedule.makespan, "limit", f"all done at {time_in_words(schedule.makespan, 's')}")]
-    order = getattr(schedule, "order_name", "")
+    order = schedule.order_name
     told = f"Devices compute {iteration.utilisation:.1%} of the iteration" + (
         f"; the order is {order}." if order else "."
     )

@@ -158,7 +158,7 @@ def test_pe_is_the_queue_algorithm_and_keeps_lemma_1(full_duplex: bool) -> None:
         assert schedule.makespan >= plan.lower_bound * (1 - 1e-12)
         assert plan.lower_bound >= plan.makespan_bound * (1 - 1e-12)
         assert schedule.makespan >= plan.workload * (1 - 1e-12) or full_duplex
-        assert (schedule.in_flight <= pe(S, M)).all()
+        assert ([peak.in_flight for peak in schedule.peaks] <= pe(S, M)).all()
 
 
 def test_every_order_is_executed_within_its_warm_up() -> None:
@@ -171,7 +171,7 @@ def test_every_order_is_executed_within_its_warm_up() -> None:
             schedule = execute(plan, warmup)
             assert schedule.makespan == iteration_time(plan, warmup)
             assert schedule.makespan >= plan.lower_bound * (1 - 1e-12)
-            assert (schedule.in_flight <= warmup).all()
+            assert ([peak.in_flight for peak in schedule.peaks] <= warmup).all()
 
 
 def test_impossible_warm_ups_are_refused() -> None:

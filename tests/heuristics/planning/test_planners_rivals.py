@@ -42,8 +42,8 @@ def test_gpipe_by_hand() -> None:
     iteration = gpipe(by_hand(2, [2]))
     (schedule,) = iteration.schedules
     assert schedule.plan.cuts == (0, 2, 4)
-    assert schedule.forward.tolist() == [[0, 2], [4, 6]]
-    assert schedule.backward.tolist() == [[13, 17], [8, 12]]
+    assert schedule.start.forward.tolist() == [[0, 2], [4, 6]]
+    assert schedule.start.backward.tolist() == [[13, 17], [8, 12]]
     assert iteration.time == 21
     assert iteration.utilisation == 2 * 12 / (2 * 21)
 
@@ -66,7 +66,7 @@ def test_pipedream_by_hand() -> None:
     iteration = pipedream(TrainingInstance(chain, Cluster.of_servers([2, 2], 2.0, 1.0), 4))
     assert iteration.plan is not None
     assert (iteration.plan.cuts, iteration.plan.devices) == ((0, 2, 4), ((0, 1), (2, 3)))
-    assert iteration.schedules[0].in_flight.tolist() == [2, 1]
+    assert [peak.in_flight for peak in iteration.schedules[0].peaks] == [2, 1]
     # On the true links: f = 1, b = 2, transfers of 12 / 4 and 6 / 4, AllReduces of 2 / 2.
     assert iteration.plan.stage_time.tolist() == [3, 3]
     assert iteration.plan.channel_time.tolist() == [4.5]

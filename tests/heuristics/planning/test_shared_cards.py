@@ -15,9 +15,9 @@ from shared_plans import random_plan, random_question
 from heuristics.limits import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.arrays import PlanState
-from heuristics.planning.execution import steady
+from heuristics.planning.execution import steady, warmed_up
 from heuristics.planning.improved import improved
-from heuristics.planning.orders import execute_orders, warmed_up, zero_bubble
+from heuristics.planning.orders import execute_orders, zero_bubble
 from heuristics.planning.shared_cards import ORDERS, Effort, improved_on_cards, on_cards
 from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
 from heuristics.planning.spp import spp

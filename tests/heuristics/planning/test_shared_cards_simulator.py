@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from shared_plans import random_orders, random_plan, random_question
 
-from heuristics.planning.execution import all_forward_first, execute, one_forward_one_backward, pe, steady
-from heuristics.planning.orders import (
-    execute_orders,
-    interleaved,
-    portfolio,
-    warmed_up,
-    zero_bubble,
-)
+from heuristics.planning.execution import all_forward_first, execute, one_forward_one_backward, pe, steady, warmed_up
+from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
 from instances import InputError
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance

@@ -16,10 +16,11 @@ from heuristics.planning.execution import execute, pe
 from heuristics.planning.prm import plans_by_stages
 from instances import ComputationGraph, InputError, SharedParameter
 from instances.devices.network import Network
-from instances.planning import Cluster, LayerChain, Plan, Schedule, TrainingInstance
+from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.bert import bert_chain
 from instances.planning.from_graph import collapse
 from instances.planning.link_speeds import speeds_along
+from instances.planning.operations import BACKWARD, FORWARD, Moments, PassLists
 from instances.planning.paper_settings import simulation
 
 
@@ -103,7 +104,7 @@ def test_memory_by_hand() -> None:
     plan = two_stages()
     assert plan.memory_needed([3, 1]).tolist() == [4 * 8 + 3 * 9 / 2, 4 * 1 + 8]
     schedule = execute(plan, pe(2, 4))
-    assert schedule.in_flight.tolist() == [4, 1]
+    assert [peak.in_flight for peak in schedule.peaks] == [4, 1]
     needed = 4 * 8 + 4 * 9 / 2
     assert schedule.memory_needed.tolist() == [needed, 12]
     fits = two_stages(memory=needed)
@@ -115,8 +116,22 @@ def test_memory_by_hand() -> None:
     assert two_stages(parameter_copies=1.0).memory_needed([0, 0]).tolist() == [8, 1]
 
 
-def starts(schedule: Schedule) -> dict[str, np.ndarray]:
-    return {name: getattr(schedule, name).copy() for name in ("forward", "backward", "send", "receive", "allreduce")}
+def starts(schedule: Timeline) -> dict[str, np.ndarray]:
+    return {name: values.copy() for name, values in schedule.start._asdict().items() if name != "weights"}
+
+
+def timeline(plan: Plan, orders: PassLists, times: dict[str, np.ndarray]) -> Timeline:
+    """Operations that start at these times and take as long as the plan says."""
+    durations = {
+        "forward": plan.forward_time[:, None],
+        "backward": plan.backward_time[:, None],
+        "send": plan.forward_transfer_time[:, None],
+        "receive": plan.backward_transfer_time[:, None],
+        "allreduce": plan.allreduce_time,
+    }
+    none = np.full((plan.n_stages, plan.instance.microbatches), np.nan)
+    ends = {name: values + durations[name] for name, values in times.items()}
+    return Timeline(plan, orders, Moments(weights=none, **times), Moments(weights=none, **ends))
 
 
 @pytest.mark.parametrize("full_duplex", [False, True])
@@ -135,7 +150,7 @@ def test_the_checker_notices_whatever_starts_too_early(full_duplex: bool) -> Non
                 changed = starts(schedule)
                 changed[name][index] = late - 1e-3 * min(late, 1.0)
                 with pytest.raises(InputError, match=r"start it later|overlap"):
-                    Schedule(plan, **changed)
+                    timeline(plan, schedule.orders, changed)
 
 
 def test_the_checker_knows_both_kinds_of_channels() -> None:
@@ -147,23 +162,26 @@ def test_the_checker_knows_both_kinds_of_channels() -> None:
         "backward": np.array([[16.5, 28], [8.5, 20]]),
         "send": np.array([[1.5, 13]]),
         "receive": np.array([[14.5, 26]]),
-        "allreduce": np.array([31, 0]),
+        "allreduce": np.array([31.0, 26.0]),
     }
+    kinds = ((FORWARD, FORWARD, BACKWARD, BACKWARD), (FORWARD, BACKWARD, FORWARD, BACKWARD))
+    orders = tuple(tuple((kind, n, row[:i].count(kind)) for i, kind in enumerate(row)) for n, row in enumerate(kinds))
     with pytest.raises(InputError, match=r"channel 0 overlap at time 14\.5"):
-        Schedule(plan, **times)
+        timeline(plan, orders, times)
     duplex = Plan(replace(plan.instance, full_duplex=True), plan.cuts, plan.devices)
-    assert Schedule(duplex, **times).makespan == 31 + 4
+    assert timeline(duplex, orders, times).makespan == 31 + 4
 
 
 def test_schedules_of_the_wrong_shape_are_refused() -> None:
     schedule = execute(two_stages(), pe(2, 4))
     for name, values in starts(schedule).items():
-        with pytest.raises(InputError, match=f"starts of {name} have the shape"):
-            Schedule(schedule.plan, **{**starts(schedule), name: values[..., :-1]})
+        changed = schedule.start._replace(**{name: values[..., :-1]})
+        with pytest.raises(InputError, match=f"times of {name} have the shape"):
+            Timeline(schedule.plan, schedule.orders, changed, schedule.end)
     broken = starts(schedule)
     broken["send"][0, 0] = np.nan
     with pytest.raises(InputError, match="not a finite number"):
-        Schedule(schedule.plan, **broken)
+        timeline(schedule.plan, schedule.orders, broken)
 
 
 def test_operations_and_utilisation() -> None:

@@ -14,7 +14,8 @@ import pytest
 from certificates import older
 from shared_plans import random_orders, random_plan, random_question
 
-from heuristics.planning.orders import execute_orders, interleaved, portfolio, warmed_up, zero_bubble
+from heuristics.planning.execution import warmed_up
+from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
 from instances import InputError
 from instances.devices.network import Network
 from instances.json_files import Value
