@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mtpp_models.formulations.formulation import Formulation
     from mtpp_models.formulations.scaled_instance import ScaledInstance
     from mtpp_models.formulations.strengthening import Strengthening
-    from mtpp_models.planning.paper_guarantees import iteration_bound
+    from mtpp_models.planning.bounds import iteration_bound
     from mtpp_models.planning.solve import CostedPlan, solve_replication
     from mtpp_models.registry import MODELS
     from mtpp_models.solve_model import solve
@@ -69,7 +69,7 @@ _HOMES = {
     "Strengthening": "formulations.strengthening",
     "available_solvers": "solvers.registry",
     "build": "exchange.building",
-    "iteration_bound": "planning.paper_guarantees",
+    "iteration_bound": "planning.bounds",
     "read_partition": "exchange.building",
     "read_solution": "exchange.reading",
     "solve": "solve_model",

@@ -1,10 +1,9 @@
 """Device placement: searches that answer a `PlacementInstance` with a `Placement`.
 
-- `simulator`, with `arrays` and `peak_memory`: step times and peaks of many placements, compiled
-- `rivals`, `partitioners`, `heft`: placements made without looking at step times, and random ones
-- `greedy`, `annealing`: list scheduling, hill climbing and annealing, a simulation for each device or move
-- `baechi`: list scheduling that counts memory
-- `ordered_search`, with `ordered_pass` and `ordered_walk`: devices and order of all nodes, from all starts
+- `simulator`: step times and peaks of memory of many placements, compiled
+- `rivals`: placements by rules: one device, random, list scheduling, Baechi's and partitioners
+- `annealing`: hill climbing and annealing with a simulation for each move, and the search for devices and sequences
+- `ordered`: times and moves of placements with an order, compiled
 - `placeto`: the learned policy
 - `registry`: all placers by name
 - `search`: one run of a placer as a result

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from heuristics.method import Method
-from heuristics.placement.annealing import anneal_placement, climb
-from heuristics.placement.baechi import m_etf, m_sct, m_topo
-from heuristics.placement.greedy import greedy
-from heuristics.placement.heft import heft
-from heuristics.placement.ordered_search import search_order
-from heuristics.placement.partitioners import metis, scotch
+from heuristics.placement.annealing import anneal_placement, climb, search_order
 from heuristics.placement.placeto import optimise, zero_shot
-from heuristics.placement.rivals import best_random, expert, single
+from heuristics.placement.rivals import best_random, expert, greedy, heft, m_etf, m_sct, m_topo, metis, scotch, single
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.registry import Registry

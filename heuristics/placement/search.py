@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.placement.ordered_search import Tell, search_order
+from heuristics.placement.annealing import Tell, search_order
 from heuristics.placement.placeto import Checkpoint, zero_shot
 from heuristics.placement.registry import ORDERED, PLACERS
 from instances import Bound, Result
 from instances.deadline import Stopwatch
 from instances.errors import InputError
-from instances.placement.grouping import Grouping
-from instances.placement.no_fit import proof_of_no_fit
+from instances.placement.networks import Grouping
 from instances.placement.placement import Placement
-from instances.placement.problem import PlacementInstance
+from instances.placement.problem import PlacementInstance, proof_of_no_fit
 from instances.registry import find
 
 __all__ = ["PlacementResult", "search_placement"]

@@ -1,11 +1,11 @@
 """Planners of pipelined training: upper bounds on the time of an iteration.
 
-- `device_order`: RDO, an order of the devices
-- `prm`: PRM, cuts and replicas along an order for every number of stages
-- `execution`: PE and other orders of the microbatches, event by event
-- `spp`: the planner of the paper; `improved`: the one beyond it; `rivals`: those it is compared with
-- `splitting`: how rivals cut a chain; `arrays`, `kernels`: the simulator and the annealing, compiled
+- `spp`: RDO, an order of the devices; PRM, cuts and replicas along it; the planner of the paper and the one beyond it
+- `execution`: PE and other orders with a warm-up, event by event, and the annealing of plans, compiled
+- `orders`: orders of passes for groups of devices, split, unsplit and interleaved
+- `shared_cards`: the search for servers with shared network cards; `rivals`: planners for comparison
 - `registry`: all planners by name
+- `grid`: plans with degrees of parallelism a stage
 """
 
 from heuristics.planning.registry import PLANNERS

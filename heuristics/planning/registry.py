@@ -9,11 +9,16 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.method import Method
-from heuristics.planning.fewer_servers import improved_on_servers
-from heuristics.planning.improved import improved
-from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
+from heuristics.planning.rivals import (
+    data_parallel,
+    gpipe,
+    hetpipe,
+    improved_on_servers,
+    pipedream,
+    pipedream_hierarchical,
+)
 from heuristics.planning.shared_cards import on_cards
-from heuristics.planning.spp import spp
+from heuristics.planning.spp import improved, spp
 from instances.planning import Iteration, TrainingInstance
 from instances.registry import Registry
 
@@ -45,7 +50,7 @@ _ALL = (
     Method(
         "improved",
         "least makespan bound along several device orders, then annealing of the simulated time; never worse than spp",
-        "this project, heuristics/planning/improved.py and shared_cards.py",
+        "this project, heuristics/planning/spp.py and shared_cards.py",
         _improved,
     ),
     _fixed("data-parallel", "one stage on all devices", _SPP, data_parallel),

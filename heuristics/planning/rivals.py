@@ -1,25 +1,43 @@
-"""Planners for comparison with SPP, under its cost model and simulator."""
+"""Planners for comparison: GPipe, PipeDream, HetPipe and others, on all servers or on some."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
+from heuristics.limits import Limits
 from heuristics.planning.execution import Order, all_forward_first, execute, one_forward_one_backward, pe
-from heuristics.planning.prm import plans_by_stages
-from heuristics.planning.splitting import even_counts, hierarchical_split, min_max_split
+from heuristics.planning.orders import execute_orders, portfolio
+from heuristics.planning.shared_cards import Effort, improved_on_cards
+from heuristics.planning.spp import (
+    even_counts,
+    hierarchical_split,
+    min_max_split,
+    plans_by_stages,
+    recursive_device_order,
+)
+from instances.devices.cluster import Cluster
 from instances.errors import InputError, NothingFitsError
-from instances.planning import Cluster, Iteration, Plan, TrainingInstance
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning import Iteration, Plan, Timeline, TrainingInstance
 
 __all__ = [
     "data_parallel",
+    "equal_replicas",
     "gpipe",
     "hetpipe",
+    "improved_on_servers",
     "microbatches_by_server",
     "pipedream",
     "pipedream_hierarchical",
 ]
+
+# Planners for comparison with SPP, under its cost model and simulator.
 
 
 def data_parallel(instance: TrainingInstance) -> Iteration:
@@ -144,3 +162,170 @@ def _executed(plan: Plan, order: Order) -> Iteration:
 
 def _mean(links: np.ndarray) -> float:
     return float(links.mean()) if links.size else 0.0
+
+
+# Plans that leave servers idle: the search on the largest servers alone, any number of them.
+#
+# A plan on all servers is then no slower than the one that the same search finds for fewer of them, as long as no time
+# limit ends it, links between servers are alike, and replicas share single samples.
+
+
+def improved_on_servers(
+    instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None, effort: Effort | None = None
+) -> Iteration:
+    """Plan as `improved_on_cards`, on all servers and on fewer of them where an even share of the work takes less.
+
+    Raises
+    ------
+    InputError
+        If no plan fits into memory, or none can take the given orders.
+    """
+    limits, effort, fresh = limits or Limits(), effort or Effort(), deepcopy(rng)
+    best = improved_on_cards(instance, rng, limits, effort)
+    sizes = np.array(instance.cluster.servers)
+    largest = np.argsort(-sizes, kind="stable")
+    for count in range(len(sizes) - 1, 0, -1):
+        if limits.reached(best.time):
+            break
+        part = np.sort(largest[:count])
+        if _even_share(instance) * instance.cluster.n / sizes[part].sum() >= best.time:
+            break
+        with suppress(InputError):  # does not fit on so few
+            found = improved_on_cards(_on(instance, part), deepcopy(fresh), limits, replace(effort, tell=None))
+            best = min(best, _idle_elsewhere(found, instance, part), key=lambda one: one.time)
+    if effort.tell is not None:
+        effort.tell("fewer servers", best.time)
+    return best
+
+
+def _even_share(instance: TrainingInstance) -> float:
+    """Time of an iteration if all devices shared all work evenly [s]."""
+    chain, arrays = instance.chain, instance.arrays
+    rows = np.diff(arrays.forward + arrays.backward, axis=1).min(axis=0)
+    least = np.minimum(rows, chain.forward + chain.backward).sum()
+    return float(instance.microbatches * least / instance.cluster.n)
+
+
+def _on(instance: TrainingInstance, part: IntArray) -> TrainingInstance:
+    """The question with some of the servers alone."""
+    cluster, network, share = instance.cluster, instance.network, instance.replica_share
+    devices = np.flatnonzero(np.isin(cluster.server, part))
+    servers = tuple(cluster.servers[h] for h in part.tolist())
+    assert network is not None
+    if network.rates is not None:
+        network = replace(network, rates=tuple(network.rates[h] for h in part.tolist()))
+    return replace(
+        instance,
+        cluster=Cluster(cluster.bandwidth[np.ix_(devices, devices)], servers),
+        network=network,
+        replica_share=None if share is None else share[..., : len(devices)],
+    )
+
+
+def _idle_elsewhere(found: Iteration, instance: TrainingInstance, part: IntArray) -> Iteration:
+    """The same plan and order on all servers."""
+    (timeline,), plan = found.schedules, found.plan
+    assert plan is not None
+    devices = np.flatnonzero(np.isin(instance.cluster.server, part))
+    stages = tuple(tuple(devices[list(stage)].tolist()) for stage in plan.devices)
+    there = Plan(instance, plan.cuts, stages, plan.recompute)
+    return Iteration(instance, (execute_orders(there, timeline.orders, timeline.order_name),))
+
+
+# Plans whose stages all have as many replicas, as runtimes want them.
+#
+# For each number of stages that divides the devices, layers are cut for the least largest compute time by an exact
+# program, devices taken in the order of `recursive_device_order`; then single cuts move while the simulated time falls.
+
+
+_STAGES = 64
+
+
+def equal_replicas(
+    instance: TrainingInstance, legal: Callable[[Plan], bool], orders: str = "auto", limits: Limits | None = None
+) -> Iteration:
+    """Plan on all devices with equal stages in numbers of replicas.
+
+    Parameters
+    ----------
+    instance : TrainingInstance
+        On shared network cards.
+    legal : callable
+        Whether a plan may be the answer.
+    orders : str
+        Of passes: "auto", "unsplit", or how their names begin.
+    limits : Limits, optional
+        Looked at before each move of a cut.
+
+    Raises
+    ------
+    InputError
+        If no such plan is legal and fits into memory.
+    """
+    limits, best = limits or Limits(), None
+    order = recursive_device_order(instance.cluster)
+    for stages in _divisors(instance.cluster.n, min(instance.chain.n, _STAGES)):
+        cuts = _even(instance.chain.forward + instance.chain.backward, stages)
+        found = _timed(instance, cuts, order, legal, orders)
+        while found is not None and not limits.reached(found.makespan):
+            moved = (_timed(instance, near, order, legal, orders) for near in _neighbours(found.plan.cuts))
+            better = min((one for one in moved if one is not None), key=lambda one: one.makespan, default=found)
+            if better.makespan >= found.makespan:
+                break
+            found = better
+        if found is not None and (best is None or found.makespan < best.makespan):
+            best = found
+    if best is None:
+        raise instance.no_plan
+    return Iteration(instance, (best,))
+
+
+def _divisors(devices: int, most: int) -> list[int]:
+    return [stages for stages in range(1, most + 1) if devices % stages == 0]
+
+
+def _even(time: FloatArray, stages: int) -> tuple[int, ...]:
+    """Cuts of the least largest sum: a program over the number of stages and their last layer."""
+    sums, n = np.concatenate(([0.0], np.cumsum(time))), len(time)
+    largest = np.full((stages + 1, n + 1), np.inf)
+    largest[0, 0] = 0
+    before: IntArray = np.zeros((stages + 1, n + 1), dtype=np.int64)
+    for count in range(1, stages + 1):
+        for end in range(count, n + 1):
+            begins = np.arange(count - 1, end)
+            costs = np.maximum(largest[count - 1, begins], sums[end] - sums[begins])
+            before[count, end] = begins[int(costs.argmin())]
+            largest[count, end] = costs.min()
+    cuts = [n]
+    for count in range(stages, 0, -1):
+        cuts.append(int(before[count, cuts[-1]]))
+    return tuple(reversed(cuts))
+
+
+def _neighbours(cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The same cuts with one moved by a layer."""
+    for i in range(1, len(cuts) - 1):
+        for cut in (cuts[i] - 1, cuts[i] + 1):
+            near = (*cuts[:i], cut, *cuts[i + 1 :])
+            if all(a < b for a, b in pairwise(near)):
+                yield near
+
+
+def _timed(
+    instance: TrainingInstance, cuts: tuple[int, ...], order: IntArray, legal: Callable[[Plan], bool], orders: str
+) -> Timeline | None:
+    """The plan in the order of passes that ends first; None if it is not legal or does not fit."""
+    stages = len(cuts) - 1
+    try:
+        plan = Plan.along(instance, cuts, [instance.cluster.n // stages] * stages, order.tolist())
+    except InputError:
+        return None
+    if not legal(plan):
+        return None
+    named = [
+        (name, passes)
+        for name, passes in portfolio(plan)
+        if orders == "auto" or name.startswith(orders) or (orders == "unsplit" and not name.startswith("zb"))
+    ]
+    timelines = [execute_orders(plan, passes, name) for name, passes in named]
+    return min(timelines, key=lambda timeline: timeline.makespan, default=None)

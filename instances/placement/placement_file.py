@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from instances.json_files import PLACEMENT_FORMAT, finite_or_none
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.stated import ORDERED_FORMAT
 
 __all__ = ["placement_document"]

@@ -1,11 +1,4 @@
-"""Question of device placement: a device for each node of one training step, and the time of the step to minimise.
-
-`PlacementInstance` is one question. `instances.placement.timeline` says when each node runs and each transfer moves; it
-is the only definition of time.
-
-Unlike a `Partition`, a placement may send data back and forth between devices. Source: Addanki et al., "Learning
-generalizable device placement algorithms for distributed machine learning", NeurIPS 2019 (Placeto).
-"""
+"""A question of placement, and what shows that nothing fits."""
 
 from __future__ import annotations
 
@@ -24,11 +17,21 @@ from instances.devices.unequal import DeviceTable
 from instances.errors import InputError
 from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.question_lines import GraphQuestion, graph_lines, said_number, shared_lines
 from instances.graph.tensors import FloatArray
 from instances.partitioning.question_lines import graph_in_words, memory_in_words, platform_lines
 
-__all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "PlacementInstance"]
+__all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "PlacementInstance", "proof_of_no_fit"]
+
+# Question of device placement: a device for each node of one training step, and the time of the step to minimise.
+#
+# `PlacementInstance` is one question. `instances.placement.placement` says when each node runs and each transfer moves;
+# it is the only definition of time.
+#
+# Unlike a `Partition`, a placement may send data back and forth between devices. Source: Addanki et al., "Learning
+# generalizable device placement algorithms for distributed machine learning", NeurIPS 2019 (Placeto).
+
 
 #: Gaps that Placeto's authors fitted to measurements on Tesla K80 devices [s]; they belong to work in seconds.
 MEASURED_GAPS = {"node_gap": 5.7e-6, "transfer_gap": 25e-6}
@@ -209,3 +212,39 @@ class PlacementInstance(GraphQuestion):
         facts = {"nodes": str(self.graph.n), "edges": str(self.graph.m), "devices": str(self.devices)}
         facts["bandwidth"] = figures(self.bandwidth, f"bytes/{self.graph.time_unit}")
         return facts | ({"memory": figures(self.memory, "bytes")} if math.isfinite(self.memory) else {})
+
+
+# Proof that no placement fits into the memory of the devices.
+
+
+#: Sums of bytes may be rounded by this part.
+_SLACK = 1e-9
+
+
+def proof_of_no_fit(instance: PlacementInstance) -> str | None:
+    """Say in one line why no placement fits; None if that is not proved.
+
+    Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its
+    device holds its parameters and state, and the tensors that it reads and makes.
+    """
+    graph, most = instance.graph, float(instance.memories.max())
+    if not np.isfinite(most):
+        return None
+    held = float(graph.held_bytes.sum()) + sum(parameter.bytes for parameter in graph.parameters)
+    total = float(instance.memories.sum())
+    if held * (1 - _SLACK) > total:
+        return f"parameters and states need {held:.6g} bytes, all devices together have {total:.6g}"
+    needed = _while_running(instance)
+    v = int(needed.argmax())
+    if needed[v] * (1 - _SLACK) > most:
+        return (
+            f"node {v} ({graph.names[v]}) needs {needed[v]:.6g} bytes with what it reads and makes, the largest device "
+            f"has {most:.6g}"
+        )
+    return None
+
+
+def _while_running(instance: PlacementInstance) -> FloatArray:
+    """Bytes that the device of each node holds while it runs, (n,); tensors only for nodes with work."""
+    graph = instance.graph
+    return held_alone(graph) + np.where(graph.work > 0, touched_bytes(graph), 0.0)

@@ -12,9 +12,9 @@ from instances.devices.cluster import Cluster
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, finite_or_none, parse_json, read_json, read_text
-from instances.planning.chain import LayerChain
-from instances.planning.from_graph import collapse
+from instances.planning.chains import collapse
 from instances.planning.plan import Plan
+from instances.planning.problem import LayerChain
 from instances.planning.question_file import chain_from_document, cluster_from_document
 from instances.planning.timeline import Timeline
 from instances.readers import load_graph

@@ -12,8 +12,7 @@ from instances.devices.network import Network
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import CHAIN_FORMAT, CLUSTER_FORMAT, Value, finite_or_none
-from instances.planning.chain import LayerChain
-from instances.planning.problem import TrainingInstance
+from instances.planning.problem import LayerChain, TrainingInstance
 
 __all__ = [
     "chain_document",

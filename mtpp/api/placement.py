@@ -17,7 +17,7 @@ from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph
 from instances.deadline import Deadline, Stopwatch
-from instances.placement.grouping import Grouping, group_nodes
+from instances.placement.networks import Grouping, group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.placement import prove_placement

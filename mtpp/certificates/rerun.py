@@ -21,8 +21,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.reductions import reduce_kinds
 from instances.partitioning.reductions import contract_groups
 from instances.partitioning.stated import Certificate
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.stated import StatedPlacement
 from instances.planning.stated import StatedPlan
 from instances.system.interrupts import catch_interrupt
@@ -32,10 +31,10 @@ from mtpp_models.bounds.priced.bisection import BISECTION, halved
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.placement.cp import CP
+from mtpp_models.placement.exact import EXACT
 from mtpp_models.placement.registry import bound_placement
-from mtpp_models.placement.solve_exact import EXACT
-from mtpp_models.planning.coverage import bounds_by_coverage
-from mtpp_models.planning.paper_guarantees import iteration_bound
+from mtpp_models.planning.bounds import iteration_bound
+from mtpp_models.planning.solve import bounds_by_coverage
 
 __all__ = ["RERUNS", "rerun"]
 

@@ -11,12 +11,10 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.planning import PLANNERS
-from heuristics.planning.device_order import recursive_device_order
-from heuristics.planning.equal_replicas import equal_replicas
-from heuristics.planning.fewer_servers import improved_on_servers
 from heuristics.planning.orders import execute_orders, portfolio
+from heuristics.planning.rivals import equal_replicas, improved_on_servers
 from heuristics.planning.shared_cards import Effort
-from heuristics.planning.spp import spp_plans
+from heuristics.planning.spp import recursive_device_order, spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import said, word
@@ -24,9 +22,8 @@ from instances.planning import Iteration, Plan, TrainingInstance
 from instances.registry import find
 from mtpp.certifying.loop import leaving_out
 from mtpp_models import SolveOptions
-from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, class_of, work_bound
-from mtpp_models.planning.paper_guarantees import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
-from mtpp_models.planning.solve import solve_replication
+from mtpp_models.planning.bounds import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
+from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, class_of, solve_replication, work_bound
 
 __all__ = [
     "MILPS",

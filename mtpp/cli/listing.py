@@ -31,7 +31,7 @@ def _models() -> Rows:
     from mtpp.certifying.planning import MILPS
     from mtpp_models import MODELS
     from mtpp_models.placement.registry import PLACEMENT_MODELS
-    from mtpp_models.planning.arc_flow import FORMS
+    from mtpp_models.planning.models import FORMS
 
     both = (*MODELS.items(), *PLACEMENT_MODELS.items())
     models = [(name, model.summary, f"[{model.reference}]") for name, model in both]

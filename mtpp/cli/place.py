@@ -18,7 +18,7 @@ from mtpp.questions.words import pick
 
 if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
-    from instances.placement.grouping import Grouping
+    from instances.placement.networks import Grouping
 
 __all__ = ["place", "placement_row"]
 

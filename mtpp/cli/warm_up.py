@@ -210,8 +210,7 @@ def _placement() -> Iterator[str]:
     from mtpp.verification.clock import Clock
     from mtpp.verification.placement.start_times import Known
     from mtpp.verification.placement.step_time import Step
-    from mtpp_models.placement.colocation import share_devices
-    from mtpp_models.placement.heads import heads_of
+    from mtpp_models.placement.bounds import heads_of, share_devices
     from mtpp_models.placement.probing import probe_sharing
     from mtpp_models.placement.registry import bound_placement
 

@@ -57,7 +57,7 @@ def load_cluster(cluster: str | PathLike[str] | Cluster, bandwidth: Quantity | N
 def _named(text: str) -> Cluster:
     import numpy as np
 
-    from instances.planning.paper_settings import TESTBEDS, random_cluster
+    from instances.planning.chains import TESTBEDS, random_cluster
     from instances.planning.plan_files import read_cluster
 
     if text in TESTBEDS:

@@ -68,8 +68,7 @@ def _kinds(document: Value) -> Result[Any, Any]:
 
 
 def _placement(document: Value) -> Result[Any, Any]:
-    from instances.placement.ordered import OrderedPlacement
-    from instances.placement.placement import Placement
+    from instances.placement.placement import OrderedPlacement, Placement
 
     stated = placement_from_document(document)
     device = list(stated.device)

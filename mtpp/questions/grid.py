@@ -14,7 +14,7 @@ from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_flops
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
-    from instances.planning.grid.accelerators import Accelerator
+    from instances.planning.grid.transformer import Accelerator
 
 __all__ = ["GridQuestion", "GridWords", "grid_question"]
 
@@ -153,7 +153,7 @@ def _check_words(words: Mapping[str, Any]) -> None:
 
 def _accelerator(words: Mapping[str, Any]) -> Accelerator:
     """The device of the words, with the rates that they give it."""
-    from instances.planning.grid.accelerators import ACCELERATORS
+    from instances.planning.grid.transformer import ACCELERATORS
 
     name = _DEVICE if words["device"] is None else words["device"]
     if name not in ACCELERATORS:

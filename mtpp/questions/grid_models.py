@@ -13,8 +13,7 @@ from instances.errors import InputError, InputWarning, UnknownLayersError, WordE
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, Servers
-    from instances.planning.grid.accelerators import Accelerator
-    from instances.planning.grid.transformer import Transformer
+    from instances.planning.grid.transformer import Accelerator, Transformer
 
 __all__ = ["WIDTHS", "chains_of"]
 
@@ -41,8 +40,7 @@ def chains_of(
         If there is no such model, or a degree or size does not suit it.
     """
     from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.layer_costs import LayerCosts, configured
-    from instances.planning.grid.layer_times import Clockwork
+    from instances.planning.grid.layers import Clockwork, LayerCosts, configured
 
     model = _model(chain, words)
     if isinstance(model, ConfiguredChain):
@@ -79,9 +77,7 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
     """Measured layers, or a model whose layers are estimated."""
     from instances.architectures import ARCHITECTURES
     from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.from_decoder import transformer_of
-    from instances.planning.grid.names import TRANSFORMERS
-    from instances.planning.grid.transformer import Transformer
+    from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
     from instances.readers.huggingface.files import find_record
 
     if isinstance(chain, ConfiguredChain | Transformer):
@@ -123,7 +119,7 @@ def _instead() -> str:
 def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
     """Layers from a file of mtpp-chain/2, or of Piper."""
     from instances.json_files import parse_json, read_text
-    from instances.planning.grid.piper_chain import configured_from_piper
+    from instances.planning.chains import configured_from_piper
     from instances.planning.grid.question_file import configured_from_document
     from instances.readers.piper import recognises_piper
 

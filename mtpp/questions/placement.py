@@ -100,7 +100,7 @@ def placement_instance(
 
 def _graph(graph: object, words: PlacementWords) -> tuple[ComputationGraph, float]:
     """The graph, and the bandwidth out of each device."""
-    from instances.placement.families import BANDWIDTH, family_graph
+    from instances.placement.networks import BANDWIDTH, family_graph
 
     family = family_graph(graph) if isinstance(graph, str) else None
     if family is not None and chosen(StepWords, words):

@@ -223,7 +223,7 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
 def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerChain:
     """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if it is refused."""
     from instances.planning import LayerChain
-    from instances.planning.from_graph import collapse
+    from instances.planning.chains import collapse
     from instances.planning.plan_files import is_chain_file, load_chain
     from instances.readers.huggingface.files import find_architecture
     from instances.runtimes import RUNTIMES
@@ -255,7 +255,7 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
 
 def _simulation(words: PlanningWords) -> LayerChain:
     """The chain of the paper's simulation."""
-    from instances.planning.bert import bert_chain
+    from instances.planning.chains import bert_chain
 
     if given := chosen(ChainWords, words):
         raise InputError(f"{_SIMULATION}: this chain has no options; leave out {', '.join(map(word, given))}.")

@@ -21,8 +21,7 @@ from mtpp.questions.words import GraphLike, Word, checked, pick
 
 if TYPE_CHECKING:
     from instances.partitioning.stated_serving import StatedServing
-    from instances.planning.chain import LayerChain
-    from instances.planning.problem import TrainingInstance
+    from instances.planning.problem import LayerChain, TrainingInstance
 
 __all__ = ["OwnGraph", "VerifyWords", "differences"]
 

@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE
 from instances.system.fresh_python import ask_module
 from instances.system.programs import signal_name
-from mtpp_models.placement.colocation import colocation_bound, share_devices
-from mtpp_models.placement.heads import ROUNDING, Heads, heads_bound, heads_of
+from mtpp_models.placement.bounds import ROUNDING, Heads, colocation_bound, heads_bound, heads_of, share_devices
 from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
 

@@ -1,4 +1,6 @@
-r"""The exact model of placements with an order, for small graphs and any MIP solver.
+r"""The exact model of placements, and its solution.
+
+**The exact model of placements with an order, for small graphs and any MIP solver.**
 
 :math:`x_{vd} = 1`: node v is on device d; :math:`m_{uv} = 1`: nodes u and v share one; :math:`s_v`: when v starts.
 :math:`y_c = 1`: there is transfer c, of tensor t of node u, to the device of its reader v; no earlier reader of t is
@@ -26,7 +28,7 @@ transfers on one bus, comes first. No step takes longer than 1, the step time of
 (4) holds for all u before v; for edges it says that a node reads what is complete. With `broadcast`, a tensor has one
 transfer for all readers; each may need it, and waits for it unless u is there: (7) has :math:`M m_{uv'}`. In (14), a is
 the least start of the transfers of u, and b the least that is left at their ends. M is what the two sides can differ by
-in a step of time 1. e, q, P and L are those of `mtpp_models.placement.heads`. Nodes that share a device in
+in a step of time 1. e, q, P and L are those of `mtpp_models.placement.bounds`. Nodes that share a device in
 all steps that short, as `mtpp_models.placement.probing` shows, have one x and one m; of those that never do, m is 0.
 Pairs of nodes with a path between them have a given order. Where devices are equal, the heaviest node is on the first
 one, and each of the next on one that an earlier one uses, or the one after. Memory does not count: the optimum is a
@@ -40,10 +42,18 @@ from itertools import combinations, product
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
-from instances.placement.ordered import OrderedPlacement
+from instances import Bound, InputError, Result
+from instances.deadline import Stopwatch
+from instances.placement.placement import OrderedPlacement, Placement
+from instances.placement.problem import PlacementInstance
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.placement.bounds import heads_of, share_devices
+from mtpp_models.placement.probing import probe_sharing
 from mtpp_models.placement.scaled_placement import ScaledPlacement, Transfer
+from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
+from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["exact", "exact_placement", "start_exact"]
+__all__ = ["EXACT", "MOST_NODES", "exact", "exact_placement", "prove_exact", "start_exact"]
 
 # Solvers leave integers near 0 and 1.
 _HALF = 0.5
@@ -294,3 +304,63 @@ def exact_placement(m: pyo.ConcreteModel, data: ScaledPlacement) -> OrderedPlace
     starts = {v: float(m.s[v].value) for v in m.V}
     sent = {transfer: float(m.a[c].value or 0) for c, transfer in enumerate(data.deliveries)}
     return data.placement(device, starts, sent)
+
+
+# Solve the exact model of placements with any MIP solver, and keep only what is proved.
+
+
+EXACT = "place-exact"
+
+#: With more nodes the model is too large to say more than other bounds do.
+MOST_NODES = 40
+
+_ROUNDING = 1e-9
+# Part of the time for trials.
+_PROBING = 0.3
+
+
+def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
+    """A bound, and the better of `start` and what the solver finds; one that fits is better than one that does not.
+
+    Raises
+    ------
+    InputError
+        If the graph has more than 40 nodes.
+    SolverNotAvailableError
+        If the solver cannot run here.
+    SolverFaultError
+        If the solver fails, or states what the placements contradict.
+    """
+    instance, watch = start.instance, Stopwatch()
+    if instance.graph.n > MOST_NODES:
+        raise InputError(
+            f"{EXACT} takes graphs of at most {MOST_NODES} nodes, this one has {instance.graph.n}; use place-cp, or "
+            "colocation, which needs no solver."
+        )
+    driver = find_solver(controls.options.solver)
+    shared = share_devices(heads_of(instance), start.step_time, controls.deadline)
+    data = ScaledPlacement(start, probe_sharing(shared, controls.deadline.share(_PROBING)))
+    model = exact(data)
+    start_exact(model, data)
+    built = watch.passed
+    stopped = controls.deadline.interrupted.is_set()
+    outcome = SolverOutcome(Termination.STOPPED) if stopped else driver.solve(model, controls)
+    if outcome.termination is Termination.INFEASIBLE:
+        raise SolverFaultError(driver.name, "says that there is no placement, against one that is known")
+    found = start if outcome.objective is None else exact_placement(model, data)
+    best = min((start, found), key=lambda placement: (not placement.fits, placement.step_time))
+    stated = 0.0 if outcome.bound is None else outcome.bound - driver.margin * max(1.0, abs(outcome.bound))
+    proved, least = max(0.0, stated) * data.unit, min(start.step_time, found.step_time)
+    if proved > least * (1 + _ROUNDING):
+        raise SolverFaultError(driver.name, f"states the bound {proved:.6g} against a step time of {least:.6g}")
+    closed = outcome.termination is Termination.OPTIMAL and proved >= best.step_time * (1 - PROOF_TOLERANCE)
+    return Result(
+        method=EXACT,
+        instance=instance,
+        answer=best,
+        bound=Bound(proved, EXACT, closed),
+        seconds=watch.seconds(build=built, solve=watch.passed - built),
+        solver=f"{driver.name} {driver.version()}",
+        log=outcome.log,
+        interrupted=controls.deadline.interrupted.is_set(),
+    )

@@ -1,7 +1,7 @@
 r"""Probing: assume that two nodes share a device, or do not, and try to refute one of both.
 
 Suppose that nodes u and v share a device, or that they do not. Where one of the two is refuted, the other one holds.
-`mtpp_models.placement.colocation` refutes, and the order on a device: nodes that share one run in an order that leaves
+`mtpp_models.placement.bounds` refutes, and the order on a device: nodes that share one run in an order that leaves
 time for both with their heads and tails, which raises these where only one order does. If u is before v on another
 device, then at least L(u, v) passes between them, and P may be that. What a trial shows makes others show more, so
 trials go on until none does. Source: shaving, Martin and Shmoys, "A new approach to computing optimal schedules for
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
-from mtpp_models.placement.colocation import Shared, share_more
-from mtpp_models.placement.heads import ROUNDING
+from mtpp_models.placement.bounds import ROUNDING, Shared, share_more
 
 __all__ = ["probe_sharing"]
 

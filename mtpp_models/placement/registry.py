@@ -7,17 +7,24 @@ from dataclasses import dataclass, replace
 
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.registry import find
 from instances.system.interrupts import catch_interrupt
-from mtpp_models.placement.colocation import COLOCATION, colocation_bound
+from mtpp_models.placement.bounds import (
+    COLOCATION,
+    ENERGETIC,
+    HEADS,
+    MOST_NODES,
+    WINDOWS,
+    colocation_bound,
+    energetic_bound,
+    heads_bound,
+    heads_of,
+    window_bound,
+)
 from mtpp_models.placement.cp import CP, prove_cp
-from mtpp_models.placement.energetic import ENERGETIC, energetic_bound
-from mtpp_models.placement.heads import HEADS, MOST_NODES, heads_bound, heads_of
-from mtpp_models.placement.solve_exact import EXACT, prove_exact
-from mtpp_models.placement.windows import WINDOWS, window_bound
+from mtpp_models.placement.exact import EXACT, prove_exact
 from mtpp_models.solvers.interface import Controls, SolveOptions
 
 __all__ = ["PLACEMENT_MODELS", "BoundedPlacement", "PlacementModel", "bound_placement"]

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from instances.placement.ordered import Move, OrderedPlacement
+from instances.placement.placement import Move, OrderedPlacement
 from instances.placement.problem import PlacementInstance
-from mtpp_models.placement.colocation import Shared
-from mtpp_models.placement.heads import Heads
+from mtpp_models.placement.bounds import Heads, Shared
 
 __all__ = ["ScaledPlacement", "Transfer"]
 

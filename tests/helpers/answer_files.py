@@ -10,8 +10,7 @@ from certificates import Document, older
 
 from instances import Bound, ComputationGraph, Result, SharedParameter
 from instances.json_files import Value
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from mtpp.certificates.writing import placement_certificate, plan_certificate

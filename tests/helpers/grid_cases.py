@@ -11,7 +11,7 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
-from instances.planning.grid.placing import PLACINGS
+from instances.planning.grid.plan import PLACINGS
 from instances.planning.grid.problem import StateBytes
 
 

@@ -28,8 +28,7 @@ from mtpp.certifying.grid import covered_grid
 from mtpp.verification.clock import Clock
 from mtpp.verification.planning.grid.proving import proved_bound
 from mtpp.verification.verify import verify
-from mtpp_models.planning.grid.bounds import grid_bounds
-from mtpp_models.planning.grid.turns import turns_bound
+from mtpp_models.planning.grid.bounds import grid_bounds, turns_bound
 
 __all__ = ["faults_of_training"]
 

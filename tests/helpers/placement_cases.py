@@ -18,8 +18,7 @@ from heuristics.placement import search_placement
 from instances import ComputationGraph
 from instances.devices.unequal import DeviceTable
 from instances.json_files import Value
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
 from mtpp.certificates.writing import placement_certificate

@@ -15,7 +15,7 @@ from planning_oracles import all_plans, queue_makespan, workload
 from heuristics.planning import PLANNERS
 from instances import InputError
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp_models.planning.paper_guarantees import iteration_bound
+from mtpp_models.planning.bounds import iteration_bound
 
 __all__ = ["PipelineCase", "build_pipeline", "check_planner", "random_pipeline_case"]
 

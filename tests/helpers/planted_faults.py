@@ -125,7 +125,7 @@ FAULTS = {
         script=USE_PLAN,
     ),
     "bus of a placement": Fault(
-        "instances/placement/timeline.py",
+        "instances/placement/placement.py",
         "end = self.now + self.instance.transfer_time(t, source, targets)",
         "end = self.now + 0.9 * self.instance.transfer_time(t, source, targets)",
         ("by hand",),
@@ -279,7 +279,7 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_guessed_prices.py::test_the_value_of_a_guess_is_the_goal_that_it_proved",
     ),
     "heads with communication": Fault(
-        "mtpp_models/placement/heads.py",
+        "mtpp_models/placement/bounds.py",
         "latest[u] = head[u] + work[u] + apart[v, u]",
         "latest[u] = head[u] + work[u] + 1.25 * apart[v, u]",
         pillar="mtpp_models/placement/test_placement_bounds.py::test_heads_know_that_apart_takes_a_transfer",

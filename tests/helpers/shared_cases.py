@@ -16,8 +16,7 @@ from planning_cases import PipelineCase, random_pipeline_case
 from heuristics import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.execution import steady, warmed_up
-from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import zero_bubble
+from heuristics.planning.orders import interleaved_plans, zero_bubble
 from instances import InputError
 from instances.devices.network import Network
 from instances.json_files import Value
@@ -27,7 +26,7 @@ from instances.planning.simulator import empty_log, run
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.verification.verify import verify
-from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, port_bound
+from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, port_bound
 
 __all__ = ["SharedCase", "build_shared", "check_bounds", "check_shared", "every_plan", "random_shared_case"]
 

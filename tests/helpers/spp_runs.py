@@ -18,7 +18,7 @@ from experiments.studies.spp.measures import SETTINGS
 from experiments.studies.spp.paper import TABLE
 from heuristics.planning import PLANNERS
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from instances.planning.paper_settings import TRAINED_MODELS
+from instances.planning.chains import TRAINED_MODELS
 from mtpp.runs.log import Run
 
 TIMES = {

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from instances import InputError
 from instances.devices.unequal import DeviceTable
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.stated import StatedPlacement
 from instances.planning import Plan
 from instances.planning.stated import StatedPlan

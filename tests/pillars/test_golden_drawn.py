@@ -37,8 +37,7 @@ from heuristics.planning import PLANNERS
 from instances import InputError, Instance, Platform, Result
 from instances.json_files import Value, json_text
 from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style

@@ -20,14 +20,14 @@ from spp_runs import as_in_the_paper, asked, made_up
 from experiments.studies.spp.frames import training_frame
 from experiments.studies.spp.table_iii import cells, plot_cells
 from experiments.studies.spp.tables import plot_stages, plot_sweep
-from heuristics.placement.heft import heft
+from heuristics.placement.rivals import heft
 from heuristics.planning import PLANNERS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.devices.network import Network
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from instances.planning.paper_settings import simulation
+from instances.planning.chains import simulation
 from instances.random_graphs import regal_style
 from mtpp.certifying.loop import Turn
 from mtpp.plots.partitions import partition_figure, plot_partition

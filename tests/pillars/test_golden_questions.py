@@ -17,16 +17,12 @@ from golden_numbers import digest, same, write
 from instances import ComputationGraph
 from instances.architectures import ARCHITECTURES
 from instances.json_files import parse_json
-from instances.placement.families import PLACEMENT_FAMILIES
+from instances.placement.networks import PLACEMENT_FAMILIES
 from instances.planning import LayerChain, TrainingInstance
-from instances.planning.bert import bert_chain
-from instances.planning.from_graph import by_block, collapse
-from instances.planning.grid.accelerators import ACCELERATORS
+from instances.planning.chains import TRAINED_MODELS, bert_chain, by_block, collapse, simulation
 from instances.planning.grid.configurations import ConfiguredChain
-from instances.planning.grid.layer_costs import LayerCosts, configured
-from instances.planning.grid.layer_times import Clockwork
-from instances.planning.grid.names import TRANSFORMERS
-from instances.planning.paper_settings import TRAINED_MODELS, simulation
+from instances.planning.grid.layers import Clockwork, LayerCosts, configured
+from instances.planning.grid.transformer import ACCELERATORS, TRANSFORMERS
 from instances.random_graphs import GRAPH_MODELS, TOYS, layered, moe, regal_style
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import model_types

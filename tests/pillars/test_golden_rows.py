@@ -17,25 +17,22 @@ import pytest
 from pyomo.repn import generate_standard_repn
 
 from heuristics.orders.slicing import slice_order
-from heuristics.placement.heft import heft
-from heuristics.planning.device_order import recursive_device_order
+from heuristics.placement.rivals import heft
+from heuristics.planning.spp import recursive_device_order
 from instances import ComputationGraph, Instance, Platform
 from instances.deadline import Deadline
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.grouping import group_nodes
-from instances.placement.ordered import OrderedPlacement
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
+from instances.placement.placement import OrderedPlacement
 from instances.placement.problem import PlacementInstance
-from instances.planning.link_speeds import speeds_along
-from instances.planning.paper_settings import simulation
+from instances.planning.bounds import speeds_along
+from instances.planning.chains import simulation
 from mtpp_models import MODELS
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.exchange.building import builders
-from mtpp_models.placement.colocation import share_devices
+from mtpp_models.placement.bounds import heads_of, share_devices
 from mtpp_models.placement.exact import exact
-from mtpp_models.placement.heads import heads_of
 from mtpp_models.placement.scaled_placement import ScaledPlacement
-from mtpp_models.planning.arc_flow import FORMS
-from mtpp_models.planning.costs import ScaledTraining
+from mtpp_models.planning.models import FORMS, ScaledTraining
 
 FILE = Path(__file__).with_name("golden_rows.json")
 

@@ -20,11 +20,11 @@ from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Platform
 from instances.devices.network import Network
 from instances.partitioning.constraints import Constraints
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, TrainingInstance
-from instances.planning.paper_settings import simulation
+from instances.planning.chains import simulation
 from instances.random_graphs import layered, regal_style
 
 FILE = Path(__file__).with_name("golden_searches.json")

@@ -11,8 +11,7 @@ from strategies import placements
 
 from heuristics.planning import PLANNERS
 from instances import ComputationGraph
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.certificates.writing import placement_certificate, plan_certificate
 from mtpp.certifying.planning import certify_plan
@@ -36,7 +35,7 @@ def test_what_planners_make_is_true(planner: str) -> None:
 
 def test_even_layers_of_a_hundred_microbatches_are_true() -> None:
     """Where floats see ties that are none, and none that are."""
-    from instances.planning.paper_settings import simulation
+    from instances.planning.chains import simulation
 
     for full_duplex in (False, True):
         instance = simulation(0, servers=(4, 4), microbatches=100)

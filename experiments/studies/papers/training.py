@@ -16,7 +16,7 @@ from experiments.studies.spp.jobs import CALIBRATION, STAGES, TABLE_III, Questio
 from experiments.studies.spp.measures import cycles, flat_from
 from experiments.studies.spp.paper import place_of
 from experiments.studies.spp.table_iii import cells
-from instances.planning.paper_settings import DEVICE_MEMORY, SWEEPS, simulation
+from instances.planning.chains import DEVICE_MEMORY, SWEEPS, simulation
 from mtpp.runs.log import Run
 from mtpp.runs.statistics.intervals import geometric_means, means
 

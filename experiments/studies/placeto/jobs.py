@@ -30,7 +30,7 @@ from heuristics.placement.rivals import random_placements
 from heuristics.placement.simulator import step_times
 from instances import InputError
 from instances.deadline import Stopwatch
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.runs.job import StudyJob

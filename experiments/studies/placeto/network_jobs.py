@@ -18,17 +18,14 @@ from experiments.studies.placeto.published import (
     NetworkBudget,
 )
 from heuristics.limits import Limits
-from heuristics.placement.annealing import anneal_placement
-from heuristics.placement.ordered_search import STARTS, search_order
+from heuristics.placement.annealing import STARTS, anneal_placement, search_order
 from heuristics.placement.placeto import place
 from heuristics.placement.placeto.environment import Environment, PlacementArrays, traversal
 from heuristics.placement.placeto.optimised import PUBLISHED
 from heuristics.placement.registry import PLACERS
 from instances import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.grouping import group_nodes
-from instances.placement.networks import placement_network
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes, placement_network
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.runs.job import StudyJob

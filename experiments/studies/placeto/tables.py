@@ -20,7 +20,7 @@ from experiments.studies.placeto.jobs import PlacementJob, jobs_of
 from experiments.studies.placeto.measured import Measured, number
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
-from instances.placement.families import PLACEMENT_FAMILIES
+from instances.placement.networks import PLACEMENT_FAMILIES
 from mtpp.plots.style import axes_of, with_legend
 from mtpp.runs.workers import Workers
 

@@ -14,10 +14,10 @@ from heuristics.planning.execution import iteration_time, pe
 from heuristics.planning.spp import spp, spp_plans
 from instances import InputError
 from instances.planning import TrainingInstance
-from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, simulation
+from instances.planning.chains import SWEEPS, TESTBEDS, TRAINED_MODELS, simulation
 from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-from mtpp_models.planning.paper_guarantees import iteration_bound
+from mtpp_models.planning.bounds import iteration_bound
 
 __all__ = [
     "BOTH_SIDES",

@@ -11,13 +11,11 @@ import numpy as np
 
 from experiments.studies.spp.paper import BASELINES
 from heuristics.planning import PLANNERS
-from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import iteration_time, pe
-from heuristics.planning.prm import plans_by_stages
-from heuristics.planning.spp import fastest, spp, spp_plans
+from heuristics.planning.spp import fastest, plans_by_stages, recursive_device_order, spp, spp_plans
 from instances import InputError
 from instances.planning import Iteration, TrainingInstance
-from mtpp_models.planning.paper_guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
+from mtpp_models.planning.bounds import iteration_bound, lemma_1, lemma_2, theorem_1
 
 __all__ = ["SETTINGS", "STABLE", "both_sides", "calibrated", "cycles", "flat_from", "guarantees"]
 

@@ -16,7 +16,7 @@ from experiments.studies.spp.frames import percent
 from experiments.studies.spp.jobs import CALIBRATION, TABLE_III
 from experiments.studies.spp.measures import SETTINGS
 from experiments.studies.spp.paper import BASELINES, TABLE, speed_up
-from instances.planning.paper_settings import DEVICE_MEMORY
+from instances.planning.chains import DEVICE_MEMORY
 from mtpp.plots.style import axes_of, with_legend
 
 __all__ = ["cell_rows", "cells", "correlations", "plot_cells"]

@@ -26,7 +26,7 @@ from experiments.studies.spp.measures import SETTINGS
 from experiments.studies.spp.paper import TABLE
 from experiments.studies.spp.table_iii import cell_rows, cells, correlations, plot_cells
 from heuristics.planning import PLANNERS
-from instances.planning.paper_settings import DEVICE_MEMORY
+from instances.planning.chains import DEVICE_MEMORY
 from mtpp.plots.style import axes_of, readable_log, with_legend
 from mtpp.runs.statistics.intervals import geometric_mean
 from mtpp.runs.workers import Workers

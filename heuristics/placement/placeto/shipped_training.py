@@ -10,7 +10,7 @@ import numpy as np
 from heuristics.placement.placeto.checkpoints import Checkpoint
 from heuristics.placement.placeto.policy import capture, create
 from heuristics.placement.placeto.training import Training, TrainingPoint, train
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 

@@ -1,34 +1,233 @@
-"""Search for plans in a grid: uniform plans, then those of the program over stages, then small changes of the best.
-
-Of a small question all stages are tried. A larger cluster has all plans of a smaller one, and the fronts of the program
-for fewer devices are part of those for more.
-"""
+"""The search for plans in a grid: moves of cuts, what fits, and why nothing does."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import combinations, cycle, permutations, product
+from itertools import combinations, cycle, pairwise, permutations, product
 
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.planning.grid.fitting import Fitting
-from heuristics.planning.grid.moves import dealt, every_plan, exchanged, moved
-from heuristics.planning.grid.no_plan import no_plan
-from heuristics.planning.grid.runtimes import expressible
-from heuristics.planning.grid.uniform import Sketch, built, uniform_sketches
+from heuristics.planning.grid.uniform import Sketch, built, expressible, uniform_sketches
 from instances.deadline import CLOCK, Deadline
-from instances.errors import InputError
-from instances.planning.grid.arrays import GridArrays
+from instances.errors import InputError, NothingFitsError
+from instances.graph.display import figures
+from instances.planning.grid.configurations import Configuration
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.program import solve
-from instances.planning.grid.settings import Setting, even_work, settings_of
+from instances.planning.grid.program import Setting, even_work, settings_of, solve
+from instances.planning.grid.recomputation import GridArrays, chosen_modes
 
-__all__ = ["GridSearch", "plan_in_grid"]
+__all__ = [
+    "Fitting",
+    "GridSearch",
+    "Stages",
+    "dealt",
+    "every_plan",
+    "exchanged",
+    "moved",
+    "moves_of",
+    "no_plan",
+    "plan_in_grid",
+]
+
+# All plans of small questions, and changes of plans of large ones.
+#
+# A layer moves from one stage to another, or two stages of different tensor degrees change places.
+
+
+#: Plans of a setting with one stage a device, up to which all are tried.
+_ALL = 1000
+
+#: Cuts of stages, and the tensor degree of each group.
+Stages = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def every_plan(question: GridInstance, arrays: GridArrays, setting: Setting) -> list[Stages] | None:
+    """Cuts and tensor degrees of all plans of a setting, in turns as well; None if they are many."""
+    L, T = question.layers, len(arrays.degrees)
+    M = question.global_batch // (setting.pipelines * setting.micro_batch)
+    K = question.servers.devices // (setting.pipelines * setting.context)
+    if T * (1 + T) ** (L - 1) > _ALL:
+        return None
+    shapes = [(C, S) for C in range(1, L + 1) for S in range(1, C + 1) if C == S or (S > 1 and C % S == 0 == M % S)]
+    return [
+        ((0, *inner, L), tensor)
+        for C, S in shapes
+        for tensor in product(arrays.degrees.tolist(), repeat=S)
+        if sum(tensor) <= K
+        for inner in combinations(range(1, L), C - 1)
+    ]
+
+
+def moves_of(cuts: tuple[int, ...], pair: tuple[int, int]) -> tuple[int, ...] | None:
+    """Cuts after a layer has gone from one stage to another, past those between; None if the stage would be empty."""
+    source, target = pair
+    if cuts[source + 1] - cuts[source] < 2:
+        return None
+    step = 1 if source > target else -1
+    low, high = min(pair) + 1, max(pair)
+    return (*cuts[:low], *(cut + step for cut in cuts[low : high + 1]), *cuts[high + 1 :])
+
+
+def moved(stages: Stages, pair: tuple[int, int]) -> Stages | None:
+    """The same with degrees, which stay as they are."""
+    cuts = moves_of(stages[0], pair)
+    return None if cuts is None else (cuts, stages[1])
+
+
+def exchanged(stages: Stages, pair: tuple[int, int]) -> Stages | None:
+    """Stages after two have changed places, each with its number of layers; None if that changes no tensor degree."""
+    cuts, tensor = stages
+    one, other = pair
+    if len(cuts) > len(tensor) + 1 or tensor[one] == tensor[other]:
+        return None
+    counts, degrees = np.diff(cuts).tolist(), list(tensor)
+    for values in (counts, degrees):
+        values[one], values[other] = values[other], values[one]
+    return (0, *np.cumsum(counts).tolist()), tuple(degrees)
+
+
+def dealt(cuts: tuple[int, ...], turns: int) -> tuple[int, ...]:
+    """Cuts of stages in turns, each group with as many layers as before."""
+    counts = np.diff(cuts)
+    rows = counts // turns + (np.arange(turns)[:, None] < counts % turns)
+    return (0, *np.cumsum(rows).tolist())
+
+
+# Recomputation of the layers of all groups, such that each group fits and little time is spent again.
+
+
+_Runs = tuple[tuple[int, int], ...]
+
+
+class Fitting:
+    """Modes for plans of one setting; those of a group are found once."""
+
+    def __init__(self, question: GridInstance, setting: Setting) -> None:
+        self.question, self.setting = question, setting
+        self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
+        self._menus: dict[int, list[tuple[Configuration, ...]]] = {}
+        self._groups: dict[tuple[_Runs, int, float, float], tuple[str, ...] | None] = {}
+
+    def modes(self, cuts: tuple[int, ...], tensor: tuple[int, ...], part: float = 1.0) -> tuple[str, ...] | None:
+        """(L,) modes with which each group fits into a part of its memory; None if one does not.
+
+        In turns a group holds microbatches of all its stages, here as many of each, so that it may need more.
+        """
+        S, runs = len(tensor), tuple(pairwise(cuts))
+        v, modes = len(runs) // S, np.empty(cuts[-1], dtype=object)
+        for g, t in enumerate(tensor):
+            first = S - g if v == 1 else 2 * (S - g) - 1 + (v - 1) * S
+            key = (runs[g::S], t, min(v * self.M, first) / v, part)
+            if key not in self._groups:
+                self._groups[key] = self._fitting(*key)
+            found = self._groups[key]
+            if found is None:
+                return None
+            modes[_by_depth(key[0])] = found
+        return tuple(modes.tolist())
+
+    def least(self, cuts: tuple[int, ...], tensor: tuple[int, ...], modes: tuple[str, ...]) -> float:
+        """Time that the plan is not below: all passes of a group, and those that the groups before it do alone [s]."""
+        S, times = len(tensor), np.zeros(len(cuts) - 1)
+        for n, (begin, end) in enumerate(pairwise(cuts)):
+            menus = self.menus(tensor[n % S])
+            for layer in range(begin, end):
+                times[n] += next(w.forward + w.backward for w in menus[layer] if w.recompute == modes[layer])
+        groups = self.M * times.reshape(-1, S).sum(axis=0)
+        return float((groups + np.cumsum(times[:S]) - times[:S]).max())
+
+    def menus(self, t: int) -> list[tuple[Configuration, ...]]:
+        """Ways to run each layer, the one without recomputation first."""
+        if t not in self._menus:
+            chain, degrees = (
+                self.question.chain(self.setting.micro_batch),
+                (t, self.setting.context, self.setting.expert),
+            )
+            allowed = self.question.modes
+            menus = {
+                kind: tuple(way for way in layer.modes(degrees) if way.recompute in allowed)
+                for kind, layer in chain.kinds.items()
+            }
+            self._menus[t] = [menus[layer.kind] for layer in chain.layers]
+        return self._menus[t]
+
+    def _fitting(self, runs: _Runs, t: int, held: float, part: float) -> tuple[str, ...] | None:
+        menus = self.menus(t)
+        ways = [menus[layer] for layer in _by_depth(runs)]
+        plain = [menus[layer][0] for begin, end in runs for layer in range(begin, end)]
+        room = part * self.question.memory - self.kept(plain, whole=len(plain) == self.question.layers)
+        return chosen_modes(ways, held, room)
+
+    def kept(self, layers: list[Configuration], *, whole: bool) -> float:
+        """Bytes of parameters, gradients and optimizer of a group."""
+        one = self.setting
+        D = one.pipelines * one.context
+        return sum(self.question.kept_bytes(layers, one.zero, (D, D // one.expert), whole=whole))
+
+
+def _by_depth(runs: _Runs) -> list[int]:
+    """Layers of all stages of a group, the first of each stage, then the second ones."""
+    depth = max(end - begin for begin, end in runs)
+    return [begin + i for i in range(depth) for begin, end in runs if begin + i < end]
+
+
+# Why a search for plans in a grid has found none: what the smallest configuration needs.
+
+
+def no_plan(
+    question: GridInstance,
+    settings: list[tuple[Setting, GridArrays]],
+    fitting_of: Callable[[Setting], Fitting],
+    in_time: bool,
+) -> InputError:
+    """Error that says what the smallest configuration needs, for a search that came to its end in time or not."""
+    least, share = dict[str, float](), np.inf
+    layers = question.chains[0].layers
+    counts = Counter(layer.kind for layer in layers)
+    places = {layer.kind: place for place, layer in reversed(list(enumerate(layers)))}  # the first of each kind
+    for setting, arrays in settings:
+        fitting, used = fitting_of(setting), setting.pipelines * setting.context
+        even = dict.fromkeys(counts, np.inf)  # bytes of a layer on all its devices
+        for t, (kind, place) in product(arrays.degrees.tolist(), places.items()):
+            name, ways = layers[place].name, fitting.menus(t)[place]
+            states = [fitting.kept([way], whole=False) + way.stored_bytes for way in ways]
+            needed = min(state + way.working_bytes for state, way in zip(states, ways, strict=True))
+            least[name] = min(needed, least.get(name, np.inf))
+            even[kind] = min(even[kind], t * min(states))
+        share = min(share, sum(counts[kind] * even[kind] for kind in counts) / (question.servers.devices // used))
+    if not least:
+        return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
+    groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
+    if (question.fixed.v or 1) > 1 and all(fitting_of(one).M % S for one, _ in settings for S in groups):
+        return InputError(
+            f"{question.label}: stages in turns need a multiple of pp as microbatches of a pipeline, which this batch "
+            "never has; leave v out, or change pp or the batch."
+        )
+    name = max(least, key=lambda name: least[name])
+    proved = least[name] > question.memory * (1 + 1e-9)
+    why = f"layer {name} alone needs {figures(least[name], 'bytes')} on a device in its smallest configuration"
+    if not proved:
+        why = f"each layer fits alone, but all of them, divided evenly, need {figures(share, 'bytes')} a device"
+        why += "" if share > question.memory else ", and no stages are that even" if in_time else ""
+    if not in_time and not proved:
+        return NothingFitsError(f"{question.label}: no plan was found in this time: {why}; give more.", proved=False)
+    return NothingFitsError(
+        f"{question.label}: nothing fits into {figures(question.memory, 'bytes')} a device: {why}; give more memory, "
+        "devices, a higher stage of ZeRO or tensor degree, or smaller microbatches.",
+        proved=proved,
+    )
+
+
+# Search for plans in a grid: uniform plans, then those of the program over stages, then small changes of the best.
+#
+# Of a small question all stages are tried. A larger cluster has all plans of a smaller one, and the fronts of the
+# program for fewer devices are part of those for more.
+
 
 #: Uniform plans that are simulated; passes that are simulated for a setting; and plans of a setting, at least and most.
 _UNIFORM = 50

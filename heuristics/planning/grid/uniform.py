@@ -1,25 +1,26 @@
-"""Uniform plans: the same tensor degree, number of layers and recomputation in all stages."""
+"""The best plan in a grid with equal stages, and what runtimes can express."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.grid.arrays import GridArrays
-from instances.planning.grid.configurations import ConfiguredChain, Degrees
-from instances.planning.grid.placing import PLACINGS
-from instances.planning.grid.plan import GridPlan
+from instances.planning.grid.configurations import FULL, NONE, ConfiguredChain, Degrees
+from instances.planning.grid.plan import PLACINGS, GridPlan
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.settings import Setting
+from instances.planning.grid.program import Setting
+from instances.planning.grid.recomputation import GridArrays
 
-__all__ = ["Sketch", "built", "even_cuts", "uniform_sketches"]
+__all__ = ["TORCHTITAN", "Sketch", "built", "even_cuts", "expressible", "uniform_sketches"]
+
+# Uniform plans: the same tensor degree, number of layers and recomputation in all stages.
 
 
 @dataclass(frozen=True)
@@ -169,3 +170,29 @@ def _estimate(
         after = sizes.summed(setting.zero) * shared + question.update_time / (D if setting.zero else 1)
         estimates.append(float(M * times.reshape(v, S).sum(axis=0).max() + passing + numbers.max() * after))
     return min(estimates)
+
+
+# Plans that a runtime can run: one tensor degree, whole layers, and recomputation as it says it.
+
+
+TORCHTITAN = "torchtitan"
+
+
+def expressible(question: GridInstance, sketch: Sketch, runtime: str | None) -> list[Sketch]:
+    """The plan as the runtime can run it: none if it cannot; with more recomputation if it must be.
+
+    Both take one tensor degree. Megatron-LM recomputes the first layers of each stage, equally many; torchtitan all
+    layers or none. Layers that cannot recompute, as those of embeddings, do not count.
+    """
+    if runtime is None or (len(set(sketch.tensor)) == 1 and set(sketch.modes) == {NONE}):
+        return [sketch]
+    if len(set(sketch.tensor)) > 1:
+        return []
+    chain, modes = question.chain(sketch.setting.micro_batch), [NONE] * len(sketch.modes)
+    able = [any(way.recompute == FULL for way in layer.configurations) for layer in chain.layers]
+    most = max(sum(mode != NONE for mode in sketch.modes[i:j]) for i, j in pairwise(sketch.cuts))
+    for begin, end in pairwise(sketch.cuts):
+        layers = [layer for layer in range(begin, end) if able[layer]]
+        for layer in layers if runtime == TORCHTITAN else layers[:most]:
+            modes[layer] = FULL
+    return [replace(sketch, modes=tuple(modes))]

@@ -1,14 +1,11 @@
 """Training plans as runtimes run them: equal pipelines of whole microbatches, with degrees of parallelism a stage.
 
-- `accelerators`: devices by name
-- `transformer`, `layer_sizes`: widths and parameters of language models, layer by layer; `names`, `from_decoder`: of
-  published ones and of configurations
-- `layer_times`, `layer_costs`: time and memory of their layers in each configuration
-- `configurations`: `ConfiguredChain`, layers with all ways to run them; `chain_file`: as JSON
-- `problem`: `GridInstance`, one question; `plan`: `GridPlan`, one answer; all costs of it
-- `placing`: where the devices of a plan lie
+- `transformer`: accelerators and language models by name or configuration, with the sizes of their layers
+- `layers`: time and memory of these layers in each configuration
+- `configurations`: `ConfiguredChain`, layers with all ways to run them; as records and as JSON
+- `problem`: `GridInstance`, one question; `plan`: `GridPlan`, one answer; all costs of it, and where its devices lie
 - `recomputation`: the least time that it takes to fit a stage into memory
-- `program`: the least bound of plans of all numbers of stages; planners and bounds share it
+- `program`: the least bound of plans of all numbers of stages; planners and models share it
 
 Source of the costs: Korthikanti et al., "Reducing activation recomputation in large transformer models", MLSys 2023.
 """

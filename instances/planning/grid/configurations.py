@@ -1,17 +1,29 @@
-"""Layers with all ways to run them: degrees of parallelism, and what is recomputed."""
+"""Layers with all ways to run them: degrees of parallelism, and what is recomputed; as records and as JSON."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from functools import cached_property
+from typing import Any
 
 from instances.errors import InputError, printable
 from instances.graph.display import Displayed, figures
-from instances.planning.chain import LARGEST
+from instances.planning.problem import LARGEST
 
-__all__ = ["FULL", "MODES", "NONE", "Configuration", "ConfiguredChain", "ConfiguredLayer", "Degrees"]
+__all__ = [
+    "CHAIN",
+    "CONFIGURED_FORMAT",
+    "FULL",
+    "MODES",
+    "NONE",
+    "Configuration",
+    "ConfiguredChain",
+    "ConfiguredLayer",
+    "Degrees",
+    "chain_document",
+]
 
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
 MODES = ("none", "act", "core", "full")
@@ -213,3 +225,21 @@ class ConfiguredChain(Displayed):
 
 def _named(one: Configuration) -> str:
     return f"the configuration tp {one.tp}, cp {one.cp}, ep {one.ep}, recompute {one.recompute}"
+
+
+# Chains of configured layers as JSON, ``mtpp-chain/2``.
+
+
+CONFIGURED_FORMAT = "mtpp-chain/2"
+#: Members of a chain beside its layers.
+CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops")
+
+
+def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
+    """The chain as JSON; layers of one kind have their configurations once."""
+    return {
+        "format": CONFIGURED_FORMAT,
+        **{name: getattr(chain, name) for name in CHAIN},
+        "kinds": {kind: [asdict(one) for one in layer.configurations] for kind, layer in chain.kinds.items()},
+        "layers": [{"name": layer.name, "kind": layer.kind} for layer in chain.layers],
+    }

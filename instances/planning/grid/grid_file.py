@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from instances.errors import InputError
-from instances.planning.grid.placing import PLACINGS
-from instances.planning.grid.plan import GridPlan
+from instances.planning.grid.plan import PLACINGS, GridPlan
 from instances.planning.grid.stated import GRID_FORMAT, RANK, StatedGrid
 
 __all__ = ["grid_document", "plan_of", "ranks"]

@@ -1,4 +1,10 @@
-r"""Plans in a grid: stages of all pipelines, their degrees, what each layer recomputes; and all costs.
+"""Plans in a grid: stages of all pipelines, their degrees, what each layer recomputes; and all costs.
+
+d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples each. Stage n holds consecutive layers on
+:math:`c · t_n` devices of one server, c the context degree. With S groups of devices and v turns there are S v stages.
+
+
+**Plans in a grid: stages of all pipelines, their degrees, what each layer recomputes; and all costs.**
 
 d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples each. Stage n holds consecutive layers on
 :math:`c · t_n` devices of one server, c the context degree. With S groups of devices and v turns there are S v stages.
@@ -6,10 +12,11 @@ d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples ea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,12 +24,72 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
-from instances.planning.grid.memory import MemoryParts
-from instances.planning.grid.placing import PLACINGS, place
 from instances.planning.grid.problem import GridInstance
 from instances.planning.operations import FORWARD, NO_LIMITS, Flows, Moments, Orders, one_forward_one_backward
 
-__all__ = ["GridPlan"]
+__all__ = ["PLACINGS", "GridPlan", "MemoryParts", "place"]
+
+# Memory of the devices of a plan, part by part.
+
+
+class MemoryParts(NamedTuple):
+    """Memory of a device of each group at its peak [bytes]."""
+
+    weights: FloatArray  # (S,), with those that ZeRO 3 gathers
+    gradients: FloatArray  # (S,)
+    optimizer: FloatArray  # (S,)
+    stored: FloatArray  # (S,): activations between the passes of all microbatches on their way
+    working: FloatArray  # (S,): held while the largest layer recomputes
+
+    @property
+    def total(self) -> FloatArray:
+        """(S,) sum of all parts."""
+        return self.weights + self.gradients + self.optimizer + self.stored + self.working
+
+
+# Places of the stages of all pipelines on servers, such that no tensor group leaves its server.
+
+
+#: Which devices are neighbours: the replicas of a stage, as Megatron-LM does, or the stages of a pipeline.
+PLACINGS = ("stages", "pipelines")
+
+
+def place(count: int, size: int, widths: Sequence[int], pipelines: int, placing: str) -> IntArray | None:
+    """First device of each stage of each pipeline.
+
+    Wider groups come first, so that degrees that divide one another leave no gaps; each goes to the first server that
+    has room.
+
+    Parameters
+    ----------
+    count, size : int
+        Servers and their devices.
+    widths : (S,) integers
+        Devices of a stage of one pipeline, which lie in one server.
+    pipelines : int
+    placing : str
+        One of `PLACINGS`.
+
+    Returns
+    -------
+    (S, pipelines) integers, or None if they do not fit
+    """
+    wide = np.repeat(np.array(widths), pipelines)
+    stage, pipeline = np.divmod(np.arange(wide.size), pipelines)
+    keys = (pipeline, stage, -wide) if placing == "stages" else (stage, pipeline, -wide)
+    first, used = np.empty(wide.size, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    start = 0  # servers before it have no room for groups that are no wider
+    for group in np.lexsort(keys).tolist():
+        while start < count and used[start] == size:
+            start += 1
+        server = start
+        while server < count and used[server] + wide[group] > size:
+            server += 1
+        if server == count:
+            return None
+        first[group] = server * size + used[server]
+        used[server] += wide[group]
+    return first.reshape(len(widths), pipelines)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,10 +1,11 @@
-"""Question of training in a grid: layers with configurations, equal servers, and the samples of a step."""
+"""A question of training in a grid: layers, servers, memory and what plans may do; and its lines."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,12 +14,40 @@ from instances.errors import InputError
 from instances.graph.display import figures
 from instances.graph.question_lines import QuestionRecord
 from instances.json_files import finite_or_none
-from instances.planning.chain import LARGEST
-from instances.planning.grid.chain_document import chain_document
-from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain
-from instances.planning.grid.question_lines import grid_in_words, grid_lines
+from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain, chain_document
+from instances.planning.problem import LARGEST
 
-__all__ = ["Fixed", "GridInstance", "Servers", "StateBytes"]
+__all__ = ["Fixed", "GridInstance", "Servers", "StateBytes", "grid_in_words", "grid_lines"]
+
+# Questions of training in a grid, as their documents, as lines of text, and in a few words.
+
+
+_NAMES = ("format", "name", "source")
+
+
+def grid_lines(question: Mapping[str, Any]) -> Iterator[str]:
+    """All lines of a question but the first two: its members as JSON, without names of its chains."""
+    for name, value in question.items():
+        if name != "chains":
+            yield f"{name} {json.dumps(value, sort_keys=True)}"
+    for chain in question["chains"]:
+        members = {name: value for name, value in chain.items() if name not in _NAMES}
+        yield f"chain {json.dumps(members, sort_keys=True)}"
+
+
+def grid_in_words(question: Mapping[str, Any]) -> str:
+    """The question without names, in one line."""
+    servers, memory = question["servers"], question["memory"]
+    words = [f"{question['global_batch']} samples a step", f"{servers['count']} servers of {servers['size']} devices"]
+    inner, outer = (figures(servers[name], "bytes/s") for name in ("inner", "outer"))
+    words += [f"{inner} in a server, {outer} between servers", f"{len(question['chains'][0]['layers'])} layers"]
+    words += [] if memory is None else [f"memory {figures(memory, 'bytes')}"]
+    words += [f"{name} {degree}" for name, degree in question["fixed"].items() if degree is not None]
+    return ", ".join(words)
+
+
+# Question of training in a grid: layers with configurations, equal servers, and the samples of a step.
+
 
 _MOST_DEVICES, _MOST_SAMPLES = 4096, 1_000_000
 

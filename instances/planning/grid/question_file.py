@@ -8,8 +8,14 @@ from typing import Any
 
 from instances.errors import InputError
 from instances.json_files import Value
-from instances.planning.grid.chain_document import CHAIN, CONFIGURED_FORMAT
-from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer
+from instances.planning.grid.configurations import (
+    CHAIN,
+    CONFIGURED_FORMAT,
+    NONE,
+    Configuration,
+    ConfiguredChain,
+    ConfiguredLayer,
+)
 from instances.planning.grid.problem import Fixed, GridInstance, Servers, StateBytes
 
 __all__ = ["configured_from_document", "question_from_document"]

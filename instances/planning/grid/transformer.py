@@ -1,18 +1,272 @@
-"""Language models as layers of attention and feed-forward networks, and how many parameters they have.
+"""Transformers by name or from configurations: devices, widths and numbers of their layers.
 
-Masks and angles of positions are no parameters; a table that embedding and head share counts once.
+**Sizes of a layer of attention and a feed-forward network, as costs need them.**
+
+A layer of width h has products whose outputs a tensor degree divides: with the queries, keys and values of attention,
+or, of latent attention, from latent vectors to these; and one back to h. What makes the latent vectors is whole on each
+device, as are norms and other vectors. A feed-forward network of inner width i has :math:`n h i` weights, n = 3 if it
+is gated and 2 otherwise; beside routed experts there may be a network for all tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
+from instances.architectures.encoders import Encoder
 from instances.errors import InputError, UnknownLayersError
-from instances.planning.grid.layer_sizes import LayerSizes, obstacle
-from instances.readers.huggingface.record import Attention, Experts, FeedForward, Layer
+from instances.readers.huggingface.record import Attention, Decoder, Experts, FeedForward, LatentAttention, Layer
 
-__all__ = ["Transformer", "norm_parameters"]
+__all__ = [
+    "ACCELERATORS",
+    "TRANSFORMERS",
+    "Accelerator",
+    "LayerSizes",
+    "Transformer",
+    "norm_parameters",
+    "obstacle",
+    "transformer_of",
+]
+
+# Accelerators by name, with the figures of their data sheets.
+
+
+_GB, _GIB = 1e9, 2**30
+#: Part of the peak that large matrix products reach. Fitted to one measured step (175 billion parameters with selective
+#: recomputation on A100, 13.75 s, Korthikanti et al. 2023, Table 5); the other seven times of that table are tests.
+EFFICIENCY = 0.821
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One device."""
+
+    name: str  # to ask for
+    peak_flops: float  # of 16-bit matrix products, without sparsity [1/s]
+    memory_bandwidth: float  # [bytes/s]
+    memory: float  # [bytes]
+    processors: int  # multiprocessors, which share the tiles of a product
+    efficiency: float = EFFICIENCY  # part of the peak that large products reach
+
+
+_DEVICES = (
+    Accelerator("V100-16", 125e12, 900 * _GB, 16 * _GIB, 80),
+    Accelerator("V100-32", 125e12, 900 * _GB, 32 * _GIB, 80),
+    Accelerator("A100-40", 312e12, 1555 * _GB, 40 * _GIB, 108),
+    Accelerator("A100-80", 312e12, 2039 * _GB, 80 * _GIB, 108),
+    Accelerator("H100-80", 989e12, 3350 * _GB, 80 * _GIB, 132),
+    Accelerator("H200-141", 989e12, 4800 * _GB, 141 * _GB, 132),
+)
+
+#: Name to accelerator.
+ACCELERATORS = {device.name: device for device in _DEVICES}
+
+
+def obstacle(layer: Layer) -> str | None:
+    """The part of a layer that has no costs here, in words; None if all have."""
+    others = [mixer.kind for mixer in layer.mixers if not isinstance(mixer, Attention | LatentAttention)]
+    if others:
+        return f"{others[0]} in a layer"
+    if len(layer.mixers) != 1 or layer.feed is None:
+        return "a layer that is not attention and a feed-forward network"
+    attention, experts = layer.mixers[0], layer.feed.experts
+    if isinstance(attention, LatentAttention) and attention.indexer is not None:
+        return "attention whose tokens an indexer chooses"
+    if isinstance(attention, Attention) and attention.passes > 1:
+        return f"attention that computes its scores {attention.passes} times"
+    if experts is not None and experts.width:
+        return "experts of another width than the layer"
+    return None
+
+
+@dataclass(frozen=True)
+class LayerSizes:
+    """A layer in a model of some width; of parameters, what devices divide and what each of them has whole."""
+
+    layer: Layer
+    hidden: int  # width between layers, h
+    norm: int  # parameters of a norm of this width
+
+    @property
+    def attention(self) -> Attention | LatentAttention:
+        """The mixer of the tokens."""
+        found = self.layer.mixers[0]
+        assert isinstance(found, Attention | LatentAttention)
+        return found
+
+    @property
+    def feed(self) -> FeedForward:
+        """The feed-forward network."""
+        assert self.layer.feed is not None
+        return self.layer.feed
+
+    @property
+    def experts(self) -> Experts | None:
+        """Routed experts, if there are any."""
+        return self.feed.experts
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values; latent vectors make them for each head."""
+        own = self.attention
+        return own.heads if isinstance(own, LatentAttention) else own.key_heads
+
+    @property
+    def queries(self) -> int:
+        """Width of all queries together."""
+        return self.attention.heads * self._key_width
+
+    @property
+    def keys(self) -> int:
+        """Width of all keys together."""
+        return self.key_heads * self._key_width
+
+    @property
+    def values(self) -> int:
+        """Width of all values together."""
+        return self.key_heads * self.attention.value_width
+
+    @property
+    def outputs(self) -> int:
+        """Width of the outputs of all heads together."""
+        return self.attention.heads * self.attention.value_width
+
+    @property
+    def gate(self) -> int:
+        """Values that multiply the outputs of attention."""
+        return 0 if isinstance(self.attention, LatentAttention) else self.attention.gate
+
+    @property
+    def normed_latents(self) -> int:
+        """Width of the latent vectors with a norm, from which queries, keys and values are made."""
+        own = self.attention
+        return own.rank + (own.query_rank or 0) if isinstance(own, LatentAttention) else 0
+
+    @property
+    def latents(self) -> int:
+        """Width of all that a token's latent attention makes of the layer's input but for queries of full width."""
+        own = self.attention
+        return self.normed_latents + own.rotary if isinstance(own, LatentAttention) else 0
+
+    @property
+    def gathered(self) -> int:
+        """Width that devices with parts of the tokens gather before attention."""
+        own = self.attention
+        return self.latents if isinstance(own, LatentAttention) and own.query_rank else self.hidden + self.latents
+
+    @property
+    def products(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of the products before attention whose outputs devices divide."""
+        own = self.attention
+        if isinstance(own, LatentAttention):
+            made = own.heads * (own.plain + own.value_width)
+            return (own.query_rank or self.hidden, self.queries), (own.rank, made)
+        return ((self.hidden, self.queries + self.keys + own.own_values * self.values + own.gate),)
+
+    @property
+    def further_norms(self) -> int:
+        """Norms beside the two that every layer has, with parameters or without."""
+        return max(0, self.layer.norms - 2)
+
+    @property
+    def matrices(self) -> int:
+        """Matrices of a feed-forward network, n."""
+        return 3 if self.feed.gated else 2
+
+    @property
+    def inner(self) -> int:
+        """Inner width of the network that all tokens take; 0 without one."""
+        return self.feed.inner if self.experts is None else self.experts.shared
+
+    @property
+    def routed(self) -> int:
+        """Inner width of all experts that a token takes."""
+        return 0 if self.experts is None else self.experts.chosen * self.experts.inner
+
+    @property
+    def shared_gate(self) -> bool:
+        """Whether a gate multiplies what the network beside the experts gives."""
+        return self.experts is not None and self.experts.shared > 0 and self.experts.shared_gate
+
+    @property
+    def weights(self) -> int:
+        """Weights of the products that a token takes part in."""
+        chosen = self.matrices * self.hidden * (self.inner + self.routed)
+        return (
+            self._attention_weights
+            + self.hidden * self.latents
+            + chosen
+            + self._router
+            + self.shared_gate * self.hidden
+        )
+
+    @property
+    def divided_parameters(self) -> int:
+        """Parameters without experts of which a device has its part."""
+        own, h = self.attention, self.hidden
+        if isinstance(own, LatentAttention):
+            biases = own.bias * h
+        else:
+            biases = own.bias * (self.queries + self.keys + own.own_values * self.values)
+            biases += own.output_bias * h + own.gate_bias * own.gate
+        dense = self._network(self.inner, biases=self.feed.bias) if self.inner else 0
+        return self._attention_weights + biases + dense + self._router
+
+    @property
+    def whole_parameters(self) -> int:
+        """Parameters that each device has, whatever the tensor degree."""
+        own, found = self.attention, self.layer.norms * self.norm + self.layer.vectors + self.attention.vectors
+        if isinstance(own, LatentAttention):
+            found += (self.hidden + own.bias) * self.latents + self.normed_latents
+        else:
+            found += sum(own.norms)
+        found += self.feed.vectors + self.shared_gate * self.hidden
+        return found + (0 if self.experts is None else self.experts.router_vectors)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of all routed experts, which an expert degree divides as well."""
+        own = self.experts
+        return 0 if own is None else own.count * self._network(own.inner, biases=own.bias)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        return self.divided_parameters + self.whole_parameters + self.expert_parameters
+
+    def attended(self, sequence: int) -> float:
+        """Tokens that a token attends to in the mean, itself half, if it attends to those before it alone."""
+        own = self.attention
+        window = None if isinstance(own, LatentAttention) else own.window
+        reach = min(sequence, window or sequence)
+        if isinstance(own, Attention) and own.chunked:
+            chunks, rest = divmod(sequence, reach)
+            return (chunks * reach**2 + rest**2) / (2 * sequence)
+        return reach - reach**2 / (2 * sequence)
+
+    @property
+    def _key_width(self) -> int:
+        own = self.attention
+        return own.plain + own.rotary if isinstance(own, LatentAttention) else own.width
+
+    @property
+    def _attention_weights(self) -> int:
+        """Those of attention that devices divide."""
+        return sum(inputs * outputs for inputs, outputs in self.products) + self.outputs * self.hidden
+
+    @property
+    def _router(self) -> int:
+        return 0 if self.experts is None else self.hidden * self.experts.count
+
+    def _network(self, inner: int, *, biases: bool) -> int:
+        n, h = self.matrices, self.hidden
+        return n * h * inner + biases * ((n - 1) * inner + h)
+
+
+# Language models as layers of attention and feed-forward networks, and how many parameters they have.
+#
+# Masks and angles of positions are no parameters; a table that embedding and head share counts once.
+
 
 #: Parameters of a norm, as multiples of its width.
 _NORMS = {"rms": 1, "plain": 1, "layer": 2, "none": 0}
@@ -176,7 +430,7 @@ class Transformer:
 
         Examples
         --------
-        >>> from instances.planning.grid.names import TRANSFORMERS
+        >>> from instances.planning.grid.transformer import TRANSFORMERS
         >>> TRANSFORMERS["llama-3-8b"].parameters
         8030261248
         """
@@ -197,3 +451,98 @@ class Transformer:
             for what, count in counts.items():
                 if count % tp:
                     raise InputError(f"{self.name}: a tensor degree of {tp} does not divide {count}, its {what}.")
+
+
+# Language models by name, with the sizes of their publications.
+
+
+_llama = partial(Transformer.uniform, vocabulary=128256)
+_gpt = partial(Transformer.uniform, vocabulary=50257, positions=1024, gated=False, biases=True, dropout=True, tied=True)
+_bert = partial(
+    Transformer.uniform,
+    vocabulary=30522,
+    positions=512,
+    segments=2,
+    gated=False,
+    biases=True,
+    dropout=True,
+    causal=False,
+)
+
+_PUBLISHED = (
+    _gpt(name="gpt2", layers=12, hidden=768, heads=12, key_heads=12, inner=3072),
+    _bert(name="bert-base", layers=12, hidden=768, heads=12, key_heads=12, inner=3072),
+    _bert(name="bert-large", layers=24, hidden=1024, heads=16, key_heads=16, inner=4096),
+    _bert(name="bert-48", layers=48, hidden=1024, heads=16, key_heads=16, inner=4096),
+    _llama(name="llama-2-7b", layers=32, hidden=4096, heads=32, key_heads=32, inner=11008, vocabulary=32000),
+    _llama(name="llama-3-8b", layers=32, hidden=4096, heads=32, key_heads=8, inner=14336),
+    _llama(name="llama-3-70b", layers=80, hidden=8192, heads=64, key_heads=8, inner=28672),
+    _llama(
+        name="mixtral-8x7b",
+        layers=32,
+        hidden=4096,
+        heads=32,
+        key_heads=8,
+        inner=14336,
+        vocabulary=32000,
+        experts=8,
+        chosen=2,
+    ),
+)
+
+#: Name to sizes.
+TRANSFORMERS = {model.name: model for model in _PUBLISHED}
+
+
+# Language models from their configurations.
+
+
+def transformer_of(sizes: Decoder | Encoder, name: str) -> Transformer:
+    """The model of a decoder or an encoder.
+
+    Raises
+    ------
+    UnknownLayersError
+        If no costs are known of one of its layers; the message names what is in the way.
+    """
+    return _of_encoder(sizes, name) if isinstance(sizes, Encoder) else _of_decoder(sizes, name)
+
+
+def _of_encoder(encoder: Encoder, name: str) -> Transformer:
+    width, hidden = encoder.hidden // encoder.heads, encoder.hidden
+    attention = Attention(encoder.heads, encoder.heads, width, width, bias=True, output_bias=True)
+    layer = Layer((attention,), FeedForward(encoder.inner, gated=False, bias=True), norms=2)
+    table = encoder.embedding or hidden
+    rows = encoder.positions + encoder.segments + encoder.tasks
+    norm = norm_parameters("layer", table) if encoder.embedding_norm else 0
+    return Transformer(
+        name=name,
+        hidden=hidden,
+        vocabulary=encoder.vocabulary,
+        layers=(layer,) * encoder.layers,
+        norm="layer",
+        embedding=table,
+        positions=encoder.positions - encoder.unused_positions,
+        before=rows * table + norm + encoder.projected * hidden,
+        after=norm_parameters("layer", hidden) if encoder.final else 0,
+        dropout=True,
+        causal=False,
+        head=False,
+        pooled=encoder.pooled,
+    )
+
+
+def _of_decoder(decoder: Decoder, name: str) -> Transformer:
+    norm = norm_parameters(decoder.norm, decoder.hidden)
+    return Transformer(
+        name=name,
+        hidden=decoder.hidden,
+        vocabulary=decoder.vocabulary,
+        layers=decoder.layers,
+        norm=decoder.norm,
+        embedding=decoder.embedding,
+        positions=decoder.positions,
+        before=decoder.positions * decoder.hidden + decoder.embedding_norm * norm,
+        after=decoder.final_norm * norm + decoder.head_bias * decoder.vocabulary,
+        tied=decoder.tied,
+    )

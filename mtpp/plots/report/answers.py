@@ -22,9 +22,9 @@ from mtpp.plots.report.partitions import partition_question, partition_sections
 from mtpp.plots.report.placements import placement_question, placement_sections
 from mtpp.plots.report.plans import plan_question, plan_sections
 from mtpp.verification.verdict import Verdict
-from mtpp_models.planning.coverage import CLASSES
+from mtpp_models.planning.bounds import COVERED as PAPER_COVERED
 from mtpp_models.planning.grid import COVERED
-from mtpp_models.planning.paper_guarantees import COVERED as PAPER_COVERED
+from mtpp_models.planning.solve import CLASSES
 
 __all__ = ["Reported", "article"]
 

@@ -36,7 +36,7 @@ from experiments.studies.spp.tables import (
     plot_sweep,
 )
 from heuristics.planning import PLANNERS
-from instances.planning.paper_settings import simulation
+from instances.planning.chains import simulation
 from mtpp.runs.log import RunLog, read_runs
 from mtpp.runs.workers import local_workers
 from mtpp.text.tables import aligned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heuristics.placement.baechi import favourite_children, m_etf, m_sct, m_topo
+from heuristics.placement.rivals import favourite_children, m_etf, m_sct, m_topo
 from instances import ComputationGraph
 from instances.placement.problem import PlacementInstance
 

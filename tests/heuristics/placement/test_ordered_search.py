@@ -10,13 +10,12 @@ import pytest
 
 from heuristics.limits import Limits
 from heuristics.placement import PLACERS, search_placement
-from heuristics.placement.ordered_search import search_order
+from heuristics.placement.annealing import search_order
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
 from instances.devices.unequal import DeviceTable
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 
 GRAPH = PLACEMENT_FAMILIES["ptb"].graph(1)

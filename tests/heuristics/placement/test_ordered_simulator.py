@@ -11,11 +11,8 @@ from strategies import placements
 
 from heuristics.local_search.cooling import Cooling
 from heuristics.orders.kahn import kahn
-from heuristics.placement.arrays import SimulatorArrays, workspace
-from heuristics.placement.ordered_moves import Lane, walk
-from heuristics.placement.ordered_simulator import Sequences, begin, evaluate, forget, read_off, sequences
-from heuristics.placement.peak_memory import peak_memory
-from heuristics.placement.simulator import simulate
+from heuristics.placement.ordered import Lane, Sequences, begin, evaluate, forget, read_off, sequences, walk
+from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, workspace
 from instances.placement.placement import Placement
 
 SEEDS = st.integers(0, 2**31 - 1)

@@ -16,14 +16,11 @@ from command_line import assert_impossible, columns, mtpp
 from heuristics.limits import Limits
 from heuristics.placement import PLACERS
 from heuristics.placement.annealing import anneal_placement, climb
-from heuristics.placement.greedy import greedy
-from heuristics.placement.heft import heft, rank_order, upward_rank
-from heuristics.placement.partitioners import metis, scotch
-from heuristics.placement.rivals import expert
+from heuristics.placement.rivals import expert, greedy, heft, metis, rank_order, scotch, upward_rank
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, step_times, workspace
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.plots.placements import plot_placement, plot_timeline

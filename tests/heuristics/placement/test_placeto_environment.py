@@ -10,7 +10,7 @@ from heuristics.placement.placeto.environment import Environment, PlacementArray
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, FEATURES, PARALLEL, relations
 from heuristics.placement.placeto.rollout import sampled
 from instances import ComputationGraph, InputError
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 

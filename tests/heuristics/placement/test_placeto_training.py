@@ -16,7 +16,7 @@ from heuristics.placement.placeto import Checkpoint, place, require_torch, shipp
 from heuristics.placement.placeto.environment import Environment, PlacementArrays
 from heuristics.placement.placeto.zero_shot import explore
 from instances import ComputationGraph, InputError
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from planning_oracles import random_chain
 
-from heuristics.planning.fewer_servers import improved_on_servers
+from heuristics.planning.rivals import improved_on_servers
 from heuristics.planning.shared_cards import Effort, improved_on_cards
 from instances.devices.network import Network
 from instances.errors import InputError

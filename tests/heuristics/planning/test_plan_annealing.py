@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from planning_oracles import all_plans, random_instance
 
-from heuristics.planning.arrays import PlanState
-from heuristics.planning.execution import iteration_time, steady
-from heuristics.planning.kernels import anneal_plan
+from heuristics.planning.execution import PlanState, anneal_plan, iteration_time, steady
 from instances.planning import Cluster
 
 

@@ -14,16 +14,12 @@ import pytest
 from planning_oracles import all_plans, queue_makespan, queue_order, random_instance, workload
 
 from heuristics.planning import PLANNERS
-from heuristics.planning.device_order import minimum_cut, recursive_device_order
 from heuristics.planning.execution import Order, execute, iteration_time, one_forward_one_backward, pe, steady
-from heuristics.planning.improved import improved
-from heuristics.planning.prm import plans_by_stages
-from heuristics.planning.spp import spp, spp_plans
+from heuristics.planning.spp import improved, minimum_cut, plans_by_stages, recursive_device_order, spp, spp_plans
 from instances import InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.link_speeds import fastest_speeds, speeds_along
-from instances.planning.makespan_bound import least_z, z_points
-from instances.planning.paper_settings import simulation
+from instances.planning.bounds import fastest_speeds, least_z, speeds_along, z_points
+from instances.planning.chains import simulation
 
 EXACT = pytest.approx
 

@@ -17,7 +17,7 @@ from heuristics.planning.rivals import (
     pipedream,
     pipedream_hierarchical,
 )
-from heuristics.planning.splitting import even_counts, hierarchical_split, min_max_split
+from heuristics.planning.spp import even_counts, hierarchical_split, min_max_split
 from instances import InputError
 from instances.planning import Cluster, LayerChain, TrainingInstance
 

@@ -14,19 +14,16 @@ from shared_plans import random_plan, random_question
 
 from heuristics.limits import Limits
 from heuristics.planning import PLANNERS
-from heuristics.planning.arrays import PlanState
-from heuristics.planning.execution import steady, warmed_up
-from heuristics.planning.improved import improved
+from heuristics.planning.execution import PlanState, steady, warmed_up
 from heuristics.planning.orders import execute_orders, zero_bubble
-from heuristics.planning.shared_cards import ORDERS, Effort, improved_on_cards, on_cards
-from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
-from heuristics.planning.spp import spp
+from heuristics.planning.shared_cards import ORDERS, Effort, Scored, anneal_on_cards, improved_on_cards, on_cards, score
+from heuristics.planning.spp import improved, spp
 from instances import InputError
 from instances.deadline import Deadline
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
-from instances.planning.link_speeds import speeds_along
-from instances.planning.paper_settings import simulation
+from instances.planning.bounds import speeds_along
+from instances.planning.chains import simulation
 
 
 def shared(instance: TrainingInstance, **options: object) -> TrainingInstance:

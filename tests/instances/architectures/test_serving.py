@@ -10,7 +10,7 @@ import pytest
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, load_graph
 from instances.architectures import ARCHITECTURES
 from instances.devices.roofline import Device
-from instances.planning.from_graph import collapse
+from instances.planning.chains import collapse
 
 
 class Decoder(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from instances import InputError
-from instances.placement.families import OVERHEAD, PLACEMENT_FAMILIES, SPLITS
+from instances.placement.networks import OVERHEAD, PLACEMENT_FAMILIES, SPLITS
 
 SIZES = {"nmt": ((69, 103), (167, 249)), "cifar10": ((60, 110), (110, 220)), "ptb": ((61, 61), (133, 133))}
 

@@ -11,8 +11,7 @@ from strategies import graphs
 
 from instances import ComputationGraph, InputError
 from instances.graph.layers import node_layers
-from instances.placement.grouping import group_nodes
-from instances.placement.networks import PLACEMENT_NETWORKS, placement_network
+from instances.placement.networks import PLACEMENT_NETWORKS, group_nodes, placement_network
 
 
 @settings(max_examples=60)

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from strategies import placements
 
 from instances import ComputationGraph
-from instances.placement.no_fit import proof_of_no_fit
 from instances.placement.placement import Placement
-from instances.placement.problem import PlacementInstance
+from instances.placement.problem import PlacementInstance, proof_of_no_fit
 
 
 def test_the_sum_and_the_largest_node() -> None:

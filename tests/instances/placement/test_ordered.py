@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from strategies import placements
 
 from instances import ComputationGraph, InputError
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 
 GRAPH = ComputationGraph.from_edges([(0, 2), (1, 3)], work=[3, 1, 1, 6], output_bytes=[1, 1, 0, 0])

@@ -13,8 +13,7 @@ import mtpp
 from instances import Bound, ComputationGraph, InputError, Result
 from instances.devices.unequal import DeviceTable
 from instances.json_files import read_json, write_json
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import placement_from_document

@@ -15,8 +15,7 @@ from planning_oracles import random_instance
 from instances import InputError, load_graph
 from instances.json_files import read_json, write_json
 from instances.planning import Cluster, Plan, TrainingInstance
-from instances.planning.from_graph import collapse
-from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, random_cluster, simulation
+from instances.planning.chains import SWEEPS, TESTBEDS, TRAINED_MODELS, collapse, random_cluster, simulation
 from instances.planning.plan_files import load_chain, plan_document, read_chain, read_cluster
 from instances.planning.question_file import chain_document, cluster_document
 from instances.planning.stated import plan_from_document

@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from planning_oracles import random_instance
 
 from heuristics.planning.execution import execute, pe
-from heuristics.planning.prm import plans_by_stages
+from heuristics.planning.spp import plans_by_stages
 from instances import ComputationGraph, InputError, SharedParameter
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
-from instances.planning.bert import bert_chain
-from instances.planning.from_graph import collapse
-from instances.planning.link_speeds import speeds_along
+from instances.planning.bounds import speeds_along
+from instances.planning.chains import bert_chain, collapse, simulation
 from instances.planning.operations import BACKWARD, FORWARD, Moments, PassLists
-from instances.planning.paper_settings import simulation
 
 
 def two_stages(**options: object) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instances.planning.from_graph import collapse
+from instances.planning.chains import collapse
 from instances.readers import load_graph
 from mtpp.questions.planning import PlanningWords, chain_of
 from mtpp.questions.words import checked

@@ -17,7 +17,7 @@ from runtime_readers import READERS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.architectures import ARCHITECTURES
 from instances.planning import Cluster, TrainingInstance
-from instances.planning.bert import bert_chain
+from instances.planning.chains import bert_chain
 from instances.planning.plan import Plan
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_cut import LayerCut

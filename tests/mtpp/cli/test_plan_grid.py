@@ -16,7 +16,7 @@ from transformers_configurations import random_sizes
 import mtpp as python
 from instances import InputError
 from instances.json_files import write_json
-from instances.planning.grid.chain_document import chain_document
+from instances.planning.grid.configurations import chain_document
 from tests.helpers.grid_cases import equal_chain
 
 SMALL = "plan gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8 --micro-batch 1 --sequence 256"

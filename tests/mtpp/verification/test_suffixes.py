@@ -22,7 +22,7 @@ from instances.planning.operations import PassLists
 from mtpp.verification.planning.suffix_program import least_part
 from mtpp.verification.planning.suffixes import _rates, check_suffixes
 from mtpp.verification.verdict import Check
-from mtpp_models.planning.coverage import bounds_by_coverage
+from mtpp_models.planning.solve import bounds_by_coverage
 
 
 def checked(instance: TrainingInstance, method: str, value: float) -> Check:

@@ -26,7 +26,7 @@ from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.verification.verdict import Verdict
 from mtpp.verification.verify import verify
-from mtpp_models.planning.coverage import class_of
+from mtpp_models.planning.solve import class_of
 
 Document = dict[str, Any]
 

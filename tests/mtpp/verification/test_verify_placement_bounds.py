@@ -15,7 +15,7 @@ from placement_oracle import random_question
 
 from instances.errors import InputError
 from instances.json_files import Value
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.certificates.writing import placement_certificate

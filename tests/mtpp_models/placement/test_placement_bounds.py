@@ -15,16 +15,18 @@ from strategies import placements
 from instances import Bound, ComputationGraph
 from instances.deadline import Deadline
 from instances.devices.unequal import DeviceTable
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.grouping import group_nodes
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-from mtpp_models.placement.colocation import colocation_bound, share_devices
-from mtpp_models.placement.energetic import energetic_bound
-from mtpp_models.placement.heads import heads_bound, heads_of
+from mtpp_models.placement.bounds import (
+    colocation_bound,
+    energetic_bound,
+    heads_bound,
+    heads_of,
+    share_devices,
+    window_bound,
+)
 from mtpp_models.placement.probing import probe_sharing
-from mtpp_models.placement.windows import window_bound
 
 
 def all_bounds(instance: PlacementInstance, ceiling: float) -> list[Bound]:

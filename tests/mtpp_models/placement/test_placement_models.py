@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 from placement_oracle import best_ordered, random_question
 
 from instances import InputError
-from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.grouping import group_nodes
-from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement import Placement
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
+from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from mtpp_models import SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.placement import cp
-from mtpp_models.placement.heads import heads_of
+from mtpp_models.placement.bounds import heads_of
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.solvers.interface import Controls
 

@@ -16,8 +16,8 @@ from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
 from instances.devices.network import Network, Ports
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage
-from mtpp_models.planning.shared_cards_bound import least_loads
+from mtpp_models.planning.bounds import least_loads
+from mtpp_models.planning.solve import CLASSES, bounds_by_coverage
 
 _CLOSE = 1 + 1e-9
 

@@ -12,19 +12,15 @@ import pyomo.environ as pyo
 import pytest
 from planning_oracles import all_plans, random_instance
 
-from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, pe
-from heuristics.planning.prm import plans_by_stages
-from heuristics.planning.spp import spp, spp_plans
+from heuristics.planning.spp import plans_by_stages, recursive_device_order, spp, spp_plans
 from instances import FalseCertificateError, InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.link_speeds import speeds_along
-from instances.planning.makespan_bound import least_z
-from instances.planning.paper_settings import simulation
+from instances.planning.bounds import least_z, speeds_along
+from instances.planning.chains import simulation
 from mtpp_models import SolveOptions
-from mtpp_models.planning.arc_flow import FORMS
-from mtpp_models.planning.costs import ScaledTraining, Stage
-from mtpp_models.planning.paper_guarantees import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
+from mtpp_models.planning.bounds import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
+from mtpp_models.planning.models import FORMS, ScaledTraining, Stage
 from mtpp_models.planning.solve import solve_replication
 
 EXACT = pytest.approx

@@ -10,19 +10,16 @@ import pytest
 
 from heuristics.limits import Limits
 from heuristics.planning.grid import plan_in_grid
-from heuristics.planning.grid.moves import dealt, exchanged, moves_of
+from heuristics.planning.grid.search import dealt, exchanged, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
 from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, GridPlan, Servers
-from instances.planning.grid.arrays import GridArrays
 from instances.planning.grid.problem import Fixed, StateBytes
-from instances.planning.grid.program import solve
-from instances.planning.grid.recomputation import _shares, chosen_modes, fronts_of
-from instances.planning.grid.settings import settings_of
+from instances.planning.grid.program import settings_of, solve
+from instances.planning.grid.recomputation import GridArrays, _shares, chosen_modes, fronts_of
 from mtpp.certifying.grid import covered_grid
-from mtpp_models.planning.grid.bounds import grid_bounds
-from mtpp_models.planning.grid.turns import turns_bound
+from mtpp_models.planning.grid.bounds import grid_bounds, turns_bound
 from tests.helpers.grid_cases import all_plans, equal_question, random_question, with_ends
 
 

@@ -16,7 +16,7 @@ from instances.planning.grid.problem import Fixed
 from mtpp.certifying.grid import covered_grid
 from mtpp.verification.clock import Clock
 from mtpp.verification.planning.grid.proving import proved_bound
-from mtpp_models.planning.grid.turns import turns_bound
+from mtpp_models.planning.grid.bounds import turns_bound
 from tests.helpers.grid_cases import equal_chain, equal_question, of_three_groups, plans_in_turns, scaled, with_ends
 
 

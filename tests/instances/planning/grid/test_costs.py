@@ -6,12 +6,9 @@ import pytest
 
 from instances.errors import InputError
 from instances.planning.grid import GridInstance, GridPlan, Servers
-from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
-from instances.planning.grid.layer_costs import LayerCosts, configured
-from instances.planning.grid.layer_times import Clockwork
-from instances.planning.grid.names import TRANSFORMERS
-from instances.planning.grid.transformer import Transformer
+from instances.planning.grid.layers import Clockwork, LayerCosts, configured
+from instances.planning.grid.transformer import ACCELERATORS, TRANSFORMERS, Transformer
 
 PARAMETERS = {
     "gpt2": 124_439_808,

@@ -14,11 +14,8 @@ from transformers_configurations import random_sizes
 
 from instances.errors import UnknownLayersError
 from instances.json_files import parse_json
-from instances.planning.grid.accelerators import ACCELERATORS
-from instances.planning.grid.from_decoder import transformer_of
-from instances.planning.grid.layer_costs import LayerCosts
-from instances.planning.grid.layer_times import Clockwork
-from instances.planning.grid.transformer import Transformer
+from instances.planning.grid.layers import Clockwork, LayerCosts
+from instances.planning.grid.transformer import ACCELERATORS, Transformer, transformer_of
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import decoder_of, model_types
 from instances.readers.huggingface.encoders import encoder_of

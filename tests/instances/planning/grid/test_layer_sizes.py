@@ -10,12 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instances.errors import InputError, UnknownLayersError
-from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
-from instances.planning.grid.layer_costs import LayerCosts, configured
-from instances.planning.grid.layer_sizes import LayerSizes
-from instances.planning.grid.layer_times import Clockwork
-from instances.planning.grid.transformer import Transformer
+from instances.planning.grid.layers import Clockwork, LayerCosts, configured
+from instances.planning.grid.transformer import ACCELERATORS, LayerSizes, Transformer
 from instances.readers.huggingface.record import Attention, Experts, FeedForward, LatentAttention, Layer, Recurrence
 
 CLOCK = Clockwork(ACCELERATORS["A100-80"], 300e9)

@@ -9,7 +9,7 @@ import pytest
 from command_line import mtpp
 from profile_files import assert_refused, write
 
-from instances.planning.grid.piper_chain import configured_from_piper
+from instances.planning.chains import configured_from_piper
 
 
 def way(name: str, time: float, sent: float = 0.0, **changes: Any) -> dict[str, Any]:
