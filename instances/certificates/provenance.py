@@ -36,10 +36,11 @@ _GRAPH = r"\.(name|source|attributes|parameters\[\d+\]\.name)"
 _FREE = re.compile(
     rf"instance\.name|{_BOUND}\.(solver|version|seconds|parameters\.(time_limit|gap|threads|seed|model|by))"
     rf"|instance\.(graph|operators){_GRAPH}|instance\.(chain\.(name|source)|chains\[\d+\]\.(name|source)|cluster\.name)"
-    r"|impossible\.reason|steps|notes|planner|order_name|seed|time_limit|version|graph|chain|cluster|partition\.graph"
+    r"|impossible\.reason|steps|notes|repeatable|planner|order_name|seed|time_limit|version|graph|chain|cluster|partition\.graph"
 )
 _STEP = re.compile(r"\.?([a-z_]+)|\[(\d{1,9})\]")
-_MOST_PLACES, _NOTES = 10**6, "notes"
+_MOST_PLACES = 10**6
+_FOR_PEOPLE = ("notes", "repeatable")
 _OPTIMAL = re.compile(rf"{_BOUND}\.optimal")
 
 
@@ -88,7 +89,7 @@ def opened(document: Value, *formats: str) -> Opened:
         document.fail(f"{place}: this is no part of the question, and belongs into 'provenance'.")
     copied: set[int] = set()
     for place, item in places.items():
-        if place == _NOTES:  # for people
+        if place in _FOR_PEOPLE:
             continue
         if not _FREE.fullmatch(place):
             fields["provenance"].fail(f"'{place[:80]}' is no place of what needs no check.")

@@ -57,5 +57,6 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         interrupted=any(result.interrupted for result in results),
         impossible=None if hopeless is None else hopeless.impossible,
         parts=tuple(parts),
+        clocked=any(result.clocked for result in results),
         notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
     )

@@ -63,6 +63,8 @@ class Result(Displayed, Generic[Q, A]):
         The results that were combined to this one; none for the outcome of a single method.
     provenance : mapping
         Further words that the answer comes from, such as its seed, for the file of the answer.
+    clocked : bool
+        Whether a time limit may have had a say, so that another run with the same seed may give another answer.
     notes : tuple of str
         What a reader of the answer has to know beside it, such as a method that was left out, one sentence each.
 
@@ -90,6 +92,7 @@ class Result(Displayed, Generic[Q, A]):
     impossible: str | None = None
     parts: tuple[Result[Q, A], ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    clocked: bool = False
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

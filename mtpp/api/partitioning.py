@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
@@ -98,7 +99,9 @@ def partition(
 def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float | None) -> Result:
     """Search by one method; Ctrl-C ends the search and keeps its best partition."""
     with catch_interrupt() as interrupted:
-        return search(instance, method, np.random.default_rng(seed), Limits(Deadline.after(time_limit, interrupted)))
+        limits = Limits(Deadline.after(time_limit, interrupted))
+        found = search(instance, method, np.random.default_rng(seed), limits)
+        return replace(found, clocked=time_limit is not None)
 
 
 def over_simple(value: float, instance: Instance) -> float:
@@ -178,7 +181,8 @@ def bounded(
     from mtpp_models import solve as solve_model
 
     options, relaxation = solve_options(words, words["time_limit"]), words["relaxation"]
-    return solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
+    found = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
+    return replace(found, clocked=options.time_limit is not None)
 
 
 @overload

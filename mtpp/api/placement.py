@@ -130,7 +130,8 @@ def placed(
     checkpoint = None if policy is None else Checkpoint.load(fspath(policy))
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     limits, rng = Limits(Deadline.after(words["time_limit"], interrupted)), np.random.default_rng(words["seed"])
-    return search_placement(instance, method, rng, limits, grouping, tell, checkpoint), grouping
+    found = search_placement(instance, method, rng, limits, grouping, tell, checkpoint)
+    return replace(found, clocked=words["time_limit"] is not None), grouping
 
 
 def proved_placement(

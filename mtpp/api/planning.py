@@ -154,7 +154,7 @@ def planned(question: PlanningQuestion, tell: Callable[[str, float], None] | Non
         stopped = interrupted.is_set()
     covered = replace(covered, result=replace(covered.result, interrupted=stopped))
     provenance = {"planner": planner, "seed": seed, "time_limit": limit}
-    result = replace(covered.result, provenance=provenance)
+    result = replace(covered.result, provenance=provenance, clocked=limit is not None)
     wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
     return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
 

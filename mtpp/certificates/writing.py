@@ -42,6 +42,9 @@ __all__ = [
     "result_document",
 ]
 
+# Said of an answer of which another run may give another one.
+_CLOCKED = "not for sure, as there was a time limit; without one the same seed gives the same answer"
+
 
 def result_document(result: Result[Any, Any]) -> dict[str, Any]:
     """The JSON document of a result: a certificate of its answer and of all bounds that it combines.
@@ -53,13 +56,6 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
     InputError
         If there is nothing to write, or as `certificate_document`.
     """
-    document = _document(result)
-    if not result.notes or "provenance" not in document:
-        return document
-    return {**document, "provenance": {**document["provenance"], "notes": list(result.notes)}}
-
-
-def _document(result: Result[Any, Any]) -> dict[str, Any]:
     parts = result.parts or (result,)
     if isinstance(result.instance, TrainingInstance):
         return plan_certificate(parts)
@@ -96,7 +92,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         **({} if best.impossible is None else {"impossible": _no_answer(best)}),
         "version": package_version() or "",
     }
-    return with_provenance(document, best.instance.question_hash)
+    return _with_provenance(document, best)
 
 
 def _no_answer(found: Result) -> dict[str, Any]:
@@ -121,7 +117,7 @@ def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
         **_claims([] if best.impossible is not None else answers, KINDS),
         **({} if best.impossible is None else {"impossible": {"reason": best.impossible, "proof": None}}),
     }
-    return with_provenance(document, best.instance.question_hash)
+    return _with_provenance(document, best)
 
 
 def _partition_of_kinds(partition: UnlikePartition) -> dict[str, Any]:
@@ -149,7 +145,7 @@ def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dic
         "time": best.cost,
         **_claims(answers, FLOW),
     }
-    return with_provenance(document, best.instance.question_hash)
+    return _with_provenance(document, best)
 
 
 def partition_answer(answer: Result) -> dict[str, Any]:
@@ -185,7 +181,7 @@ def plan_certificate(answers: Sequence[Result[TrainingInstance, Iteration]]) -> 
         found = answers[0]
         provenance = {"planner": found.method, "seed": 0, "time_limit": None, "version": package_version() or ""}
         document = {**timeline_document(schedule), **question, **provenance, **found.provenance}
-    return with_provenance(document, best.instance.question_hash)
+    return _with_provenance(document, best)
 
 
 def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:
@@ -205,7 +201,7 @@ def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]
         "sequence": list(best.answer.timeline.sequence),
         **_claims(answers, PLACEMENT),
     }
-    return with_provenance(document, best.instance.question_hash)
+    return _with_provenance(document, best)
 
 
 def grid_certificate(answers: Sequence[Result[GridInstance, GridPlan]]) -> dict[str, Any]:
@@ -214,7 +210,7 @@ def grid_certificate(answers: Sequence[Result[GridInstance, GridPlan]]) -> dict[
     assert best.answer is not None
     origin = {"version": package_version() or "", **answers[0].provenance}
     document = {**grid_document(best.answer), **_claims(answers, PLANNING), **origin}
-    return with_provenance(document, best.instance.question_hash)
+    return _with_provenance(document, best)
 
 
 def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dict[str, Any]:
@@ -230,6 +226,14 @@ def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dic
         "seconds": answer.spent,
         "recheck": recheck(answer.bound.method, problem, answer.bound.witness) or "trusted",
     }
+
+
+def _with_provenance(document: dict[str, Any], best: Result[Any, Any]) -> dict[str, Any]:
+    """The document in its newer format, with what a reader has to know beside the answer."""
+    written = with_provenance(document, best.instance.question_hash)
+    written["provenance"] |= {"notes": list(best.notes)} if best.notes else {}
+    written["provenance"] |= {"repeatable": _CLOCKED} if best.clocked else {}
+    return written
 
 
 def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -53,6 +54,8 @@ _ROW_SECONDS = 6e-5
 _PAIR_SECONDS = 5e-7
 # Of more nodes, it takes longer than the first short turns.
 _MOST_SHORT_PAIRS = 1_000
+# Moves of a search in a hundredth of a second or few, and the most nodes of which it takes no longer.
+_MOVES, _MOST_MOVED = 200_000, 10_000
 # Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
 
@@ -76,8 +79,8 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
     """
     unlike, rng = isinstance(instance, UnlikeInstance), np.random.default_rng(seed)
 
-    def search_by(name: str, share: float = 1.0) -> PartitionMethod:
-        return _search(instance, name, rng, share)
+    def search_by(name: str, share: float = 1.0, moves: int | None = None) -> PartitionMethod:
+        return _search(instance, name, rng, share, moves)
 
     def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
         return _proof(instance, model or (KIND_MODELS[name] if unlike else find_model(name)), name, share, least)
@@ -104,12 +107,13 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
     ideals = proof(IDEALS, 0.3, listing)
     return Methods(
         steps=[_timeless(proof("simple")), _timeless(search_by("kahn"))],
-        opening=[pinned],
+        # What can be settled in a moment has the same answer each time: moves end this search, not the clock.
+        opening=[pinned, *([search_by("local-search", moves=_MOVES)] if n <= _MOST_MOVED else [])],
         short=[
-            search_by("local-search"),
             pinned,
             *([ideals] if n <= MOST_LISTED else []),
             *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
+            search_by("local-search"),
         ],
         turns=_turns(instance, ideals, pigeonhole, proof, search_by),
     )
@@ -158,14 +162,17 @@ def _turns(
     return [method for suits, method in possible if suits]
 
 
-def _search(instance: Instance, name: str, rng: np.random.Generator, share: float) -> PartitionMethod:
-    """A search that begins with the best partition and ends at the best bound."""
+def _search(
+    instance: Instance, name: str, rng: np.random.Generator, share: float, moves: int | None
+) -> PartitionMethod:
+    """A search that begins with the best partition and ends at the best bound, or after so many moves."""
 
     def run(best: Result, controls: Controls) -> Result:
         target = None if best.bound is None else best.bound.value
-        return search(instance, name, rng, Limits(controls.deadline, target=target), start=best.partition)
+        deadline = controls.deadline if moves is None else replace(controls.deadline, end=math.inf)
+        return search(instance, name, rng, Limits(deadline, moves, target), start=best.partition)
 
-    return Method(name, run, share)
+    return Method(name, run, share, counted=moves is not None or name == "kahn")
 
 
 def _proof(instance: Instance, model: Model, name: str, share: float, least: float) -> PartitionMethod:
@@ -179,7 +186,8 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
         )
 
     telling = model.exact or name in (PRICED, PRICED_QUICK)
-    return Method(name, run, share, exact=telling, solver=by_solver, least=least)
+    counted = name in ("simple", "pinned", "pigeonhole", IDEALS)
+    return Method(name, run, share, counted=counted, exact=telling, solver=by_solver, least=least)
 
 
 def _timeless(method: PartitionMethod) -> PartitionMethod:

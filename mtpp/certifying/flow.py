@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,8 @@ def find_flow(
     """Search alone; Ctrl-C ends it and keeps the best."""
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
-        return search_flow(instance, np.random.default_rng(seed), limits, start)
+        found = search_flow(instance, np.random.default_rng(seed), limits, start)
+        return replace(found, clocked=time_limit is not None)
 
 
 def certify_flow(

@@ -50,7 +50,8 @@ def covered_grid(
         plan = search.best
         assert plan is not None
         provenance = {"planner": "grid", "time_limit": time_limit}
-        found = GridResult("grid", question, plan, seconds=watch.seconds(search=watch.passed), provenance=provenance)
+        seconds, limited = watch.seconds(search=watch.passed), time_limit is not None
+        found = GridResult("grid", question, plan, seconds=seconds, provenance=provenance, clocked=limited)
 
         def prove(_: GridResult, controls: Controls) -> GridResult:
             watch = Stopwatch()

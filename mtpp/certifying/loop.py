@@ -63,6 +63,7 @@ class Method(Generic[Q, A]):
     run: Callable[[Result[Q, A], Controls], Result[Q, A] | None]
     share: float = 1.0  # of the time that is left, for its first turn
     timeless: bool = False  # whether it answers at once, so that it runs even when time is up
+    counted: bool = False  # whether no clock has a say in its answer, unless its time is up before its end
     exact: bool = False  # whether costs and bounds that it reports at work are those of the question
     solver: bool = False  # whether it needs a solver, and is dropped once one has failed
     optional: bool = False  # whether a missing solver is no news, as the caller has named none
@@ -152,6 +153,7 @@ class Loop(Generic[Q, A]):
     before_step: Callable[[], None] = lambda: None  # `answers` may grow by what others found
     on_note: Callable[[str], None] | None = None  # by default `notes` takes it
     notes: list[str] = field(default_factory=list)  # sentences that belong to the answer
+    clocked: bool = False  # whether a clock had a say so far
     watch: Stopwatch = field(default_factory=Stopwatch)  # since the begin of the work
 
     def __post_init__(self) -> None:
@@ -165,8 +167,10 @@ class Loop(Generic[Q, A]):
     def result(self) -> Result[Q, A]:
         """The best answer and the best bound, with the best bound of each method as parts, and notes."""
         stopped = self.deadline.interrupted.is_set() or self.best.interrupted
-        parts = best_of_each_method(self.answers) or [self.best]
-        return replace(combine(*parts), interrupted=stopped, notes=tuple(dict.fromkeys(self.notes)))
+        *parts, last = best_of_each_method(self.answers) or [self.best]
+        notes = tuple(dict.fromkeys(self.notes))
+        clocked = self.clocked or any(answer.clocked for answer in self.answers)
+        return combine(*parts, replace(last, interrupted=stopped, clocked=clocked, notes=notes))
 
     def steps(self, methods: Sequence[Method[Q, A]]) -> None:
         """Run methods in turn, each for its part of the time that is left; timeless ones even when time is up."""
@@ -251,6 +255,7 @@ class Loop(Generic[Q, A]):
             self._solver_trusted = False
             if isinstance(fault, SolverFaultError) or not method.optional:
                 self.on_fault(fault)
+        self.clocked |= deadline.end < math.inf and (deadline.passed or not method.counted)
         for part in () if answer is None else answer.parts or (answer,):
             self.answers.append(part)
             self.on_answer(part)

@@ -55,10 +55,13 @@ def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) 
     if loop.is_over():
         return
     forget_threads()
-    short, proofs = ([one for one in some if one.name not in HEURISTICS] for some in (methods.short, methods.turns))
+    opening, short, turns = (
+        [method for method in some if method.name not in HEURISTICS]
+        for some in (methods.opening, methods.short, methods.turns)
+    )
     search = next(method for method in methods.turns if method.name == "portfolio")
-    searching = Methods([], [], [], [replace(search, share=_FIRST)])
-    _Listener(loop).run([replace(methods, short=short, turns=proofs), searching])
+    loop.clocked = True
+    _Listener(loop).run([Methods([], opening, short, turns), Methods([], [], [], [replace(search, share=_FIRST)])])
 
 
 class _Question:

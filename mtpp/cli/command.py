@@ -8,6 +8,7 @@ from dataclasses import is_dataclass
 from functools import wraps
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import typer
@@ -135,6 +136,8 @@ def _value(name: str, given: Any, hint: Any) -> Any:
     kind, *others = types_of(hint)
     if not isinstance(given, str) or others or kind not in (int, float):
         return given
+    if given == "none" and NoneType in get_args(hint):
+        return None
     try:
         return kind(given)
     except ValueError:

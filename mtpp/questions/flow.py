@@ -46,7 +46,7 @@ class FlowWords(ClusterWords, SeedWords, total=False):
     """Words of `mtpp.flow`."""
 
     certify: Annotated[bool, Word("Prove how good the flow is.", False, panel=SEARCH)]
-    time_limit: Annotated[float, Word("For search and proof together.", 20.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", SEARCH)]
 
 
 def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:

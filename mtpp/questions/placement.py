@@ -52,7 +52,9 @@ class PlaceWords(PlacementWords, SeedWords, total=False):
         str | PathLike[str] | None,
         Word("A checkpoint for the method placeto.  [default: fast, which comes along]", None, "FILE", SEARCH),
     ]
-    time_limit: Annotated[float, Word("Of the search, and as much again of the proof.", 5.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[
+        float | None, Word("Of the search, and as much again of the proof, or none.", 5.0, "SECONDS", SEARCH)
+    ]
     certify: Annotated[
         bool, Word("Prove how good the placement is, also with solvers if it is small.", False, panel=SEARCH)
     ]

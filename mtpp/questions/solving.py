@@ -31,7 +31,10 @@ SEARCH = "The search"
 class SeedWords(TypedDict, total=False):
     """Randomness."""
 
-    seed: Annotated[int, Word("Same seed, same answer.", 0, panel=SEARCH, least=0, most=2**31 - 1)]
+    seed: Annotated[
+        int,
+        Word("Same seed, same answer, without a time limit.", 0, panel=SEARCH, least=0, most=2**31 - 1),
+    ]
 
 
 class ProofWords(SeedWords, total=False):
@@ -48,7 +51,7 @@ class ProofWords(SeedWords, total=False):
 class SolvingWords(ProofWords, total=False):
     """How models are solved."""
 
-    time_limit: Annotated[float | None, Word("For each k.", 60.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[float | None, Word("For each k, or none.", 60.0, "SECONDS", SEARCH)]
 
 
 def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
