@@ -90,7 +90,7 @@ class Report:
                 if missing < len(wanted) and not self.quiet:
                     print(f"{len(wanted) - missing} runs are done already.", file=sys.stderr)
                 with RunBar(missing, silent=self.quiet) as bar:
-                    return run_jobs(wanted.values(), log, workers, lambda run: bar.advance(_told(wanted, run)))
+                    return run_jobs(wanted.values(), log, workers, lambda run: bar.advance(_as_counted(wanted, run)))
         except KeyboardInterrupt:
             print(
                 f"Stopped; {self.out} holds the runs that are done, and the same call makes the rest.", file=sys.stderr
@@ -150,6 +150,6 @@ def _printed(section: Section, style: str) -> str:
     return f"{title}\n\n{table}\n" + (f"\n{below}\n" if note else "")
 
 
-def _told(wanted: Mapping[str, Job], run: Run) -> Run:
+def _as_counted(wanted: Mapping[str, Job], run: Run) -> Run:
     """The run as the progress bar counts it: a refusal that is an answer is no failure."""
     return run if wanted[run["key"]].failed(run) else run | {"error": None}

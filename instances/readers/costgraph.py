@@ -112,14 +112,14 @@ def _graph(path: str | Path, communication: str, *, regal: bool = False) -> Comp
     edges, controls = [], []
     for v, node in enumerate(nodes):
         for source, port in node.inputs:
-            u = _known(source, index, node)
+            u = _index_of(source, index, node)
             if not 0 <= port < len(outputs[u]):
                 raise InputError(
                     f"{node.place}: input {port} of node {source}, which has {len(outputs[u])} outputs; "
                     "they are numbered from 0."
                 )
             edges.append((u, v, port))
-        controls += [(_known(source, index, node), v) for source in node.controls]
+        controls += [(_index_of(source, index, node), v) for source in node.controls]
     if regal:
         kept = [v for v, node in enumerate(nodes) if node.name != _REGAL_SOURCE]
         place = {v: i for i, v in enumerate(kept)}
@@ -146,7 +146,7 @@ def _graph(path: str | Path, communication: str, *, regal: bool = False) -> Comp
     )
 
 
-def _known(source: int, index: dict[int, int], node: _Node) -> int:
+def _index_of(source: int, index: dict[int, int], node: _Node) -> int:
     if source not in index:
         raise InputError(f"{node.place}: there is no node {source}.")
     return index[source]

@@ -70,10 +70,10 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
                 parts.pop()
             numbers = _numbers(parts[-1], place)
             descriptions.append(" -- ".join(parts[1:-1]))
-            time = [_one(numbers, field, place) for field in _NUMBERS[: 1 + training]]
+            time = [_single(numbers, field, place) for field in _NUMBERS[: 1 + training]]
             work.append(sum(time) / 1000)
             outputs.append([size * (1 + training) for size in numbers["activation_size"]])
-            param_bytes.append(_one(numbers, "parameter_size", place))
+            param_bytes.append(_single(numbers, "parameter_size", place))
         elif line.strip():
             raise InputError(
                 f"{place}: expected 'id -- description -- forward_compute_time=…, …' or an indented 'id -- id'."
@@ -141,7 +141,7 @@ def _numbers(text: str, place: str) -> dict[str, list[float]]:
     return numbers
 
 
-def _one(numbers: dict[str, list[float]], name: str, place: str) -> float:
+def _single(numbers: dict[str, list[float]], name: str, place: str) -> float:
     if len(numbers[name]) != 1:
         raise InputError(f"{place}: {name} is a list; it must be one number.")
     return numbers[name][0]

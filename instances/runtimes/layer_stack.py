@@ -68,6 +68,11 @@ class LayerStack:
                 unit[reader] = max(unit[reader], unit[v])
         return cls(stem, layers, _in_a_row(graph, unit))
 
+    @property
+    def unit_names(self) -> tuple[str, ...]:
+        """The names of all units, by their numbers."""
+        return ("before", *(f"{self.stem}.{i}" for i in range(self.layers)), "after")
+
     def members(self, unit: int) -> tuple[int, ...]:
         """The nodes of a unit."""
         return tuple(np.flatnonzero(self.unit == unit).tolist())

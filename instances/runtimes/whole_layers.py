@@ -34,5 +34,4 @@ def whole_layers(graph: ComputationGraph, runtime: Runtime) -> ComputationGraph:
         unit[unit == stack.layers + 1] = stack.layers
     units, group = np.unique(unit, return_inverse=True)
     merged, _ = merge_graph(runtime.seen(graph), group)
-    names = ("before", *(f"{stack.stem}.{i}" for i in range(stack.layers)), "after")
-    return replace(merged, names=tuple(names[u] for u in units), name=graph.name, source=graph.source)
+    return replace(merged, names=tuple(stack.unit_names[u] for u in units), name=graph.name, source=graph.source)

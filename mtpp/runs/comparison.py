@@ -97,7 +97,10 @@ def compare_methods(
     WorkersLostError
         If the scheduler is lost.
     """
-    made = {solver: _jobs(instances, methods, solver, options, seeds, budgets) for solver in _checked(solvers)}
+    made = {
+        solver: jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
+        for solver in _checked(solvers)
+    }
     wanted = [job for row in zip(*made.values(), strict=True) for job in (row if row[0].by.needs_solver else row[:1])]
     if not wanted:
         raise InputError("There is nothing to compare; give a graph, a k, a method and a solver at least.")
@@ -125,17 +128,6 @@ def compare_methods(
     shaky = {job.method for job, run in answered if run["repeatable"] is False}
     rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in answered]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
-
-
-def _jobs(
-    instances: Iterable[Instance],
-    methods: Iterable[Any],
-    solver: str,
-    options: SolveOptions,
-    seeds: Sequence[int],
-    budgets: Sequence[float | None],
-) -> list[PartitionJob]:
-    return jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
 
 
 def _checked(solvers: Sequence[str]) -> Sequence[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from mtpp.runs.sources import PROJECT, Homes, Module
+from mtpp.runs.sources import PROJECT, Homes, Module, hash_of
 
 __all__ = ["code_hash", "module_of", "sources_of"]
 
@@ -64,14 +64,14 @@ def sources_of(
         walks[1].spell(function)
     closure = folders.closure({*walks[0].modules, *modules}) | walks[1].closure()
     said = [*walks[0].words, *walks[1].words, *(f"{name} {closure[name].digest}" for name in sorted(closure))]
-    return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).hexdigest()
+    return hash_of(said)
 
 
 def code_hash(code: CodeType) -> str:
     """Hash of byte code, wherever it stands: lines and docstrings do not count."""
     words: list[str] = []
     _spell_code(code, words)
-    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+    return hash_of(words)
 
 
 class _Walk:
@@ -227,7 +227,7 @@ def _content(cell: Any) -> Any:
 def _spell_code(code: CodeType, words: list[str]) -> None:
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    words.append(f"code {code.co_name} {counts} {names} {code.co_code.hex()} {_handlers(code)}")
+    words.append(f"code {code.co_name} {counts} {names} {code.co_code.hex()} {code.co_exceptiontable.hex()}")
     for place, constant in enumerate(code.co_consts):
         if isinstance(constant, CodeType):
             _spell_code(constant, words)
@@ -240,10 +240,6 @@ def _spell_code(code: CodeType, words: list[str]) -> None:
 def _loads_first(code: CodeType) -> bool:
     """Whether code uses its first constant, which otherwise is a docstring or a placeholder for one."""
     return any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
-
-
-def _handlers(code: CodeType) -> str:
-    return bytes(code.co_exceptiontable).hex()
 
 
 def _names(code: CodeType) -> set[str]:

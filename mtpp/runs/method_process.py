@@ -36,7 +36,7 @@ from instances.system.interrupts import catch_interrupt
 from mtpp.runs.job import MethodError
 from mtpp.runs.workers import METHOD_PROCESS
 
-__all__ = ["Found", "ask_here", "ask_process", "end_processes"]
+__all__ = ["MethodAnswer", "ask_here", "ask_process", "end_processes"]
 
 #: A function: its module, or its file and the text of that, and its name there.
 Place = tuple[str | None, str | None, str | None, str]
@@ -48,7 +48,7 @@ _BEAT = 0.2
 _FOREVER = 1e6
 
 
-class Found(NamedTuple):
+class MethodAnswer(NamedTuple):
     """Answer of a heuristic: blocks and order of the nodes, seconds by clock without compiling, and by processor."""
 
     block: list[int]
@@ -65,7 +65,7 @@ def end_processes() -> None:
 
 def ask_here(
     function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None, patience: float | None
-) -> Found:
+) -> MethodAnswer:
     """Run a function of this process in a copy of it; where the system makes none, in this process, to its end.
 
     Raises
@@ -84,7 +84,7 @@ def ask_here(
 
 def ask_process(
     sources: str, place: Place, instance: Instance, seed: int, time_limit: float | None, patience: float | None
-) -> Found:
+) -> MethodAnswer:
     """Run a function of a file or a module in a process that is kept for it.
 
     Raises
@@ -106,7 +106,7 @@ def ask_process(
             raise
     if "error" in answer:
         raise MethodError(answer["error"])
-    return Found(**answer)
+    return MethodAnswer(**answer)
 
 
 class _Process:
@@ -189,13 +189,14 @@ class _Process:
 _KEPT: dict[str, _Process] = {}
 
 
-def _tried(function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None) -> Found:
+def _tried(function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None) -> MethodAnswer:
     """Run a function; any failure of it is a `MethodError`."""
-    watch, used = Stopwatch(), time.process_time()
+    watch, begin = Stopwatch(), time.process_time()
     try:
         limits = Limits(Deadline.after(time_limit))
         partition = heuristic_of(function).run(instance, np.random.default_rng(seed), limits)
-        return Found(partition.block.tolist(), partition.order.tolist(), watch.passed, time.process_time() - used)
+        spent = time.process_time() - begin
+        return MethodAnswer(partition.block.tolist(), partition.order.tolist(), watch.passed, spent)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also of code that wants to leave Python

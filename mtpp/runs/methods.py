@@ -76,7 +76,7 @@ class RunMethod:
 
     def is_same_here(self) -> bool:
         """Whether this process has the code that the caller has; a heuristic of a caller brings its own."""
-        return self.own is not None or _here(self.name).sources == self.sources
+        return self.own is not None or _loaded_method(self.name).sources == self.sources
 
     def search(
         self, instance: Instance, seed: int, time_limit: float | None, patience: float | None, *, twice: bool
@@ -212,6 +212,6 @@ def _sources(method: str | OwnMethod, homes: Homes) -> str:
 
 
 @lru_cache
-def _here(name: str) -> RunMethod:
+def _loaded_method(name: str) -> RunMethod:
     """A method of this project with the hash of its code as this process has loaded it."""
     return RunMethod(name, _sources(name, Homes(PROJECT)))

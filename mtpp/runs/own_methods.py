@@ -25,7 +25,7 @@ from instances.errors import WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
 from mtpp.runs.fingerprint import code_hash, module_of, sources_of
-from mtpp.runs.method_process import Found, ask_here, ask_process
+from mtpp.runs.method_process import MethodAnswer, ask_here, ask_process
 from mtpp.runs.sources import PROJECT, Homes, home_of, parse_module
 
 __all__ = ["OwnMethod", "own_method"]
@@ -59,7 +59,7 @@ class OwnMethod:
 
     def search(
         self, instance: Instance, seed: int, time_limit: float | None, patience: float | None
-    ) -> tuple[Partition, Found]:
+    ) -> tuple[Partition, MethodAnswer]:
         """Run it in a process of its own; the partition that it found, and how long that took.
 
         Parameters
@@ -135,7 +135,7 @@ def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
     path = Path(code.co_filename)
     is_top = "<" not in function.__qualname__ and path.is_file()
     package = "" if main else sys.modules[module].__package__ or ""
-    if not is_top or (not main and _found(sys.modules[module], function.__qualname__) is not given):
+    if not is_top or (not main and _attribute(sys.modules[module], function.__qualname__) is not given):
         return OwnMethod(name, name, sources_of(given, one_by_one=[_MAIN, module]), call=given)
     if package:
         return _of_module(name, module, function.__qualname__)
@@ -149,7 +149,7 @@ def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
     return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, given)
 
 
-def _found(module: Any, qualname: str) -> Any:
+def _attribute(module: Any, qualname: str) -> Any:
     for part in qualname.split("."):
         module = getattr(module, part, None)
     return module

@@ -76,7 +76,7 @@ def work(parcel: bytes, luggage: dict[str, bytes]) -> Run | Missing | Fault:
             _KEPT[name] = pickle.loads(data)
         try:
             job, start = _Unpickler(io.BytesIO(parcel)).load()
-        except _NotHereError:
+        except _MissingError:
             return Missing()
         finally:
             while len(_KEPT) > _MOST:
@@ -94,7 +94,7 @@ _KEPT: OrderedDict[str, Heavy] = OrderedDict()
 _HASHES: WeakKeyDictionary[Heavy, str] = WeakKeyDictionary()
 
 
-class _NotHereError(Exception):
+class _MissingError(Exception):
     """An object with this hash was never sent to this process, or was dropped."""
 
 
@@ -121,7 +121,7 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, name: Any) -> Heavy:
         if name not in _KEPT:
-            raise _NotHereError(name)
+            raise _MissingError(name)
         _KEPT.move_to_end(name)
         return _KEPT[name]
 

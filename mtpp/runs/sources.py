@@ -25,7 +25,7 @@ from types import ModuleType
 from instances import InputError
 from instances.import_guard import SIBLINGS
 
-__all__ = ["PROJECT", "Home", "Homes", "Module", "Name", "home_of", "parse_module"]
+__all__ = ["PROJECT", "Home", "Homes", "Module", "Name", "hash_of", "home_of", "parse_module"]
 
 #: An imported name: a module, and what is taken from it, None for itself.
 Name = tuple[str, str | None]
@@ -182,7 +182,7 @@ def _with_data(module: Module, is_project: bool) -> Module:
     if not files:
         return module
     said = [module.digest, *(f"{file.name} {_bytes_hash(file, _state(file))}" for file in files)]
-    return replace(module, digest=hashlib.sha256("\0".join(said).encode()).hexdigest())
+    return replace(module, digest=hash_of(said))
 
 
 def _beside(folder: Path) -> list[Path]:
@@ -229,10 +229,11 @@ def parse_module(name: str, path: Path, text: bytes | str) -> Module:
     bindings = {given: name for n in nodes if id(n) in top for given, name in _bound(n, package)}
     texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     named = {path.parent / text for text in texts if _FILE_NAME.fullmatch(text)}
-    return Module(name, path, _hash(words), imports, bindings, tuple(sorted(named)))
+    return Module(name, path, hash_of(words), imports, bindings, tuple(sorted(named)))
 
 
-def _hash(words: list[str]) -> str:
+def hash_of(words: list[str]) -> str:
+    """Hash of a list of texts, also of such that are no UTF-8."""
     return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -81,7 +81,7 @@ def is_worker() -> bool:
     return multiprocessing.parent_process() is not None or METHOD_PROCESS in os.environ
 
 
-class _HereAndNow(Executor):
+class _SerialExecutor(Executor):
     """An executor that runs each function before it returns; Ctrl-C passes through."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -93,7 +93,7 @@ class _HereAndNow(Executor):
 @contextmanager
 def this_process() -> Iterator[Workers]:
     """One job after the other in the process that calls: a script needs no guard around that."""
-    yield Workers(_HereAndNow, 1, in_this_process=True)
+    yield Workers(_SerialExecutor, 1, in_this_process=True)
 
 
 @contextmanager

@@ -184,7 +184,7 @@ class Pipeline:
         for rows in events:
             rows[:] = 0
         for process in self._processes:
-            self._tell(process, {"run": requests})
+            self._send(process, {"run": requests})
         self._await("done", self.timeout, events)
         return np.array(events)
 
@@ -214,13 +214,13 @@ class Pipeline:
             pass_fds=(self.memory.descriptor, *waits, *tells),
         )
         self._processes.append(process)
-        self._tell(process, job)
+        self._send(process, job)
 
     @staticmethod
-    def _tell(process: subprocess.Popen[bytes], words: dict[str, Any]) -> None:
+    def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
         assert process.stdin is not None
-        with suppress(BrokenPipeError):  # it has died; its last words are read later
-            process.stdin.write(json.dumps(words).encode() + b"\n")
+        with suppress(BrokenPipeError):  # it has died; its last message is read later
+            process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
 
     def _await(self, word: str, timeout: float, events: Sequence[NDArray[np.float64]] = ()) -> None:
@@ -232,9 +232,9 @@ class Pipeline:
             deadline, progress = Deadline.after(timeout), -1
             while selector.get_map():
                 for key, _ in selector.select(min(_LOOK, deadline.left)):
-                    said = self._heard(key.data)
-                    if word not in said:
-                        self._fail(key.data, said)
+                    message = self._next_message(key.data)
+                    if word not in message:
+                        self._fail(key.data, message)
                     selector.unregister(key.fileobj)
                     deadline = Deadline.after(timeout)
                 done = sum(int(np.count_nonzero(rows[:, 1])) for rows in events)
@@ -243,28 +243,28 @@ class Pipeline:
                 if deadline.passed:
                     raise StageError(self._hanging([key.data for key in selector.get_map().values()], events))
 
-    def _heard(self, number: int) -> dict[str, Any]:
+    def _next_message(self, number: int) -> dict[str, Any]:
         """The next message of a stage; empty if the stage has ended."""
         stream = self._processes[number].stdout
         assert stream is not None
         line = stream.readline()
         return json.loads(line) if line else {}
 
-    def _last_words(self, number: int) -> dict[str, Any]:
+    def _last_message(self, number: int) -> dict[str, Any]:
         """The last message of a stage that has ended; empty if it left none."""
-        said: dict[str, Any] = {}
-        while words := self._heard(number):
-            said = words
-        return said
+        last: dict[str, Any] = {}
+        while message := self._next_message(number):
+            last = message
+        return last
 
-    def _fail(self, number: int, said: dict[str, Any]) -> None:
+    def _fail(self, number: int, message: dict[str, Any]) -> None:
         """Raise the error of the stage that failed first; stages that lost their neighbour fail later."""
         deadline = Deadline.after(_GRACE)
-        if "error" not in said and self._code(number, deadline) == GONE:
+        if "error" not in message and self._code(number, deadline) == GONE:
             codes = {i: self._code(i, deadline) for i in range(len(self._processes))}
             number = next((i for i, code in codes.items() if code not in (GONE, None)), number)
-            said = self._last_words(number)
-        raise StageError(f"{self.stages[number].label}: {said.get('error') or self._death(number)}.")
+            message = self._last_message(number)
+        raise StageError(f"{self.stages[number].label}: {message.get('error') or self._death(number)}.")
 
     def _code(self, number: int, deadline: Deadline) -> int | None:
         try:
@@ -282,7 +282,7 @@ class Pipeline:
         return f"its process died{f' ({lines[-1][:200]})' if lines else ''}"
 
     def _hanging(self, open_stages: Sequence[int], events: Sequence[NDArray[np.float64]]) -> str:
-        """Label of the stage that computes for the longest time, as the others wait for it."""
+        """Message about the stage that computes for the longest time, as the others wait for it."""
         begun = {i: events[i][:, 0].max() for i in open_stages if events and (events[i][:, 0] > events[i][:, 1]).any()}
         number = min(begun, key=lambda i: begun[i]) if begun else min(open_stages)
         what = "did nothing" if events else "did not get ready"

@@ -19,7 +19,9 @@ from mtpp.stages.runner import Pipeline, StageError, StageJob
 
 __all__ = ["difference", "example", "fill", "record_samples", "tolerance"]
 
-_COUNT = 3
+_COUNT, _SEED = 3, 0
+# Seconds for each run of the whole model.
+_TIMEOUT = 120.0
 # Memory limit of the process of the whole model: this [bytes], and some copies of the model.
 _PROCESS = 2**32
 _COPIES = 4
@@ -56,9 +58,6 @@ def record_samples(
     inputs: Sequence[TensorRecord],
     outputs: Sequence[TensorRecord],
     target: Path,
-    *,
-    seed: int = 0,
-    timeout: float = 120.0,
 ) -> Samples | None:
     """Run a whole model in a process of its own, and write what it gives.
 
@@ -72,8 +71,6 @@ def record_samples(
         Of the model.
     target : Path
         The file to write: of each sample all outputs, byte by byte.
-    timeout : float
-        Seconds for each run.
 
     Returns
     -------
@@ -101,8 +98,8 @@ def record_samples(
             folder=Path(os.path.realpath(folder)),
             memory_limit=_PROCESS + _COPIES * model_bytes,
         )
-        with Pipeline([job], queue=count, samples=count, requests=count, timeout=timeout) as pipeline:
-            fill(pipeline, inputs, seed, count)
+        with Pipeline([job], queue=count, samples=count, requests=count, timeout=_TIMEOUT) as pipeline:
+            fill(pipeline, inputs, _SEED, count)
             pipeline.start()
             pipeline.run(count)
             rings = [pipeline.layout.made[0, tensor.name] for tensor in outputs]
@@ -111,7 +108,7 @@ def record_samples(
             if [pipeline.memory.slot(ring, 0).tobytes() for ring in rings] != outputs_of[0]:
                 raise StageError(f"{job.label}: it gives something else each time.")
         target.write_bytes(b"".join(chain.from_iterable(outputs_of)))
-    return Samples(file_record(target), count, seed)
+    return Samples(file_record(target), count, _SEED)
 
 
 def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:

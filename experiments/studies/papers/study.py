@@ -53,7 +53,7 @@ class PaperMeasures:
         verdict, why = judge(number, allowed, measured)
         here = None if measured is None else measured.here
         counts = (None, None) if measured is None or here is None else (measured.clusters, measured.graphs)
-        ends = {name: None if here is None else _known(getattr(here, end)) for name, end in _ENDS.items()}
+        ends = {name: None if here is None else _none_if_nan(getattr(here, end)) for name, end in _ENDS.items()}
         return {
             **number._asdict(),
             **ends,
@@ -137,5 +137,5 @@ def _no_torch() -> str:
     return ""
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if value != value else float(value)  # NaN

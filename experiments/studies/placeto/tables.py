@@ -100,7 +100,10 @@ def make_placement_tables(
     require_torch()
     runs = report.make_runs(jobs_of(families, budget), workers)
     measured = Measured(runs)
-    report.publish(sections(measured, budget), lambda: _pictures(measured))
+    report.publish(
+        sections(measured, budget),
+        lambda: {f"placement-{family}": plot_distributions(measured, family) for family in measured.families},
+    )
     return report.exit_code([PlacementJob.failed(run) for run in runs])
 
 
@@ -208,7 +211,3 @@ def _row(measured: Measured, label: str, what: str, name: str) -> list[str]:
 def _cell(measured: Measured, family: str, what: str, name: str, graphs: int | None = None) -> str:
     calls = measured.simulations(family, what, name)
     return number(measured.value(family, what, name, graphs)) + ("" if calls is None else f" ({calls:.0f})")
-
-
-def _pictures(measured: Measured) -> dict[str, Axes]:
-    return {f"placement-{family}": plot_distributions(measured, family) for family in measured.families}

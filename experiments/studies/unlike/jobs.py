@@ -99,8 +99,8 @@ class UnlikeJob(StudyJob):
         best = solve(instance, "ideals")
         assert best.proved or best.impossible
         return {
-            "best": _told(best.partition) if isinstance(best.partition, UnlikePartition) else None,
-            "rules": {rule: _told(shared_out(instance, rule)) for rule in RULES},
+            "best": _summary_of(best.partition) if isinstance(best.partition, UnlikePartition) else None,
+            "rules": {rule: _summary_of(shared_out(instance, rule)) for rule in RULES},
         }
 
 
@@ -179,7 +179,7 @@ def _chain(graph: ComputationGraph) -> ComputationGraph:
     return merged
 
 
-def _told(partition: UnlikePartition) -> dict[str, Any]:
+def _summary_of(partition: UnlikePartition) -> dict[str, Any]:
     """Layers of each device that has some, and the bottleneck; None if the partition does not fit."""
     layers = np.bincount(partition.block[1:-1], minlength=partition.instance.k).tolist()
     fits = partition.bottleneck < np.inf

@@ -45,7 +45,7 @@ def encoder_of(config: Value) -> tuple[Encoder, list[str]]:
         layers=fields.whole("num_hidden_layers", most=MOST_LAYERS),
         hidden=hidden,
         heads=heads,
-        inner=fields.sized("inner", "intermediate_size"),
+        inner=fields.whole(words.get("inner", "intermediate_size")),
         vocabulary=fields.whole("vocab_size"),
         positions=rows,
         unused_positions=unused,

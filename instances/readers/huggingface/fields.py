@@ -70,19 +70,6 @@ class Fields:
         """A whole number, or the default where there is none."""
         return self.whole(name, least) if self.has(name) else default
 
-    def wholes(self, name: str, count: int) -> list[int]:
-        """As many whole numbers, or one for all."""
-        value = self.value(name)
-        if not isinstance(value.data, list):
-            return [self.whole(name)] * count
-        numbers = value.whole_numbers()
-        if len(numbers) != count:
-            value.fail(f"there are {len(numbers)} numbers for {count} layers; give one a layer.")
-        for number in numbers:
-            if not 1 <= number <= _MOST:
-                value.fail(f"the number is {number}; it must be from 1 to {_MOST}.")
-        return numbers
-
     def truth(self, name: str) -> bool:
         """True or false; false where nothing is said."""
         value = self.value(name)
@@ -96,7 +83,3 @@ class Fields:
         """A word that is true, false, or the field that decides."""
         word = self.words.get(name, False)
         return word if isinstance(word, bool) else self.truth(word)
-
-    def sized(self, name: str, default: str | None = None) -> int:
-        """The number in the field that a word names."""
-        return self.whole(self.words.get(name, default or name))

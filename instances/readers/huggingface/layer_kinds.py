@@ -42,13 +42,13 @@ def kinds_of(fields: Fields) -> list[str]:
         items = given.items()
         if len(items) != layers:
             given.fail(f"there are {len(items)} kinds of layers for {layers} layers; give one a layer.")
-        kinds = [_known(item, _WORDS) for item in items]
+        kinds = [_kind_of(item, _WORDS) for item in items]
     else:
         kinds = _RULES[rule](fields, layers, word)
     return [*kinds[:-1], FULL] if fields.word("last_full") else kinds
 
 
-def _known(item: Value, words: dict[str, str]) -> str:
+def _kind_of(item: Value, words: dict[str, str]) -> str:
     if item.text() not in words:
         item.fail(f"the kind of layer '{item.data}' is not known; known are {', '.join(words)}.")
     return words[item.data]
@@ -168,7 +168,7 @@ def _blocks(fields: Fields) -> list[str]:
     """Layers of one part each, as a list of words or as a text of letters."""
     given, pattern = fields.value("layer_types"), fields.value("hybrid_override_pattern")
     if given.data is not None:
-        kinds = [_known(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in given.items()]
+        kinds = [_kind_of(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in given.items()]
     elif pattern.data is not None:
         letters = {"M": LINEAR, "*": FULL, "E": EXPERTS, "-": DENSE}
         if not set(pattern.text()) <= set(letters):

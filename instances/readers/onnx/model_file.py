@@ -135,7 +135,7 @@ def captured(node: NodeProto) -> list[str]:
     """Names of outer tensors that the bodies of a node read."""
     names: dict[str, None] = {}
     for graph in subgraphs(node):
-        inside = _given(graph)
+        inside = _initial_names(graph)
         for inner in graph.node:
             names |= dict.fromkeys(name for name in (*inner.input, *captured(inner)) if name and name not in inside)
             inside.update(inner.output)
@@ -267,7 +267,7 @@ def _is_heavy(tensor: TensorProto) -> bool:
     return math.prod(tensor.dims) > _SMALL or tensor.data_location == TensorProto.EXTERNAL
 
 
-def _given(graph: GraphProto) -> set[str]:
+def _initial_names(graph: GraphProto) -> set[str]:
     """Names that exist before the first node of a graph runs: inputs and initializers."""
     sparse = {tensor.values.name for tensor in graph.sparse_initializer}
     return {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer} | sparse
@@ -286,7 +286,7 @@ def _texts(graph: GraphProto) -> Iterator[str | bytes]:
 
 def _check_names(graph: GraphProto, outer: set[str], path: str | Path) -> None:
     """Refuse a graph in which a name is produced twice, or read before it is produced."""
-    produced = outer | _given(graph)
+    produced = outer | _initial_names(graph)
     for node in graph.node:
         place = f"{path}: node {node.op_type} '{node.name or ', '.join(node.output)}'"
         for name in node.input:

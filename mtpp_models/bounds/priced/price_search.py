@@ -157,7 +157,7 @@ class PriceSearch:
             self.add(block)
 
     def _settle(self, seconds: float) -> None:
-        tested, covering = self._tried, _covering_prices(self._known(), seconds)
+        tested, covering = self._tried, _covering_prices(self._cheap_blocks(), seconds)
         if covering is not None:
             change = min(_RISE, max(_FALL, float(covering.sum()) / self._k))
             self.ceiling = max(self._floor, min(self._most, self.ceiling * change))
@@ -166,13 +166,13 @@ class PriceSearch:
             # Halfway to the best ones so far: prices that jump about find blocks that do not matter.
             self._tried = (self.prices + covering) / 2
 
-    def _known(self) -> BoolArray:
+    def _cheap_blocks(self) -> BoolArray:
         """(b, n) the blocks so far that cost at most T, one a row."""
         return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
 
     def _scale(self, *candidates: FloatArray) -> None:
         """Scale all candidates, (n,) prices, so that no block is worth more than 1; take that of the largest sum."""
-        blocks = self._known()
+        blocks = self._cheap_blocks()
         tops = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
         scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, tops, strict=True)]
         best = max(scaled, key=lambda prices: float(prices.sum()))
