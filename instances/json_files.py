@@ -84,7 +84,7 @@ class Value:
     def open_members(self, required: Sequence[str]) -> dict[str, Value]:
         """Members of an object that may hold more than the `required` ones."""
         if not isinstance(self.data, dict):
-            self._expected("an object {…}")
+            self.expected("an object {…}")
         for name in required:
             if name not in self.data:
                 self.fail(f"missing field '{name}'.")
@@ -105,13 +105,13 @@ class Value:
     def items(self) -> list[Value]:
         """Items of a list."""
         if not isinstance(self.data, list):
-            self._expected("a list […]")
+            self.expected("a list […]")
         return [Value(item, self.file, f"{self.path}[{i}]") for i, item in enumerate(self.data)]
 
     def number(self) -> float:
         """A finite number."""
         if isinstance(self.data, bool) or not isinstance(self.data, int | float):
-            self._expected("a number")
+            self.expected("a number")
         try:
             number = float(self.data)
         except OverflowError:
@@ -124,10 +124,14 @@ class Value:
         """A finite number, or None if the value is null."""
         return None if self.data is None else self.number()
 
+    def limit(self) -> float:
+        """A finite number, or infinity if the value is null."""
+        return math.inf if self.data is None else self.number()
+
     def whole(self) -> int:
         """A whole number."""
         if isinstance(self.data, bool) or not isinstance(self.data, int):
-            self._expected("a whole number")
+            self.expected("a whole number")
         if abs(self.data) >= 2**63:
             self.fail("the whole number is too large.")
         return int(self.data)
@@ -147,7 +151,7 @@ class Value:
     def text(self) -> str:
         """A string."""
         if not isinstance(self.data, str):
-            self._expected("a string")
+            self.expected("a string")
         return str(self.data)
 
     def truth(self) -> bool:
@@ -160,7 +164,8 @@ class Value:
         """A list of strings."""
         return [item.text() for item in self.items()]
 
-    def _expected(self, what: str) -> NoReturn:
+    def expected(self, what: str) -> NoReturn:
+        """Raise an `InputError` that says what should be here, and shows what is."""
         shown = "".join(islice(_ENCODER.iterencode(self.data), _SHOWN))  # which may be large and deep
         if len(shown) > _SHOWN:
             shown = shown[:_SHOWN] + "…"

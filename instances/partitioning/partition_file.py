@@ -11,8 +11,9 @@ from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import platform_document
-from instances.partitioning.stage_records import read_crossing, read_stage
+from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
+from instances.records import read, written
 
 __all__ = [
     "check_same_question",
@@ -47,8 +48,8 @@ def partition_document(partition: Partition) -> dict[str, Any]:
             partition.bottleneck
         ),  # infinite where the memory is a hard limit that is exceeded
         "stages": names,
-        "costs": [stage.document() for stage in stages(partition)],
-        "crossing": [tensor.document() for tensor in crossings(partition)],
+        "costs": [*map(written, stages(partition))],
+        "crossing": [*map(written, crossings(partition))],
     }
 
 
@@ -98,12 +99,10 @@ def partition_from_document(document: Value, instance: Instance) -> Partition:
             fields[name].number()
     if "fit" in fields:
         fields["fit"].truth()
-    if "stages" in fields:
-        for stage in fields["stages"].items():
-            stage.texts()
-    for name, read in (("costs", read_stage), ("crossing", read_crossing)):
-        for record in fields[name].items() if name in fields else ():
-            read(record)
+    shown: dict[str, Any] = {"stages": tuple[tuple[str, ...], ...], "costs": tuple[Stage, ...]}
+    for name, kind in (shown | {"crossing": tuple[Crossing, ...]}).items():
+        if name in fields:
+            read(fields[name], kind)
     made_for = fields["graph_hash"].text() if "graph_hash" in fields else instance.graph.content_hash
     check_same_question(document, graph, made_for, fields["k"].whole(), instance)
     if "constraints" in fields:

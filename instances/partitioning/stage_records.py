@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from instances.json_files import Value
+from instances.records import Limit
 
-__all__ = ["Crossing", "Stage", "read_crossing", "read_stage"]
+__all__ = ["Crossing", "Stage"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +32,15 @@ class Stage:
     first: str
     last: str
     nodes: int
-    receive: float
-    work: float
-    overflow: float
-    send: float
-    cost: float
-    share: float
-    param_bytes: float
-    state_bytes: float
-    peak_bytes: float
-
-    def document(self) -> dict[str, Any]:
-        """Members of a JSON object; null where a time is infinite."""
-        return _finite(vars(self))
+    receive: Limit
+    work: Limit
+    overflow: Limit
+    send: Limit
+    cost: Limit
+    share: Limit
+    param_bytes: Limit
+    state_bytes: Limit
+    peak_bytes: Limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,43 +67,5 @@ class Crossing:
     output: int
     source: int
     readers: tuple[int, ...]
-    bytes: float
-    time: float
-
-    def document(self) -> dict[str, Any]:
-        """Members of a JSON object."""
-        return _finite(vars(self) | {"readers": list(self.readers)})
-
-
-def read_stage(value: Value) -> Stage:
-    """A stage as a file states it; an `InputError` if a member is missing, unknown or of the wrong kind."""
-    fields = value.members(tuple(Stage.__dataclass_fields__))
-    return Stage(
-        stage=fields["stage"].whole(),
-        first=fields["first"].text(),
-        last=fields["last"].text(),
-        nodes=fields["nodes"].whole(),
-        **_numbers(fields, {*fields} - {"stage", "first", "last", "nodes"}),
-    )
-
-
-def read_crossing(value: Value) -> Crossing:
-    """A tensor between blocks as a file states it; an `InputError` as for `read_stage`."""
-    fields = value.members(tuple(Crossing.__dataclass_fields__))
-    return Crossing(
-        producer=fields["producer"].text(),
-        readers=tuple(fields["readers"].whole_numbers()),
-        node=fields["node"].whole(),
-        output=fields["output"].whole(),
-        source=fields["source"].whole(),
-        **_numbers(fields, {"bytes", "time"}),
-    )
-
-
-def _numbers(fields: Mapping[str, Value], names: set[str]) -> dict[str, Any]:
-    numbers = {name: fields[name].optional_number() for name in names}
-    return {name: math.inf if number is None else number for name, number in numbers.items()}
-
-
-def _finite(members: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if item == math.inf else item for name, item in members.items()}
+    bytes: Limit
+    time: Limit

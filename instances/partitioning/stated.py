@@ -17,8 +17,9 @@ from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import refused_at, stated_constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import question_document
-from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
+from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stated_impossible import StatedImpossible, read_impossible
+from instances.records import read
 
 __all__ = ["Certificate", "Stated", "certificate_from_document"]
 
@@ -98,9 +99,9 @@ def _stated(value: Value, graph: ComputationGraph) -> Stated:
         constraints=_constraints(fields, graph, platform.k),
         graph_hash=fields["graph_hash"].text(),
         bottleneck=fields["bottleneck"].number(),
-        stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
-        costs=tuple(map(read_stage, fields["costs"].items())),
-        crossing=tuple(map(read_crossing, fields["crossing"].items())),
+        stages=read(fields["stages"], tuple[tuple[str, ...], ...]),
+        costs=read(fields["costs"], tuple[Stage, ...]),
+        crossing=read(fields["crossing"], tuple[Crossing, ...]),
     )
 
 

@@ -21,6 +21,7 @@ from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
+from instances.records import written
 from mtpp.certificates.rerun import rerun
 from mtpp.certificates.writing import bound_document, certificate_document
 from mtpp.verification.clock import Clock
@@ -147,8 +148,8 @@ def settle(document: Document) -> None:
     with suppress(InputError):  # what is no partition has no stages
         question = certificate_from_document(Value(document, "c.json")).instance
         answer = Partition(question, partition["block"], partition["order"])
-        partition["costs"] = [stage.document() for stage in stages(answer)]
-        partition["crossing"] = [tensor.document() for tensor in crossings(answer)]
+        partition["costs"] = [*map(written, stages(answer))]
+        partition["crossing"] = [*map(written, crossings(answer))]
     document["bound"] = max(entry["value"] for entry in document["bounds"])
     document["ratio"] = max(1.0, document["bottleneck"] / document["bound"])
 

@@ -30,6 +30,7 @@ from instances.graph.graph_file import graph_document
 from instances.graph.merging import merge_graph
 from instances.graph.summary import summarise
 from instances.partitioning.stages import crossings, stages
+from instances.records import written
 
 # A file that is written anew in each example may stay in the folder of the test.
 anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -119,8 +120,8 @@ def test_the_partition_file_says_what_it_answers(tmp_path: Path) -> None:
         "activation_buffer": None,
         "bottleneck": 1 / 3 + 1e-300,
         "stages": [["größe"], ["b", "b"], []],
-        "costs": [stage.document() for stage in stages(partition)],
-        "crossing": [tensor.document() for tensor in crossings(partition)],
+        "costs": [*map(written, stages(partition))],
+        "crossing": [*map(written, crossings(partition))],
     }
 
 

@@ -10,8 +10,9 @@ from strategies import partitions
 
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import Value
-from instances.partitioning.stage_records import read_crossing, read_stage
+from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
+from instances.records import read, written
 
 
 @given(partition=partitions())
@@ -60,9 +61,9 @@ def test_costs_follow_from_crossings(partition: Partition) -> None:
 @given(partition=partitions())
 def test_records_survive_a_file(partition: Partition) -> None:
     for record in stages(partition):
-        assert read_stage(Value(json.loads(json.dumps(record.document())), "f")) == record
+        assert read(Value(json.loads(json.dumps(written(record))), "f"), Stage) == record
     for tensor in crossings(partition):
-        assert read_crossing(Value(json.loads(json.dumps(tensor.document())), "f")) == tensor
+        assert read(Value(json.loads(json.dumps(written(tensor))), "f"), Crossing) == tensor
 
 
 def test_an_empty_stage_is_no_record() -> None:
