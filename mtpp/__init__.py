@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from runpy import run_path
 from typing import TYPE_CHECKING
+from warnings import warn
 
 run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from mtpp.api.placement import place
     from mtpp.api.planning import plan
     from mtpp.api.reporting import report
-    from mtpp.api.serving import ServingResult, serve
+    from mtpp.api.serving import serve
     from mtpp.api.significance import significance
     from mtpp.api.stages import run, split
     from mtpp.api.verification import verify
@@ -61,7 +62,6 @@ __all__ = [
     "Plan",
     "Platform",
     "Result",
-    "ServingResult",
     "SolverFaultError",
     "SolverNotAvailableError",
     "WordError",
@@ -111,7 +111,7 @@ _HOMES = {
     "mtpp.api.placement": "place",
     "mtpp.api.planning": "plan",
     "mtpp.api.reporting": "report",
-    "mtpp.api.serving": "ServingResult serve",
+    "mtpp.api.serving": "serve",
     "mtpp.api.significance": "significance",
     "mtpp.api.stages": "run split",
     "mtpp.api.verification": "verify",
@@ -127,6 +127,9 @@ if not TYPE_CHECKING:  # or type checkers would take any name for one of ours
             from mtpp.versions import package_version
 
             return package_version() or "0"
+        if name == "ServingResult":
+            warn("mtpp.ServingResult is mtpp.Result now, and will go.", FutureWarning, stacklevel=2)
+            name = "Result"
         for module, names in _HOMES.items():
             if name in names.split():
                 return getattr(import_module(module), name)

@@ -92,8 +92,13 @@ class FlowAnswer(Displayed):
     def _title(self) -> str:
         return self.instance.name
 
-    def _facts(self) -> dict[str, str]:
+    @property
+    def measures(self) -> dict[str, str]:
+        """The flow in words."""
         return {"flow": figures(self.flow, "requests/s")}
+
+    def _facts(self) -> dict[str, str]:
+        return self.measures
 
     def _rows(self) -> Rows:
         order = np.lexsort((self.interval[:, 1], self.interval[:, 0]))

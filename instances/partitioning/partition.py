@@ -224,6 +224,14 @@ class Partition(Displayed):
             "throughput": figures(self.throughput, f"per {unit}"),
         }
 
+    @property
+    def measures(self) -> dict[str, str]:
+        """Blocks, throughput and latency in words."""
+        used, k, unit = len(set(self.block.tolist())), self.instance.k, self.instance.graph.time_unit
+        empty = {} if used == k else {"blocks": f"{used} of {k} used, the others are empty"}
+        rate = figures(self.throughput, f"per {unit}")
+        return {**empty, "throughput": rate, "latency": figures(self.latency, unit)}
+
     def _rows(self) -> Rows:
         counts = np.bincount(self.block, minlength=self.instance.k).tolist()
         times = np.column_stack((self.block_costs, *self.costs)).tolist()

@@ -61,6 +61,11 @@ class ServingInstance(ServingQuestion):
         return self.true_hash
 
     @property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        return self.question_hash
+
+    @property
     def time_unit(self) -> str:
         """Time unit of its costs."""
         return self.instance.time_unit

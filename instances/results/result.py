@@ -214,11 +214,7 @@ class Result(Displayed, Generic[Q, A]):
         lines["status"] = self.status.value
         if self.answer is not None:
             lines[self.answer.cost_name] = figures(self.answer.cost, unit)
-        if self.partition is not None:
-            used, k = len(set(self.partition.block.tolist())), self.partition.instance.k
-            lines |= {} if used == k else {"blocks": f"{used} of {k} used, the others are empty"}
-            lines["throughput"] = figures(self.partition.throughput, f"per {unit}")
-            lines["latency"] = figures(self.partition.latency, unit)
+        lines |= getattr(self.answer, "measures", {})
         if self.bound is not None:
             lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method})"
         if self.ratio is not None:

@@ -4,6 +4,10 @@
 - `layer_counts`: those that take numbers of layers; of the others, one file a runtime
 """
 
+from collections.abc import Callable
+
+from instances.partitioning.partition import Partition
+from instances.planning.plan import Plan
 from instances.registry import Registry
 from instances.runtimes.accelerate import ACCELERATE
 from instances.runtimes.deepspeed import DEEPSPEED
@@ -15,7 +19,7 @@ from instances.runtimes.pytorch import PYTORCH
 from instances.runtimes.runtime import Runtime
 from instances.runtimes.torchtitan import TORCHTITAN
 
-__all__ = ["RUNTIMES", "Runtime"]
+__all__ = ["RUNTIMES", "Runtime", "no_writers", "writers"]
 
 _ALL: tuple[Runtime, ...] = (
     *LAYER_COUNTS,
@@ -30,3 +34,13 @@ _ALL: tuple[Runtime, ...] = (
 
 #: Name to runtime.
 RUNTIMES = Registry(_ALL, "mtpp.runtimes")
+
+
+def writers() -> dict[str, Callable[[Partition | Plan], str]]:
+    """Function that writes a cut into stages, for each runtime."""
+    return {name: runtime.settings for name, runtime in RUNTIMES.items()}
+
+
+def no_writers() -> dict[str, Callable[[Partition | Plan], str]]:
+    """Nothing, for answers that are no cuts into stages."""
+    return {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 from instances.errors import InputError
@@ -12,7 +14,7 @@ from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.megatron import layout
 from instances.runtimes.module_names import Naming
 
-__all__ = ["GRID_SETTINGS", "grid_settings"]
+__all__ = ["GRID_SETTINGS", "grid_settings", "writers"]
 
 
 def grid_settings(plan: GridPlan, runtime: str) -> str:
@@ -134,3 +136,8 @@ module_fqns_per_model_part = {json.dumps(parts)}
 
 #: Runtimes that take plans in a grid.
 GRID_SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan}
+
+
+def writers() -> dict[str, Callable[[GridPlan], str]]:
+    """Function that writes a plan, for each runtime that takes one."""
+    return {name: partial(grid_settings, runtime=name) for name in GRID_SETTINGS}

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Unpack
 
-from instances import Bound, InputError, Partition, Result
+from instances import Bound, InputError, Result
 from instances.json_files import read_json
 from instances.partitioning.answer_file import AnswerFile
-from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.results import exceeds
-from mtpp.api.serving import ServingResult
 from mtpp.certifying.findings import Findings
+from mtpp.certifying.reasons import Reasons
+from mtpp.problems.answers import format_of, read_result
+from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.answers import PartitionLike, given_partition, partition_of_file
-from mtpp.questions.files import format_of, result_of_document
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords
 from mtpp.questions.solving import solve_options
 from mtpp.questions.words import GraphLike, chosen, path_of, pick, takes_words
@@ -28,7 +28,7 @@ __all__ = ["explain", "explained", "read"]
 @takes_words(PartitioningWords)
 def read(
     path: str | PathLike[str], graph: GraphLike | None = None, **words: Unpack[PartitioningWords]
-) -> Result[Any, Any] | ServingResult:
+) -> Result[Any, Any]:
     """Read the answer of a file; its cost is computed anew, and its bound is only stated.
 
     Parameters
@@ -43,7 +43,7 @@ def read(
 
     Returns
     -------
-    Result or ServingResult
+    Result
         With the method "read". The method of its bound is "stated": nothing here has proved it; `verify` does.
 
     Raises
@@ -63,7 +63,7 @@ def read(
     """
     file = str(path_of("path", path))
     document = read_json(file)
-    result = ServingResult.of(document) if format_of(document) == SERVING_FORMAT else result_of_document(document)
+    result = read_result(document)
     if result is not None:
         if graph is not None or chosen(PartitioningWords, words):
             raise InputError(f"{file}: it holds its question; leave out all that says another one.")
@@ -73,31 +73,33 @@ def read(
 
 
 @takes_words(ExplainWords)
-def explain(answer: PartitionLike, graph: GraphLike | None = None, **words: Unpack[ExplainWords]) -> Findings:
-    """Find out how good a partition is and what would have to change to do better, as ``mtpp explain``.
+def explain(
+    answer: Result[Any, Any] | PartitionLike, graph: GraphLike | None = None, **words: Unpack[ExplainWords]
+) -> Findings | Reasons:
+    """Find out how good an answer is and what would have to change to do better, as ``mtpp explain``.
 
     Parameters
     ----------
-    answer : Partition, Result or file
-        A certificate, a partition, or one by hand: ``{"block": [0, 0, 1]}``.
+    answer : Result, Partition or file
+        The result of any problem, a partition, or a file of one, also by hand: ``{"block": [0, 0, 1]}``.
     graph : GraphLike, optional
-        That of a file without one.
+        That of a partition file without one.
     bandwidth, memory, activation_buffer, fit, constraints and words of reading
-        Of the question, in place of those of the file.
+        Of the question, in place of those of a partition file.
     time_limit : float
-        Seconds to prove a bound, 10 by default.
+        Seconds to prove a bound on a partition, 10 by default.
     solver, gap, threads, seed
         As for `certify`.
 
     Returns
     -------
-    Findings
-        Its `sentences()` say them.
+    Findings or Reasons
+        Of a partition, or of another answer, of which nothing more is proved; `sentences()` say them.
 
     Raises
     ------
     InputError
-        If the file or a word is refused, or the file states a bound above the bottleneck.
+        If the file or a word is refused, or the file states a bound above the cost of its answer.
 
     Examples
     --------
@@ -107,38 +109,57 @@ def explain(answer: PartitionLike, graph: GraphLike | None = None, **words: Unpa
     >>> next(iter(found.sentences())).startswith("It is optimal")
     True
     """
-    partition, stated = _explainable(answer, graph, words)
-    for bound in stated:
-        if exceeds(bound.value, partition.bottleneck):
-            raise InputError(f"The bound {bound.value:.6g} of {bound.method} is above the bottleneck; it is false.")
-    return explained(partition, [bound for bound in stated if bound.proved], words)[0]
+    result, false = explainable(answer, graph, words, "explain(file, graph)")
+    for bound in false:
+        raise InputError(f"The bound {bound.value:.6g} of {bound.method} is above the bottleneck; it is false.")
+    return explained(result, words)[0]
 
 
-def _explainable(answer: PartitionLike, graph: GraphLike | None, words: ExplainWords) -> tuple[Partition, list[Bound]]:
+def explainable(
+    answer: Result[Any, Any] | PartitionLike, graph: GraphLike | None, words: ExplainWords, again: str
+) -> tuple[Result[Any, Any], list[Bound]]:
+    """An answer with the best bound that is stated of it and can be true, and the bounds that cannot.
+
+    Parameters
+    ----------
+    answer, graph, words
+        As for `explain`.
+    again : str
+        How to name the graph of a partition file, for messages.
+    """
     asked = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
         file = fspath(answer)
-        partition, claims = partition_of_file(file, AnswerFile.read(file), graph, asked, "explain(file, graph)")
-        return partition, [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
+        document = read_json(file)
+        problem = PROBLEMS.of_format(format_of(document))
+        if problem is not None and problem.name != "partition":
+            return read(file, graph, **asked), []
+        named = AnswerFile.of(document)
+        partition, claims = partition_of_file(file, named, graph, asked, f"{again} {named.graph_name or 'GRAPH'}")
+        stated = [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
+        false = [bound for bound in stated if exceeds(bound.value, partition.bottleneck)]
+        proved = [bound for bound in stated if bound.proved and bound not in false]
+        best = max(proved, key=lambda bound: bound.value, default=None)
+        return Result("given", partition.instance, partition, best), false
     if graph is not None or chosen(PartitioningWords, asked):
-        raise InputError("A partition has its question; leave out all that says another one.")
-    if isinstance(answer, Result) and answer.partition is None:
-        raise InputError(f"{answer.method} found no partition, so that there is nothing to explain; give one.")
+        raise InputError("An answer has its question; leave out all that says another one.")
+    if isinstance(answer, Result):
+        return answer, []
     given = None if answer is None else given_partition(answer)
     if given is None:
         raise InputError("There is no partition to explain; give a partition, a result or a file.")
-    return given, [answer.bound] if isinstance(answer, Result) and answer.bound is not None else []
+    return Result("given", given.instance, given), []
 
 
 def explained(
-    partition: Partition,
-    stated: list[Bound],
+    result: Result[Any, Any],
     words: ExplainWords,
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-) -> tuple[Findings, bool]:
-    """As `mtpp.certifying.explain.explain`, with words for the solver."""
-    from mtpp.certifying.explain import explain as find_out
-
+) -> tuple[Findings | Reasons, bool]:
+    """Findings about an answer, and whether Ctrl-C ended that early; listeners as of `certify`."""
     options = solve_options(words, words["time_limit"])
-    return find_out(partition, options, stated=stated, on_progress=on_progress, on_fault=on_fault)
+    found: tuple[Findings | Reasons, bool] = PROBLEMS.of(result.instance).explain(
+        result, options, on_progress, on_fault
+    )
+    return found

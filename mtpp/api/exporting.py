@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import InputError, Partition, Platform, Result
-from instances.certificates.claims import Claim
 from instances.errors import WordError, printable
-from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
+from instances.json_files import Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
-from instances.partitioning.kinds.answer import served_cut
-from instances.partitioning.kinds.file import KINDS_CERTIFICATE
-from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
-from instances.planning import Iteration, Plan
+from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
-from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
 from instances.registry import find
-from mtpp.api.serving import ServingResult
-from mtpp.questions.files import format_of, plan_of_document, result_of_document
+from mtpp.problems.answers import format_of
+from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, chosen, path_of, takes_words
 from mtpp.stages.manifest import read_manifest
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Exported", "export", "exported"]
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
-CutLike: TypeAlias = "Result[Any, Any] | ServingResult | _Cut | str | PathLike[str]"
+CutLike: TypeAlias = "Result[Any, Any] | _Cut | str | PathLike[str]"
 _Cut: TypeAlias = Partition | Plan | GridPlan
 
 
@@ -76,7 +70,7 @@ def export(
 
     Parameters
     ----------
-    answer : Result, ServingResult, Partition, Plan, GridPlan or file
+    answer : Result, Partition, Plan, GridPlan or file
         A file is a certificate, a partition, a serving front, a plan with its question, or a folder of stages.
     runtime : str
         A name of ``mtpp list runtimes``.
@@ -124,9 +118,9 @@ def export(
 
 
 def _cut(answer: object) -> _Cut:
-    cut = answer.answer if isinstance(answer, Result | ServingResult) else answer
-    cut = getattr(cut, "partition", cut)
-    cut = cut.plan if isinstance(cut, Iteration) else cut
+    cut = answer.answer if isinstance(answer, Result) else answer
+    for part in ("partition", "plan"):
+        cut = getattr(cut, part, cut)
     if not isinstance(cut, _Cut):
         raise InputError(f"This holds no cut into stages ({type(answer).__name__}); give a partition or a plan.")
     return cut
@@ -175,11 +169,12 @@ def _read(
     document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[_Cut, str | None]:
     """The answer of a file, and its statement about all answers, which nothing here checks."""
-    kind = format_of(document)
-    if kind in _WITH_GRAPH:
+    problem = PROBLEMS.of_format(format_of(document))
+    if problem is not None:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
-        return _WITH_GRAPH[kind](document)
+        cut: tuple[_Cut, str | None] = problem.cut(document)
+        return cut
     answer = AnswerFile.of(document)
     if graph is None:
         raise InputError(f"{file}: it does not hold its graph; name that: {again} {answer.graph_name or 'GRAPH'}")
@@ -188,51 +183,3 @@ def _read(
         loaded = runtime.seen(loaded)
     # Where the words cut does not depend on speeds.
     return answer.partition(loaded, lambda k, stated: Platform(k, 1.0)), None
-
-
-def _certified(document: Value) -> tuple[Partition, str | None]:
-    partition, claims = AnswerFile.of(document).certified()
-    return partition, _bound(partition, claims)
-
-
-def _serving(document: Value) -> tuple[Partition, str | None]:
-    stated = serving_from_document(document)
-    if not 0 <= stated.answer < len(stated.front):
-        document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
-    try:
-        partition = served_cut(stated.instance, stated.front[stated.answer])
-    except InputError as error:
-        document.fail(str(error))
-    return partition, "no cut is faster and holds more context"
-
-
-def _plan(document: Value) -> tuple[Plan, str | None]:
-    from instances.planning.stated import plan_from_document, timeline_from_document
-
-    timed = format_of(document) == TIMED_PLAN_FORMAT
-    claims = (timeline_from_document(document) if timed else plan_from_document(document)).claims
-    plan = plan_of_document(document)
-    return plan, _bound(plan, claims)
-
-
-def _grid(document: Value) -> tuple[GridPlan, str | None]:
-    plan: GridPlan = _cut(result_of_document(document))  # type: ignore[assignment]
-    return plan, _bound(plan, grid_from_document(document).claims)
-
-
-def _bound(answer: _Cut, claims: tuple[Claim, ...]) -> str | None:
-    if not claims:
-        return None
-    best = max(claims, key=lambda claim: claim.value)
-    return f"no answer takes less than {best.value:.6g} {answer.instance.time_unit}, by {best.method}"
-
-
-# Format to the reader of the cut of a file that holds its graph.
-_WITH_GRAPH: dict[str | None, Callable[[Value], tuple[_Cut, str | None]]] = {
-    CERTIFICATE_FORMAT: _certified,
-    KINDS_CERTIFICATE: _certified,
-    SERVING_FORMAT: _serving,
-    PLAN_FORMAT: _plan,
-    TIMED_PLAN_FORMAT: _plan,
-    GRID_FORMAT: _grid,
-}

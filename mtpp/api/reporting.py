@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Callable
-from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import InputError, Partition, Result
-from instances.certificates.provenance import older_format
 from instances.errors import WordError
 from instances.json_files import check_writable, read_json
-from instances.planning import Iteration, Plan
-from instances.planning.grid.plan import GridPlan
 from instances.system.bounded_call import NotBoundedError
 from mtpp.api.answers import read
-from mtpp.api.serving import ServingResult
 from mtpp.api.verification import verified
-from mtpp.questions.files import format_of
+from mtpp.problems.answers import format_of
+from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.partitioning import PartitioningWords, ReportWords
 from mtpp.questions.verifying import VerifyWords
 from mtpp.questions.words import GraphLike, checked, chosen, path_of, pick, takes_words
 from mtpp.stages.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from instances.partitioning.serving import ServedPartition
     from mtpp.plots.report.answers import Reported
     from mtpp.stages.records import Manifest
     from mtpp.verification.verdict import Verdict
@@ -35,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ReportLike", "report", "reported", "written_page"]
 
 #: A result, a partition, a file of one, or a folder of stages.
-ReportLike: TypeAlias = "Result[Any, Any] | ServingResult | Partition | str | PathLike[str]"
+ReportLike: TypeAlias = "Result[Any, Any] | Partition | str | PathLike[str]"
 
 
 @takes_words(ReportWords)
@@ -49,7 +43,7 @@ def report(
 
     Parameters
     ----------
-    *answers : Result, ServingResult, Partition or file
+    *answers : Result, Partition or file
         A file is a certificate, a plan, a placement, a flow, a serving front, a partition, or a folder of stages.
     graph : GraphLike, optional
         That of partition files, which hold none.
@@ -121,21 +115,20 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
         raise InputError("An answer has its question; leave out all that says another one.")
     if isinstance(answer, Partition):
         answer = Result("given", answer.instance, answer)
-    if not isinstance(answer, Result | ServingResult):
+    if not isinstance(answer, Result):
         raise InputError(f"A result, a partition or a file is reported, no {type(answer).__name__}.")
-    if isinstance(answer, Result) and answer.bound is None:
+    if answer.bound is None and answer.impossible is None:
         return _reported(answer, None, "no bound is known")
     with tempfile.TemporaryDirectory() as folder:
         return _reported(answer, *_checked(answer.save(Path(folder) / "answer.json"), words))
 
 
 def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reported:
-    from mtpp.verification.verify import VERIFIERS
 
     manifest = read_manifest(file) if file.is_dir() else None
     given, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))
-    if older_format(format_of(read_json(file)) or "") not in VERIFIERS:
+    if PROBLEMS.format(format_of(read_json(file))) is None:
         return _reported(answer, None, "the file states no bound", manifest=manifest)
     check = f"mtpp verify {shlex.quote(str(given if manifest is None else file))}"
     return _reported(answer, *_checked(file, words), check, manifest)
@@ -151,7 +144,7 @@ def _checked(file: Path, words: ReportWords) -> tuple[Verdict | None, str]:
 
 
 def _reported(
-    answer: Result[Any, Any] | ServingResult,
+    answer: Result[Any, Any],
     verdict: Verdict | None,
     unchecked: str,
     check: str = "",
@@ -159,46 +152,24 @@ def _reported(
 ) -> Reported:
     from mtpp.plots.report.answers import Reported
 
-    result: Any = answer
-    front: tuple[ServedPartition, ...] = ()
-    served = None
-    if isinstance(answer, ServingResult):
-        if answer.answer is None:
-            raise InputError(f"{answer.question.instance.label}: {answer.impossible}")
-        partition = answer.answer.partition
-        result, front, served = Result("serve", partition.instance, partition), answer.points, answer.answer
-    words, refusals = _words(result.answer)
-    return Reported(
-        result=result,
-        verdict=verdict,
-        unchecked=unchecked,
-        check=check,
-        front=front,
-        served=served,
-        words=words,
-        refusals=refusals,
-        files=() if manifest is None else _files(manifest),
-    )
+    words, refusals = _words(answer)
+    files = () if manifest is None else _files(manifest)
+    return Reported(answer, verdict, unchecked=unchecked, check=check, words=words, refusals=refusals, files=files)
 
 
-def _words(answer: Any) -> tuple[dict[str, str], dict[str, str]]:
+def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """The answer as each runtime takes it, and why others do not."""
-    from instances.runtimes import RUNTIMES
-    from instances.runtimes.grid_settings import GRID_SETTINGS, grid_settings
-
-    cut = answer.plan if isinstance(answer, Iteration) else answer
     words: dict[str, str] = {}
     refusals: dict[str, str] = {}
-    writers: dict[str, Callable[[], str]] = {}
-    if isinstance(cut, GridPlan):
-        writers = {name: partial(grid_settings, cut, name) for name in GRID_SETTINGS}
-    elif isinstance(cut, Partition | Plan):
-        writers = {name: partial(runtime.settings, cut) for name, runtime in RUNTIMES.items()}
-    for name, write in writers.items():
-        try:
-            words[name] = write()
-        except InputError as error:
-            refusals[name] = str(error)
+    cut = result.answer
+    for part in ("partition", "plan"):
+        cut = getattr(cut, part, cut)
+    if cut is not None:
+        for name, write in PROBLEMS.of(result.instance).settings().items():
+            try:
+                words[name] = write(cut)
+            except InputError as error:
+                refusals[name] = str(error)
     return words, refusals
 
 

@@ -13,7 +13,8 @@ from instances import InputError
 from instances.errors import WordError, word
 from instances.json_files import read_json
 from instances.system.bounded_call import NotBoundedError, run_bounded
-from mtpp.questions.verifying import OwnGraph, VerifyWords, differences
+from mtpp.problems.checking import differences
+from mtpp.questions.verifying import OwnGraph, VerifyWords
 from mtpp.questions.words import GraphLike, takes_words
 from mtpp.verification.verdict import Verdict
 
@@ -38,7 +39,7 @@ def verify(
 
     Parameters
     ----------
-    answer : Result, ServingResult or file
+    answer : Result or file
         As `Result.save` and ``--out`` write it, or a folder of stages.
     graph : GraphLike, optional
         The graph that the certificate has to be of; the chain of a plan, the decoder of a serving front.
@@ -120,8 +121,8 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
 
 
 def _verdict(file: Path, *, rerun: bool, time_limit: float) -> Verdict:
+    from mtpp.problems.checking import verify as check
     from mtpp.verification.clock import OutOfTimeError
-    from mtpp.verification.verify import verify as check
 
     promises: tuple[str, ...] = ()
     if file.is_dir():  # of stages
@@ -136,7 +137,7 @@ def _verdict(file: Path, *, rerun: bool, time_limit: float) -> Verdict:
         raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
     verdict = replace(verdict, faults=(*promises, *verdict.faults))
     if rerun and not verdict.faults:
-        from mtpp.certificates.rerun import rerun as run_again
+        from mtpp.problems.checking import rerun as run_again
 
         verdict = run_again(verdict, time_limit=time_limit)
     return verdict

@@ -1,11 +1,11 @@
-"""Rerun of the methods behind bounds that a certificate only trusts, with the caller's limits.
+"""Reruns of the methods behind bounds that a certificate only trusts, each with the caller's limits.
 
 This is no independent check: the same models and solvers run once more. It finds bounds that no longer hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -30,56 +30,20 @@ from mtpp_models import SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.bisection import BISECTION, halved
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.ends import with_ends
-from mtpp_models.placement.cp import CP
 from mtpp_models.placement.exact import EXACT
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.planning.bounds import iteration_bound
 from mtpp_models.planning.solve import bounds_by_coverage
 
-__all__ = ["RERUNS", "rerun"]
+__all__ = ["covered_again", "place_again", "plan_again", "search_again", "solve_again", "stay"]
 
 #: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
 _SOLVER = 4e-6
 #: Largest relative excess of a stated number over a cost that is known here.
 _ROUNDING = 1e-9
-# Seconds that are worth another run.
-_SHORTEST = 0.05
 
 
-def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
-    """Run again the methods of trusted bounds that are above the proved ones.
-
-    What is proved or false in the verdict of `verify` stays so; the rest becomes confirmed, not confirmed, or false.
-    The time limit is seconds for all of them together, the best bound first.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        At Ctrl-C.
-    """
-    deadline, proved = Deadline.after(time_limit), verdict.proved_bound or 0
-    checks, faults = list(verdict.checks), list(verdict.faults)
-    for i in sorted(range(len(checks)), key=lambda i: -checks[i].claim.value):
-        check = checks[i]
-        if check.proved is not None or check.fault or check.claim.value <= proved:
-            continue
-        if deadline.left < _SHORTEST:
-            checks[i] = check._replace(how=f"{check.how}; not confirmed, no time was left")
-            continue
-        checks[i] = _again(verdict, check, deadline.left)
-        if checks[i].fault:
-            faults.append(f"{check.claim.place} ({check.claim.method}): {checks[i].fault}")
-    return replace(verdict, checks=tuple(checks), faults=tuple(faults))
-
-
-def _again(verdict: Verdict, check: Check, time_limit: float) -> Check:
-    method = check.claim.method
-    if method not in RERUNS and check.claim.solver is None:
-        return check
-    return RERUNS.get(method, _solve_again)(verdict, check, time_limit)
-
-
-def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Let the named solver work on the same model."""
     claim, certificate = check.claim, verdict.certificate
     assert isinstance(certificate, Certificate | KindsCertificate)
@@ -106,12 +70,12 @@ def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     return check._replace(how=f"{check.how}; not confirmed, {by} came to {result.bound.value:.6g}")
 
 
-def _stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
+def stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
     """Return the check unchanged: the bound follows from others and is as good as these."""
     return check
 
 
-def _plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+def plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     """Run the program over stages once more, up to the claim and no further."""
     assert isinstance(verdict.certificate, StatedPlan)
     claim = check.claim
@@ -121,7 +85,7 @@ def _plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
 
 
-def _place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Let the named solver work on the same placement."""
     claim, stated = check.claim, verdict.certificate
     assert isinstance(stated, StatedPlacement)
@@ -147,7 +111,7 @@ def _place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
 
 
-def _covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+def covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     """Run the program over stages on shared network cards once more."""
     claim, instance = check.claim, verdict.certificate.instance
     value = bounds_by_coverage(instance, claim.value * (1 + _SOLVER))[claim.method.removeprefix("z-")].value
@@ -156,7 +120,7 @@ def _covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
 
 
-def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+def search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Search again for a block that refutes the prices: worth its share, and cheaper than the claim."""
     claim = check.claim
     value = claim.value * (-(-verdict.certificate.instance.k // 2) if claim.method == BISECTION else 1)
@@ -211,17 +175,3 @@ def _trees(question: Instance, claim: Claim, goal: float, deadline: Deadline) ->
 
 def _members(claim: Claim, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(claim.parameters.open_members((name,))[name].numbers())
-
-
-#: Method to what runs it again; all others are of solvers.
-RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
-    BISECTION: _search_again,
-    "priced": _search_again,
-    EXACT: _place_again,
-    CP: _place_again,
-    "priced-quick": _search_again,
-    "carried": _stay,
-    "z-any-order": _plan_again,
-    "z-fixed": _covered_again,
-    "z-split": _covered_again,
-}

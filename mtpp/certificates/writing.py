@@ -18,6 +18,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import find_no_fit
 from instances.partitioning.partition_file import partition_document
 from instances.partitioning.question_file import question_document
+from instances.partitioning.serving import ServingInstance
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
@@ -29,6 +30,8 @@ from instances.planning.grid.problem import GridInstance
 from instances.planning.plan_files import operations_document, plan_document
 from instances.planning.question_file import question_document as plan_question
 from instances.planning.timeline_file import timeline_document
+from instances.runtimes.serving_file import serving_document
+from instances.runtimes.serving_front import Front
 from mtpp.versions import package_version
 
 __all__ = [
@@ -37,39 +40,30 @@ __all__ = [
     "flow_certificate",
     "grid_certificate",
     "partition_answer",
+    "partition_certificate",
     "placement_certificate",
     "plan_certificate",
-    "result_document",
+    "serving_certificate",
 ]
 
 # Said of an answer of which another run may give another one.
 _CLOCKED = "not for sure, as there was a time limit; without one the same seed gives the same answer"
 
 
-def result_document(result: Result[Any, Any]) -> dict[str, Any]:
-    """The JSON document of a result: a certificate of its answer and of all bounds that it combines.
-
-    The result of a search without any bound is the document of its partition.
+def partition_certificate(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question of partitioning as a certificate; of a search without any bound its partition.
 
     Raises
     ------
     InputError
         If there is nothing to write, or as `certificate_document`.
     """
-    parts = result.parts or (result,)
-    if isinstance(result.instance, TrainingInstance):
-        return plan_certificate(parts)
-    if isinstance(result.instance, PlacementInstance):
-        return placement_certificate(parts)
-    if isinstance(result.instance, GridInstance):
-        return grid_certificate(parts)
-    if isinstance(result.instance, FlowInstance):
-        return flow_certificate(parts)
-    if result.bound is None and result.impossible is None:
-        if result.partition is None:
-            raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")
-        return partition_answer(result)
-    return certificate_document(parts)
+    best = combine(*answers)
+    if best.bound is not None or best.impossible is not None:
+        return certificate_document(answers)
+    if best.partition is None:
+        raise InputError(f"{best.instance.label}: {answers[0].method} found nothing to write.")
+    return partition_answer(best)
 
 
 def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
@@ -211,6 +205,23 @@ def grid_certificate(answers: Sequence[Result[GridInstance, GridPlan]]) -> dict[
     origin = {"version": package_version() or "", **answers[0].provenance}
     document = {**grid_document(best.answer), **_claims(answers, PLANNING), **origin}
     return _with_provenance(document, best)
+
+
+def serving_certificate(answers: Sequence[Result[ServingInstance, Front]]) -> dict[str, Any]:
+    """The front of a question of serving as the JSON document of its file; older questions have no provenance.
+
+    Raises
+    ------
+    InputError
+        If there is no cut.
+    """
+    (result,) = answers
+    front = result.answer
+    if front is None:
+        raise InputError(f"{result.instance.label}: {result.impossible}")
+    more = {"answer": front.points.index(front.chosen), "runtime": front.runtime, "words": front.settings}
+    document = serving_document(result.instance, front.points) | more
+    return document if result.instance.source is None else _with_provenance(document, result)
 
 
 def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from instances import Bound, Partition, Result
+from instances import Bound, InputError, Partition, Result
 from instances.deadline import Deadline
 from instances.results import PROOF_TOLERANCE
 from instances.system.interrupts import catch_interrupt
@@ -17,7 +17,7 @@ from mtpp.certifying.findings import Findings
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.pinned import pinned
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_partition"]
 
 # Part of the time limit that minimum cuts around the slowest stage's nodes may take.
 _CUTS = 0.2
@@ -79,3 +79,22 @@ def explain(
 def _is_more(cost: float, other: float) -> bool:
     """Whether a cost is larger by more than what counts as the same."""
     return cost > other * (1 + PROOF_TOLERANCE)
+
+
+def explain_partition(
+    result: Result,
+    options: SolveOptions,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> tuple[Findings, bool]:
+    """Find out about the partition of a result as `explain`; its bound is stated.
+
+    Raises
+    ------
+    InputError
+        If there is no partition, or the bound is above its cost.
+    """
+    if result.partition is None:
+        raise InputError(f"{result.method} found no partition, so that there is nothing to explain; give one.")
+    stated = [] if result.bound is None else [result.bound]
+    return explain(result.partition, options, stated=stated, on_progress=on_progress, on_fault=on_fault)

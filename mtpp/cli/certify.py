@@ -56,9 +56,9 @@ def certify(
     instances, start = questions(graph, k, throughput, question), starting["start"]
     starts = read_starts(None if k == AUTO else start, instances)
 
-    from mtpp.certificates.writing import result_document
     from mtpp.certifying.certify import certify as find_and_prove
     from mtpp.cli.rows import certificate_row
+    from mtpp.problems.answers import result_document
 
     faults: list[SolverNotAvailableError] = []
     told: list[tuple[Instance, list[Turn]]] = []
@@ -105,7 +105,7 @@ def certify(
 
 def _hold(found: Answers, instance: Instance, known: Callable[[], Result | None]) -> None:
     """Have what is known written if a signal stops the work."""
-    from mtpp.certificates.writing import result_document
+    from mtpp.problems.answers import result_document
 
     def document() -> dict[str, object] | None:
         result = known()

@@ -50,7 +50,7 @@ def flow(
     instance = flow_instance(question, words)
 
     from mtpp.api.flow import flowed
-    from mtpp.certificates.writing import result_document
+    from mtpp.problems.answers import result_document
 
     with printing.working(instance.label, "time a request") as live:
         result = flowed(instance, words, live.show)
@@ -64,10 +64,9 @@ def flow(
     printing.document(partial(result_document, result))
     files.write(partial(result_document, result))
     if plot is not None:
-        from mtpp.plots.flow import flow_figure
         from mtpp.plots.style import save_figure
 
-        save_figure(flow_figure(result.answer, None if result.bound is None else 1 / result.bound.value), plot)
+        save_figure(result.plot(), plot)
     return INTERRUPTED if result.interrupted else DONE
 
 

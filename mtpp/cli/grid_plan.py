@@ -19,9 +19,9 @@ __all__ = ["show_grid"]
 def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from instances.runtimes.grid_settings import grid_settings
-    from mtpp.certificates.writing import result_document
     from mtpp.certifying.grid import covered_grid
     from mtpp.cli.grid_tables import comparison_rows, grid_headlines, stage_rows
+    from mtpp.problems.answers import result_document
     from mtpp.text.tables import left_aligned
 
     runtime = question.runtime
@@ -39,7 +39,7 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
         from mtpp.plots.grids import grid_figure
         from mtpp.plots.style import save_figure
 
-        save_figure(grid_figure(plan, covered.uniform), files.plot)
+        save_figure(grid_figure(plan, covered.result.bound, covered.uniform), files.plot)
     printing.document(document)
     if files.export is not None and runtime is not None:
         files.export.write_text(grid_settings(plan, runtime), encoding="utf-8")

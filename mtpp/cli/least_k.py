@@ -66,7 +66,7 @@ def no_k(least: LeastK, printing: Printing, files: Files) -> int:
     """Say why no number of blocks is known that will do, and write why not even the most will; the exit code."""
     most = least.known.get(least.most)
     if most is not None and not least.open and not least.by_itself:
-        from mtpp.certificates.writing import result_document
+        from mtpp.problems.answers import result_document
 
         files.write(partial(result_document, most))
     code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())

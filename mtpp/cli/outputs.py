@@ -69,10 +69,9 @@ class Files:
         if answer.partition is None:
             print(f"{answer.instance.label}: there is no partition to draw; give one with --start.", file=sys.stderr)
             return
-        from mtpp.plots.partitions import partition_figure
         from mtpp.plots.style import save_figure
 
-        save_figure(partition_figure(answer.partition, answer.bound), self.plot)
+        save_figure(answer.plot(), self.plot)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def place(
     from instances.system.interrupts import catch_interrupt, keeping_answers
     from mtpp import SolverFaultError, SolverNotAvailableError
     from mtpp.api.placement import placed, proved_placement
-    from mtpp.certificates.writing import result_document
+    from mtpp.problems.answers import result_document
 
     label = f"{instance.graph.name} on {instance.devices} devices, {method}"
     faults = list[SolverNotAvailableError]()
@@ -75,10 +75,9 @@ def place(
             printing.detail(question_line(instance))
             printing.document(document)
         if files.plot is not None:
-            from mtpp.plots.placements import placement_figure
             from mtpp.plots.style import save_figure
 
-            save_figure(placement_figure(placement), files.plot)
+            save_figure(answer.plot(), files.plot)
     for line in dict.fromkeys(map(str, faults)):
         complain(line, NO_SOLVER)
     if stop.heard or interrupted.is_set() or answer.interrupted:

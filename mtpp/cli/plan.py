@@ -68,9 +68,9 @@ def plan(
 def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from mtpp.api.planning import planned
-    from mtpp.certificates.writing import result_document
     from mtpp.certifying.planning import guarantees
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
+    from mtpp.problems.answers import result_document
     from mtpp.text.tables import left_aligned
 
     instance, planner = question.instance, question.planner
@@ -94,10 +94,9 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
             if is_file:
                 printing.document(document)
         if files.plot is not None:
-            from mtpp.plots.plans import plan_figure
             from mtpp.plots.style import save_figure
 
-            save_figure(plan_figure(iteration, answer.bound), files.plot)
+            save_figure(answer.plot(), files.plot)
         if not is_file and (printing.json or files.out is not None or files.export is not None):
             option = "--json" if printing.json else f"--out {files.out}" if files.out else f"--export {files.export}"
             raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,20 +50,22 @@ def serve(
     Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
     """
     from mtpp.api.serving import served
+    from mtpp.problems.answers import result_document
 
     Files(out=out, plot=plot).check()
     with keeping_answers() as stop:
         with printing.working(f"{graph}, {words['devices'] or f'k = {k}'}"):
             found = served(graph, k, memory, words)
-        if found.answer is None:
-            return complain(f"{found.question.instance.label}: {found.impossible}", IMPOSSIBLE)
+        front = found.answer
+        if front is None:
+            return complain(f"{found.instance.label}: {found.impossible}", IMPOSSIBLE)
         with stop.deferred():
             if out is not None:
                 found.save(out)
-            printing.rows([_row(point) for point in found.points])
-            settings = (found.settings or found.unsettled).removesuffix("\n")
-            printing.detail(_stages(found.answer), settings, question_line(found.question))
-            printing.document(found.document)
+            printing.rows([_row(point) for point in front.points])
+            settings = (front.settings or front.unsettled).removesuffix("\n")
+            printing.detail(_stages(front.chosen), settings, question_line(found.instance))
+            printing.document(partial(result_document, found))
         if plot is not None:
             from mtpp.plots.style import save_figure
 

@@ -88,7 +88,7 @@ def _partitioning() -> Iterator[str]:
     from instances.json_files import Value, json_text
     from instances.random_graphs import regal_style
     from mtpp.certificates.writing import certificate_document
-    from mtpp.verification.verify import verify
+    from mtpp.problems.checking import verify
     from mtpp_models.bounds.ideals.passing_tensors import passing_tensors
     from mtpp_models.cuts.cliques import find_clique
     from mtpp_models.formulations.strengthening import Strengthening
@@ -178,10 +178,10 @@ def _planning() -> Iterator[str]:
     from mtpp.certificates.writing import plan_certificate
     from mtpp.certifying.grid import covered_grid
     from mtpp.certifying.planning import certify_plan
+    from mtpp.problems.checking import verify
     from mtpp.questions.grid import grid_question
     from mtpp.questions.planning import PlanWords
     from mtpp.questions.words import checked
-    from mtpp.verification.verify import verify
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from instances import Bound
 from instances.flow.answer import FlowAnswer
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
@@ -18,14 +19,9 @@ __all__ = ["flow_figure", "plot_flows"]
 _NAMED = 48
 
 
-def flow_figure(answer: FlowAnswer, most: float | None = None) -> Figure:
-    """Bars for the layers of each device, by their first one, above the capacity of each layer.
-
-    Parameters
-    ----------
-    most : float, optional
-        A proved bound on the flow [requests/s], drawn as a line.
-    """
+def flow_figure(answer: FlowAnswer, bound: Bound | None = None) -> Figure:
+    """Bars for the layers of each device, by their first one, above the capacity of each layer and the bound."""
+    most = 1 / bound.value if bound is not None and bound.value > 0 else None
     instance, interval = answer.instance, answer.interval
     order = np.lexsort((interval[:, 1], interval[:, 0]))
     order = order[interval[order, 1] > interval[order, 0]]

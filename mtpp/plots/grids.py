@@ -9,6 +9,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from instances import Bound
 from instances.planning.grid.plan import GridPlan
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
 
@@ -20,8 +21,8 @@ _MOST_LABELS = 24
 _MOST_EDGES = 150  # white edges of more passes would hide them
 
 
-def grid_figure(plan: GridPlan, uniform: GridPlan | None = None) -> Figure:
-    """Passes of the plan, of the uniform plan with the same scale of time, and memory of the plan."""
+def grid_figure(plan: GridPlan, bound: Bound | None = None, uniform: GridPlan | None = None) -> Figure:
+    """Passes of the plan with the bound, of the uniform plan with the same scale of time, and memory of the plan."""
     shown = [("planned", plan)] + ([] if uniform is None else [("best uniform plan", uniform)])
     heights = [0.18 * one.groups + 1.0 for _, one in shown] + [2.5]
     figure = Figure(figsize=(11, sum(heights) + 0.8), layout="constrained")
@@ -29,7 +30,10 @@ def grid_figure(plan: GridPlan, uniform: GridPlan | None = None) -> Figure:
     end = max(one.time for _, one in shown)
     for (name, one), ax in zip(shown, axes, strict=False):
         plot_passes(one, ax).set_xlim(0, end)
-        ax.set_title(f"{name}: {one.time:.4g} s", loc="left", fontsize="medium")
+        if bound is not None:
+            ax.axvline(bound.value, color="black", linewidth=1.2, linestyle="--")
+        proved = "" if bound is None else f", bound {bound.value:.4g} s (dashed)"
+        ax.set_title(f"{name}: {one.time:.4g} s{proved}", loc="left", fontsize="medium")
     plot_memory(plan, axes[-1])
     return figure
 

@@ -11,6 +11,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from instances import Bound
 from instances.placement.placement import Placement
 from mtpp.plots.graphs import draw_edges, draw_names
 from mtpp.plots.layout import depth_columns, placed
@@ -92,12 +93,17 @@ def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def placement_figure(placement: Placement) -> Figure:
-    """The graph coloured by device, above the timeline of a step."""
+def placement_figure(placement: Placement, bound: Bound | None = None) -> Figure:
+    """The graph coloured by device, above the timeline of a step with the bound on it."""
     figure = Figure(figsize=(11, 6 + 0.5 * placement.instance.devices), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(4, 1.5 + 0.5 * placement.instance.devices))
     plot_placement(placement, above)
     plot_timeline(placement, below)
+    if bound is not None and bound.value > 0:
+        factor, unit = _scale(placement.step_time, placement.instance.graph.time_unit)
+        label = f"bound {bound.value * factor:.4g} {unit} ({bound.method})"
+        below.axvline(bound.value * factor, color="black", linewidth=1.2, linestyle="--", label=label)
+        legend_beside(below)
     return figure
 
 

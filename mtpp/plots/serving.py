@@ -7,32 +7,31 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from instances import Bound
 from instances.runtimes.layer_cut import layers_in_words
+from instances.runtimes.serving_front import Front
 from mtpp.plots.style import axes_of, legend_beside, plain
-from mtpp_models.bounds.serving import ServingFront
 
-__all__ = ["plot_front", "plot_rules"]
+__all__ = ["front_figure", "plot_front", "plot_rules"]
 
 _MARKS = "os^Dv"
 
 
-def plot_front(
-    front: ServingFront, others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None
-) -> Axes:
+def plot_front(front: Front, others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None) -> Axes:
     """Context over bottleneck of what no cut beats, each point with its layers.
 
     Parameters
     ----------
-    front : ServingFront
-        With one point at least.
+    front : Front
     others : mapping of str to (float, float), optional
         Bottleneck and context of other cuts by name, such as those of default rules.
     """
     ax = axes_of(ax, 7.5, 4)
     points = [point for point in front.points if point.capacity < math.inf]
-    question = front.points[0].question
+    question = front.instance
     times, contexts = [p.bottleneck for p in points], [p.capacity for p in points]
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
     ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
@@ -59,6 +58,13 @@ def plot_front(
     plain(ax)
     legend_beside(ax)
     return ax
+
+
+def front_figure(front: Front, bound: Bound | None = None) -> Figure:
+    """Context over bottleneck of what no cut beats; its first point is the bound."""
+    figure = plot_front(front).figure
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def plot_rules(

@@ -2,55 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instances import Bound, InputError, Result
+from instances import Bound, InputError, Partition, Result
 from instances.certificates.claims import Claim
-from instances.certificates.provenance import accepted, older_format
-from instances.flow.file import FLOW_CERTIFICATE, flow_from_document
-from instances.json_files import (
-    CERTIFICATE_FORMAT,
-    PLACEMENT_FORMAT,
-    PLAN_FORMAT,
-    TIMED_PLAN_FORMAT,
-    Value,
-)
+from instances.certificates.provenance import accepted
+from instances.flow.file import flow_from_document
+from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.partitioning.answer_file import AnswerFile
-from instances.partitioning.kinds.answer import kinds_partition
-from instances.partitioning.kinds.file import KINDS_CERTIFICATE, kinds_from_document
+from instances.partitioning.kinds.answer import kinds_partition, served_cut
+from instances.partitioning.kinds.file import kinds_from_document
 from instances.partitioning.stated import certificate_from_document
-from instances.placement.stated import ORDERED_FORMAT, placement_from_document
-from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
+from instances.partitioning.stated_serving import serving_from_document
+from instances.placement.stated import placement_from_document
+from instances.planning.grid.stated import grid_from_document
 from instances.results import STATED, exceeds
 
 if TYPE_CHECKING:
     from instances.planning import Plan
+    from instances.planning.grid.plan import GridPlan
+    from instances.planning.stated import StatedPlan, StatedTimeline
 
-__all__ = ["format_of", "plan_of_document", "result_of_document"]
+__all__ = [
+    "cut_of_certificate",
+    "cut_of_front",
+    "cut_of_grid",
+    "cut_of_plan",
+    "no_cut",
+    "plan_of_document",
+    "read_certificate",
+    "read_flow",
+    "read_front",
+    "read_grid",
+    "read_kinds",
+    "read_placement",
+    "read_plan",
+    "read_timeline",
+]
 
 
-def format_of(document: Value) -> str | None:
-    """The format that a document names, of two that hold the same the older one; None if it names none."""
-    named = document.open_members(()).get("format")
-    return older_format(named.data) if named is not None and isinstance(named.data, str) else None
-
-
-def result_of_document(document: Value) -> Result[Any, Any] | None:
-    """The answer of a file that holds its question; None if the file holds no question.
-
-    Raises
-    ------
-    InputError
-        If the file is refused, or states a bound above the cost of its answer.
-    """
-    reader = _READERS.get(format_of(document) or "")
-    return None if reader is None else reader(document)
-
-
-def _certificate(document: Value) -> Result[Any, Any]:
+def read_certificate(document: Value) -> Result[Any, Any]:
+    """The answer of a certificate of a partition."""
     certificate = certificate_from_document(document)
     partition = None
     if certificate.impossible is not None:
@@ -60,14 +55,16 @@ def _certificate(document: Value) -> Result[Any, Any]:
     return _result(document, certificate.instance, partition, certificate.claims)
 
 
-def _kinds(document: Value) -> Result[Any, Any]:
+def read_kinds(document: Value) -> Result[Any, Any]:
+    """The answer of a certificate of a partition over kinds of devices."""
     certificate = kinds_from_document(document)
     if certificate.impossible is not None:
         return Result("read", certificate.instance, impossible=f"{certificate.impossible}, as the file states")
     return _result(document, certificate.instance, kinds_partition(document), certificate.claims)
 
 
-def _placement(document: Value) -> Result[Any, Any]:
+def read_placement(document: Value) -> Result[Any, Any]:
+    """The answer of a certificate of a placement."""
     from instances.placement.placement import OrderedPlacement, Placement
 
     stated = placement_from_document(document)
@@ -81,7 +78,8 @@ def _placement(document: Value) -> Result[Any, Any]:
     return _result(document, stated.instance, placement, stated.claims)
 
 
-def _timeline(document: Value) -> Result[Any, Any]:
+def read_timeline(document: Value) -> Result[Any, Any]:
+    """The answer of a file of a plan on shared network cards, run in the order that the file states."""
     from heuristics.planning.orders import execute_orders
     from instances.planning import Iteration
     from instances.planning.operations import KINDS
@@ -96,7 +94,7 @@ def _timeline(document: Value) -> Result[Any, Any]:
     return _result(document, stated.instance, Iteration(stated.instance, (timeline,)), stated.claims)
 
 
-def _paper_plan(document: Value) -> Result[Any, Any]:
+def read_plan(document: Value) -> Result[Any, Any]:
     """The plan, run in the order of passes that the file states."""
     from heuristics.planning.execution import execute
     from instances.planning import Iteration
@@ -123,19 +121,20 @@ def plan_of_document(document: Value) -> Plan:
     InputError
         If it is refused.
     """
-    from instances.planning import Plan
-    from instances.planning.stated import plan_from_document, timeline_from_document
+    return cut_of_plan(document)[0]
 
-    document.check_format(*accepted(PLAN_FORMAT, TIMED_PLAN_FORMAT))
-    timed = format_of(document) == TIMED_PLAN_FORMAT
-    stated = timeline_from_document(document) if timed else plan_from_document(document)
+
+def _plan_of(document: Value, stated: StatedPlan | StatedTimeline) -> Plan:
+    from instances.planning import Plan
+
     try:
         return Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
     except InputError as error:
         document.fail(str(error))
 
 
-def _grid(document: Value) -> Result[Any, Any]:
+def read_grid(document: Value) -> Result[Any, Any]:
+    """The answer of a file of a plan for a global batch."""
     from instances.planning.grid.grid_file import plan_of
 
     stated = grid_from_document(document)
@@ -146,7 +145,8 @@ def _grid(document: Value) -> Result[Any, Any]:
     return _result(document, stated.instance, plan, stated.claims)
 
 
-def _flow(document: Value) -> Result[Any, Any]:
+def read_flow(document: Value) -> Result[Any, Any]:
+    """The answer of a certificate of a flow."""
     from instances.flow.answer import FlowAnswer
 
     stated = flow_from_document(document)
@@ -167,13 +167,60 @@ def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]
     return Result("read", instance, answer, bound)
 
 
-_READERS: dict[str, Callable[[Value], Result[Any, Any]]] = {
-    CERTIFICATE_FORMAT: _certificate,
-    PLAN_FORMAT: _paper_plan,
-    TIMED_PLAN_FORMAT: _timeline,
-    GRID_FORMAT: _grid,
-    KINDS_CERTIFICATE: _kinds,
-    FLOW_CERTIFICATE: _flow,
-    PLACEMENT_FORMAT: _placement,
-    ORDERED_FORMAT: _placement,
-}
+def read_front(document: Value) -> Result[Any, Any]:
+    """The front of a serving file; what its cuts cost and hold is computed anew."""
+    from instances.partitioning.serving import ServedPartition, ServingInstance
+    from instances.runtimes.serving_front import Front
+
+    stated = serving_from_document(document)
+    if not 0 <= stated.answer < len(stated.front):
+        document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
+    try:
+        numbers = stated.token_bytes, stated.window, stated.context, stated.batch
+        question = ServingInstance(stated.instance, *numbers, stated.source)
+        points = tuple(ServedPartition(question, served_cut(stated.instance, point)) for point in stated.front)
+        front = Front(question, points, points[stated.answer], stated.runtime)
+    except InputError as error:
+        document.fail(str(error))
+    return Result("read", question, front)
+
+
+def cut_of_certificate(document: Value) -> tuple[Partition, str | None]:
+    """The partition of a certificate, and its best bound in words."""
+    partition, claims = AnswerFile.of(document).certified()
+    return partition, _bound_in_words(partition.instance, claims)
+
+
+def cut_of_front(document: Value) -> tuple[Partition, str | None]:
+    """The cut of a serving front that is its answer, and what holds for all cuts, in words."""
+    front = read_front(document).answer
+    assert front is not None
+    return front.partition, "no cut is faster and holds more context"
+
+
+def cut_of_plan(document: Value) -> tuple[Plan, str | None]:
+    """The stages and devices of a plan, in whatever order it runs, and its best bound in words."""
+    from instances.planning.stated import plan_from_document, timeline_from_document
+
+    timed = document.check_format(*accepted(PLAN_FORMAT, TIMED_PLAN_FORMAT)) in accepted(TIMED_PLAN_FORMAT)
+    stated = timeline_from_document(document) if timed else plan_from_document(document)
+    return _plan_of(document, stated), _bound_in_words(stated.instance, stated.claims)
+
+
+def cut_of_grid(document: Value) -> tuple[GridPlan, str | None]:
+    """The plan for a global batch, and its best bound in words."""
+    plan = read_grid(document).answer
+    assert plan is not None
+    return plan, _bound_in_words(plan.instance, grid_from_document(document).claims)
+
+
+def no_cut(document: Value) -> tuple[Any, str | None]:
+    """Refuse a file whose answer is no cut into stages, by an `InputError`."""
+    document.fail("this holds no cut into stages; give a partition or a plan.")
+
+
+def _bound_in_words(question: Any, claims: Sequence[Claim]) -> str | None:
+    if not claims:
+        return None
+    best = max(claims, key=lambda claim: claim.value)
+    return f"no answer takes less than {best.value:.6g} {question.time_unit}, by {best.method}"

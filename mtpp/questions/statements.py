@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
 from instances.devices.kinds import Devices
 from instances.devices.unequal import DeviceTable, read_devices
-from instances.errors import WordError, printable, word
+from instances.errors import WordError, printable
 from instances.graph.display import figures
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.problem import UnlikeInstance, pair_rates
@@ -34,11 +34,24 @@ from mtpp.questions.words import Word
 from mtpp.text.parsing import Quantity, parse_bytes
 
 if TYPE_CHECKING:
-    from instances.partitioning.stated_serving import StatedServing
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import TrainingInstance
 
-__all__ = ["StatementWords", "devices_asked", "statements"]
+__all__ = [
+    "Compare",
+    "StatementWords",
+    "devices_asked",
+    "of_blocks",
+    "of_grid",
+    "of_placement",
+    "of_plan",
+    "other_question",
+    "unlike",
+    "unstated",
+]
+
+#: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
+Compare = dict[str, Callable[[], str | None]]
 
 _PANEL = "The question that the file has to answer"
 _HASH = re.compile(r"[0-9a-f]{16,64}")
@@ -73,63 +86,7 @@ class StatementWords(TypedDict, total=False):
     sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N", _PANEL)]
 
 
-#: A word that was compared, and the difference; None if there is none.
-Compared = tuple[str, str | None]
-
-
-def statements(stated: Envelope, words: StatementWords, *, is_whole: bool = False) -> Iterator[Compared]:
-    """Yield each word that is stated, with the difference between it and the question of a file.
-
-    Parameters
-    ----------
-    stated : Envelope
-    words : StatementWords
-    is_whole : bool
-        Whether the graph is stated as well: with the devices it is then the whole question, and what restricts it
-        beyond these is a difference.
-
-    Raises
-    ------
-    InputError
-        If a word is refused, or means nothing for the problem of the file.
-    """
-    given = {name: words.get(name) for name in StatementWords.__annotations__ if words.get(name) is not None}
-    if (question := given.pop("question", None)) is not None:
-        yield "question", _other_question(stated, question)
-    compare = _BY_ANSWER.get(stated.answer_name, _of_blocks)(stated, given)
-    for name in given:
-        if name not in compare:
-            raise InputError(
-                f"{stated.file}: {word(name)} says nothing of {_ARTICLES[stated.answer_name]}; leave it out."
-            )
-        yield name, compare[name]()
-    if is_whole and "unequal" in given and stated.answer_name == "partition":
-        yield from _unstated(stated.instance, given, compare["constraints"])
-
-
-_ARTICLES = {
-    "partition": "a partition",
-    "plan": "a plan",
-    "placement": "a placement",
-    "front": "a serving front",
-    "placement of layers": "a flow",
-}
-
-
-def _unstated(instance: Instance, given: Mapping[str, Any], rules: Callable[[], str | None]) -> Iterator[Compared]:
-    """Restrictions of a question beyond its graph and devices that are not stated."""
-    platform, buffer = instance.platform, instance.platform.activation_buffer
-    shown = "" if buffer is None else figures(buffer, "bytes")
-    free = {
-        "k": None if platform.k == devices_asked(instance, given).total else f"k is {platform.k}, you state none",
-        "fit": "fit is true, you state none" if platform.fit else None,
-        "activation_buffer": None if buffer is None else f"activation buffer is {shown}, you state none",
-        "constraints": None if "runtime" in given or "constraints" in given else rules(),
-    }
-    yield from ((name, fault) for name, fault in free.items() if fault is not None and name not in given)
-
-
-def _other_question(stated: Envelope, question: Any) -> str | None:
+def other_question(stated: Envelope, question: Any) -> str | None:
     """Compare with a hash, or with a question or a result that has one."""
     if isinstance(question, str):
         if not _HASH.fullmatch(question.lower()):
@@ -146,15 +103,12 @@ def _other_question(stated: Envelope, question: Any) -> str | None:
     return f"nodes, edges or constraints differ: its hash is {stated.true_hash}, you ask for {asked.question_hash}"
 
 
-def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
+def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
     """Statements of partitions and of serving fronts."""
     instance: Instance = stated.instance
     platform = instance.platform
 
     def rules() -> str | None:
-        if stated.answer_name == "front" and "constraints" not in given:
-            front: StatedServing = cast("StatedServing", stated)
-            return _unlike("runtime", front.runtime, given["runtime"])
         asked = rules_of(given.get("constraints"), instance.graph)
         if "runtime" in given:
             asked += runtime_rules(given["runtime"], instance.graph)
@@ -180,11 +134,11 @@ def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable
         return _other_alike(instance, asked, asked.total if given.get("k") is None else instance.k)
 
     return {
-        "k": lambda: _unlike("k", platform.k, _one(given["k"])),
+        "k": lambda: unlike("k", platform.k, _one(given["k"])),
         "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, given["bandwidth"]),
         "memory": memory,
         "activation_buffer": lambda: _size("activation_buffer", platform.activation_buffer, given["activation_buffer"]),
-        "fit": lambda: _unlike("fit", platform.fit, given["fit"]),
+        "fit": lambda: unlike("fit", platform.fit, given["fit"]),
         "constraints": rules,
         "runtime": rules,
         "unequal": devices,
@@ -197,9 +151,9 @@ def _other_places(instance: UnlikeInstance, asked: Constraints) -> str | None:
     for t, v in np.argwhere(places != instance.able)[:1].tolist():
         node, kind = f"node {v} ({instance.graph.names[v]})", instance.devices.kinds[t].name
         return (
-            f"{node} can run on {kind}, you ask that it does not"
+            f"{node} can run on {kind}, you ask that it cannot"
             if instance.able[t, v]
-            else (f"{node} cannot run on {kind}, you state none that says so")
+            else f"{node} cannot run on {kind}"
         )
     return None
 
@@ -230,10 +184,10 @@ def _other_devices(instance: UnlikeInstance, asked: Devices) -> str | None:
     for t, kind in zip(at, asked.kinds, strict=True):
         own = true.kinds[t]
         if own.memory != kind.memory:
-            return _unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
+            return unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
         rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
         if rates[0] != rates[1]:
-            return _unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{instance.time_unit}"))
+            return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{instance.time_unit}"))
     between, wanted = pair_rates(true), pair_rates(asked)
     if between is None or wanted is None:
         same = between is None and wanted is None
@@ -250,17 +204,34 @@ def _other_alike(instance: Instance, asked: Devices, k: int) -> str | None:
     between = pair_rates(asked)
     rate = float(between[0, 0]) if between is not None else kind.bandwidth
     if rate is not None and rate != platform.bandwidth:
-        return _unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
+        return unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
     if kind.memory == platform.memory:
         return None
-    return _unlike("memory", *_apart(platform.memory, kind.memory, "bytes"))
+    return unlike("memory", *_apart(platform.memory, kind.memory, "bytes"))
 
 
 def _counted(devices: Devices) -> str:
     return ",".join(f"{kind.count}x{printable(kind.name)}" for kind in devices.kinds)
 
 
-def _of_placement(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
+def unstated(instance: Instance, given: Mapping[str, Any]) -> Iterator[str]:
+    """Restrictions of a question beyond its graph and devices that are not stated."""
+    platform, rules = instance.platform, instance.constraints
+    if "k" not in given and platform.k != devices_asked(instance, given).total:
+        yield f"k is {platform.k}"
+    if "fit" not in given and platform.fit:
+        yield "fit is true"
+    if "activation_buffer" not in given and platform.activation_buffer is not None:
+        yield f"activation buffer is {figures(platform.activation_buffer, 'bytes')}"
+    if not {"runtime", "constraints"} & given.keys():
+        if rules:
+            yield f"constraints are {rules_in_words(rules, platform.k)}"
+        if isinstance(instance, UnlikeInstance):
+            yield from filter(None, [_other_places(instance, rules)])
+
+
+def of_placement(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+    """Statements of placements."""
     instance: PlacementInstance = stated.instance
 
     def devices() -> str | None:
@@ -272,16 +243,15 @@ def _of_placement(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Calla
         return None if asked == instance.unequal else "its devices are not those that you ask for"
 
     return {
-        "k": lambda: _unlike("k", instance.devices, _one(given["k"])),
+        "k": lambda: unlike("k", instance.devices, _one(given["k"])),
         "bandwidth": lambda: _rate(instance.graph, instance.bandwidth, given["bandwidth"]),
         "memory": lambda: _size("memory", instance.memory, given["memory"]),
         "unequal": devices,
     }
 
 
-def _of_plan(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
-    if isinstance(stated.instance, GridInstance):
-        return _of_grid(stated.instance, given)
+def of_plan(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+    """Statements of plans of so many microbatches."""
     instance: TrainingInstance = stated.instance
 
     def cluster() -> str | None:
@@ -295,45 +265,39 @@ def _of_plan(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[
     return {
         "cluster": cluster,
         "bandwidth": cluster,
-        "microbatches": lambda: _unlike("microbatches", instance.microbatches, given["microbatches"]),
+        "microbatches": lambda: unlike("microbatches", instance.microbatches, given["microbatches"]),
         "memory": lambda: _size("memory", instance.memory, given["memory"]),
-        "dtype": lambda: _unlike("dtype", instance.dtype, given["dtype"]),
-        "sequence": lambda: _unlike("sequence", instance.sequence, given["sequence"]),
+        "dtype": lambda: unlike("dtype", instance.dtype, given["dtype"]),
+        "sequence": lambda: unlike("sequence", instance.sequence, given["sequence"]),
     }
 
 
-def _of_grid(instance: GridInstance, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
+def of_grid(stated: Envelope, given: Mapping[str, Any]) -> Compare:
     """Statements of plans for a global batch; its chains, one a size of microbatches, have sequence and type."""
+    instance: GridInstance = stated.instance
     chain = instance.chains[0]
     return {
-        "cluster": lambda: _unlike("cluster", instance.servers.name, given["cluster"]),
+        "cluster": lambda: unlike("cluster", instance.servers.name, given["cluster"]),
         "memory": lambda: _size("memory", instance.memory, given["memory"]),
-        "global_batch": lambda: _unlike("global batch", instance.global_batch, given["global_batch"]),
-        "dtype": lambda: _unlike("dtype", chain.dtype, given["dtype"]),
-        "sequence": lambda: _unlike("sequence", chain.sequence, given["sequence"]),
+        "global_batch": lambda: unlike("global batch", instance.global_batch, given["global_batch"]),
+        "dtype": lambda: unlike("dtype", chain.dtype, given["dtype"]),
+        "sequence": lambda: unlike("sequence", chain.sequence, given["sequence"]),
     }
 
 
-def _of_flow(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
-    """Of a flow there is nothing to state but its hash."""
-    return {}
-
-
-_BY_ANSWER = {"plan": _of_plan, "placement": _of_placement, "placement of layers": _of_flow}
-
-
-def _unlike(name: str, true: Any, asked: Any) -> str | None:
+def unlike(name: str, true: Any, asked: Any) -> str | None:
+    """The difference of a number or a text from what is stated; None if there is none."""
     return None if true == asked else f"{name.replace('_', ' ')} is {true}, you ask for {asked}"
 
 
 def _rate(graph: ComputationGraph, true: float, given: Quantity) -> str | None:
     asked, unit = bandwidth_of(graph, given), f"bytes/{graph.time_unit}"
-    return None if asked == true else _unlike("bandwidth", *_apart(true, asked, unit))
+    return None if asked == true else unlike("bandwidth", *_apart(true, asked, unit))
 
 
 def _size(name: str, true: float | None, given: Quantity) -> str | None:
     asked = parse_bytes(given, name)
-    return None if asked == true else _unlike(name, *_apart(math.inf if true is None else true, asked, "bytes"))
+    return None if asked == true else unlike(name, *_apart(math.inf if true is None else true, asked, "bytes"))
 
 
 def _apart(true: float, asked: float, unit: str) -> tuple[str, str]:

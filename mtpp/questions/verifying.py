@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
-from instances.errors import word
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.question_lines import rule_lines
 from mtpp.questions.kinds import works_of_kinds
@@ -16,14 +16,35 @@ from mtpp.questions.partitioning import runtime_of, runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
 from mtpp.questions.reading import ReadingWords, device_of, read_graph
 from mtpp.questions.serving import decoder_of, layer_runtime
-from mtpp.questions.statements import StatementWords, devices_asked, statements
+from mtpp.questions.statements import (
+    Compare,
+    StatementWords,
+    devices_asked,
+    of_blocks,
+    of_grid,
+    of_placement,
+    of_plan,
+    unlike,
+    unstated,
+)
 from mtpp.questions.words import GraphLike, Word, checked, pick
 
 if TYPE_CHECKING:
     from instances.partitioning.stated_serving import StatedServing
+    from instances.placement.problem import PlacementInstance
     from instances.planning.problem import LayerChain, TrainingInstance
 
-__all__ = ["OwnGraph", "VerifyWords", "differences"]
+__all__ = [
+    "Comparisons",
+    "OwnGraph",
+    "VerifyWords",
+    "compare_flow",
+    "compare_front",
+    "compare_grid",
+    "compare_partition",
+    "compare_placement",
+    "compare_plan",
+]
 
 _CHECK = "The check"
 
@@ -51,40 +72,40 @@ class OwnGraph:
         self._graph, self._words = graph, words
         self._read: dict[Any, Any] = {}
 
-    def difference(self, stated: Envelope) -> str | None:
-        """Why the graph of a certificate is not this one; None if it is."""
-        from instances.flow.problem import FlowInstance
-        from instances.planning.grid import GridInstance
+    def of_partition(self, instance: Instance) -> str | None:
+        """Why the graph of a partition is not this one, nor its works on the devices that are stated; None if it is."""
+        loaded = self._loaded()
+        if self._words.get("unequal") is not None:
+            return self._other_works(instance, loaded)
+        return _other_graph(instance.graph, self._seen(loaded))
 
-        if isinstance(stated.instance, FlowInstance):
-            raise InputError(f"{stated.file}: a flow has no graph; state its question with {word('question')}.")
-        if isinstance(stated.instance, GridInstance):
-            raise InputError(
-                f"{stated.file}: of a plan for a global batch, state the question with {word('question')}."
-            )
-        if stated.answer_name == "plan":
-            key = (stated.instance.dtype, stated.instance.sequence)
-            if key not in self._read:
-                self._read[key] = self._chain(stated.instance)
-            return _other_chain(stated.instance.chain, self._read[key])
-        if stated.answer_name == "front":
-            return self._other_front(cast("StatedServing", stated))
+    def of_placement(self, instance: PlacementInstance) -> str | None:
+        """Why the graph of a placement is not this one; None if it is."""
+        return _other_graph(instance.graph, self._loaded())
+
+    def of_plan(self, instance: TrainingInstance) -> str | None:
+        """Why the chain of a plan is not that of this graph; None if it is."""
+        key = (instance.dtype, instance.sequence)
+        if key not in self._read:
+            self._read[key] = self._chain(instance)
+        return _other_chain(instance.chain, self._read[key])
+
+    def _loaded(self) -> ComputationGraph:
         if "graph" not in self._read:
             own = self._graph
             self._read["graph"] = own.graph if isinstance(own, Instance) else read_graph(own, self._reading())
-        if stated.answer_name == "partition" and self._words.get("unequal") is not None:
-            return self._other_works(stated.instance)
-        return _other_graph(stated.instance.graph, self._seen(self._read["graph"]))
+        graph: ComputationGraph = self._read["graph"]
+        return graph
 
     def _seen(self, graph: ComputationGraph) -> ComputationGraph:
         """The graph as the runtime sees it that is stated, if there is one."""
         runtime = self._words.get("runtime")
         return graph if runtime is None else runtime_of(runtime).seen(graph)
 
-    def _other_works(self, instance: Instance) -> str | None:
+    def _other_works(self, instance: Instance, loaded: ComputationGraph) -> str | None:
         """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
         own = self._graph.graph if isinstance(self._graph, Instance) else self._graph
-        asked, loaded = devices_asked(instance, self._words), self._read["graph"]
+        asked = devices_asked(instance, self._words)
         works = works_of_kinds(own, loaded, asked, self._reading())
         seen = [self._seen(replace(loaded, work=row)) for row in works]
         if not isinstance(instance, UnlikeInstance):
@@ -100,7 +121,7 @@ class OwnGraph:
                 fault = f"the work of node {v} ({instance.graph.names[v]}) on {kind.name} is {times}"
         return fault
 
-    def _other_front(self, stated: StatedServing) -> str | None:
+    def of_front(self, stated: StatedServing) -> str | None:
         """Hold chain and constraints of a front against those that the decoder has for its runtime."""
         from instances.runtimes.serving_chain import serving_chain
 
@@ -129,26 +150,59 @@ class OwnGraph:
         return chain_of(own, checked(PlanningWords, given), device_of(self._reading()))
 
 
-def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the words that were compared with the question of a file, and the differences that were found.
+class Comparisons(NamedTuple):
+    """Comparisons of the question of a file with what a caller states."""
 
-    What a runtime demands of a serving front is compared in any case.
+    words: Compare  # what is stated, the graph among it
+    faults: Iterable[str]  # differences that are found in any case
 
-    Raises
-    ------
-    InputError
-        If a word is refused, or means nothing for the problem of the file.
-    """
+
+def compare_partition(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a partition; graph and devices are all of it, so that nothing else may restrict it then."""
+    words = of_blocks(stated, given) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
+    faults = [] if own is None or "unequal" not in given else unstated(stated.instance, given)
+    return Comparisons(words, [f"question: {fault}, you state none" for fault in faults])
+
+
+def compare_front(stated: StatedServing, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a serving front, and what its runtime demands of it."""
     fault = _fault_of_runtime(stated)
-    compared, found = [], [] if fault is None else [fault]
-    for name, fault in statements(stated, pick(StatementWords, words), is_whole=own is not None):
-        compared.append(word(name))
-        found += [] if fault is None else [f"question: {fault}"]
-    if own is not None:
-        compared.append(word("graph"))
-        fault = own.difference(stated)
-        found += [] if fault is None else [f"instance.graph: it is not {own.name}: {fault}"]
-    return tuple(compared), tuple(dict.fromkeys(found))
+    words = of_blocks(stated, given) | _with_graph(own, lambda graph: graph.of_front(stated))
+    if "constraints" not in given:
+        words["runtime"] = lambda: unlike("runtime", stated.runtime, given["runtime"])
+    return Comparisons(words, [] if fault is None else [fault])
+
+
+def compare_placement(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a placement."""
+    return Comparisons(
+        of_placement(stated, given) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
+    )
+
+
+def compare_plan(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a plan of so many microbatches."""
+    return Comparisons(of_plan(stated, given) | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
+
+
+def compare_grid(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a plan for a global batch, which has no graph."""
+    return Comparisons(of_grid(stated, given), ())
+
+
+def compare_flow(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a flow, of which there is nothing to state but its hash."""
+    return Comparisons({}, ())
+
+
+def _with_graph(own: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:
+    """Comparison of the graph, if one is stated."""
+
+    def compare() -> str | None:
+        fault = None if own is None else other(own)
+        return None if own is None or fault is None else f"it is not {own.name}: {fault}"
+
+    return {"graph": compare}
 
 
 def _other_graph(stated: ComputationGraph, own: ComputationGraph) -> str | None:
@@ -176,11 +230,10 @@ def _other_chain(stated: LayerChain, own: LayerChain) -> str | None:
     return None if stated.content_hash == own.content_hash else "backward times, bytes or parameters are others"
 
 
-def _fault_of_runtime(stated: Envelope) -> str | None:
+def _fault_of_runtime(front: StatedServing) -> str | None:
     """Hold the constraints of a serving front against those of its runtime; None where older files name no decoder."""
-    if stated.answer_name != "front" or cast("StatedServing", stated).source is None:
+    if front.source is None:
         return None
-    front = cast("StatedServing", stated)
     try:
         rules = runtime_rules(front.runtime, front.instance.graph)
         true = list(rule_lines(rules, front.instance.k))

@@ -104,6 +104,11 @@ class Verdict:
         best = max((check.claim.value for check in self.checks if check.late), default=None)
         return self.rests_on_trust and best is not None and Fraction(best) > (self.proved_bound or 0)
 
+    @property
+    def proved_of_all(self) -> str:
+        """Statement on all answers that is proved here beside bounds; empty if there is none."""
+        return ""
+
     def headlines(self) -> list[tuple[str, str]]:
         """Rows of the verdict, label and text: the question, what was compared, the answer, its ratios, and names."""
         names = f'{printable(self.certificate.file)}, called "{printable(self.certificate.label)}"'

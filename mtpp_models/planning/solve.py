@@ -19,12 +19,21 @@ from instances.planning.bounds import fastest_speeds, least_z, speeds_along, z_p
 from instances.registry import find
 from instances.results import PROOF_TOLERANCE
 from instances.system.interrupts import catch_interrupt
-from mtpp_models.planning.bounds import least_z_on_servers
+from mtpp_models.planning.bounds import COVERED, least_z_on_servers
 from mtpp_models.planning.models import FORMS, ScaledTraining, Stage
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
 
-__all__ = ["CLASSES", "CostedPlan", "bounds_by_coverage", "class_of", "port_bound", "solve_replication", "work_bound"]
+__all__ = [
+    "CLASSES",
+    "CostedPlan",
+    "bounds_by_coverage",
+    "class_of",
+    "covered",
+    "port_bound",
+    "solve_replication",
+    "work_bound",
+]
 
 # Solve the replication problem along an order of the devices with any solver, and keep only what is proved.
 
@@ -189,6 +198,12 @@ CLASSES = {
     "split": "any plan with one stage a device, backward passes split or not",
     "any": "any plan, interleaved or not",
 }
+
+
+def covered(method: str) -> str:
+    """The plans that a bound of a method holds for, in words."""
+    return CLASSES.get(method.rpartition("-")[2], COVERED)
+
 
 #: States of the program that knows servers; more take too long, and it is left out.
 _MOST_STATES = 4_500_000

@@ -15,8 +15,8 @@ from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from mtpp.certificates.writing import placement_certificate, plan_certificate
 from mtpp.certifying.planning import PlanResult, certify_plan
+from mtpp.problems.checking import verify
 from mtpp.verification.verdict import Verdict
-from mtpp.verification.verify import verify
 
 
 def plan_file(planner: str = "spp", **options: Any) -> Document:

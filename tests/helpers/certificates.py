@@ -22,13 +22,12 @@ from instances.partitioning.constraints import Constraints
 from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
-from mtpp.certificates.rerun import rerun
 from mtpp.certificates.writing import bound_document, certificate_document
+from mtpp.problems.checking import rerun, verify
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.verdict import Verdict
-from mtpp.verification.verify import verify
 
 Document = dict[str, Any]
 

@@ -22,7 +22,7 @@ from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
 from mtpp.certificates.writing import flow_certificate
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models.flow.bounds import bound_flow
 from mtpp_models.flow.hubs import Hubs
 

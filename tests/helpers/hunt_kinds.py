@@ -27,7 +27,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kin
 from instances.partitioning.kinds.rated_paths import layers_in_a_row
 from instances.partitioning.kinds.reductions import reduce_kinds
 from mtpp.certificates.writing import certificate_document
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 
 __all__ = ["BOUNDS", "faults_of", "instance_of"]

@@ -30,12 +30,12 @@ from instances.json_files import Value
 from instances.placement.placement import Placement
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
+from mtpp.problems.checking import verify
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.ends import with_ends as exact_with_ends
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
 from mtpp.verification.partitioning.price_trees import tree_bound
-from mtpp.verification.verify import verify
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS

@@ -28,9 +28,10 @@ from true_files import originals
 import mtpp
 from instances import InputError
 from instances.json_files import parse_json
+from mtpp.problems.checking import verify
+from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.clock import OutOfTimeError
 from mtpp.verification.verdict import Verdict
-from mtpp.verification.verify import VERIFIERS, verify
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, 2, -1, 7, 10**6, 2**63, 10**400, 0.0, 0.5, -0.5, 1e-300, 1e308, -1e308,
@@ -266,7 +267,8 @@ def main() -> int:
     words = parser.parse_args()
     counts, forged = tried(words.count, words.seed)
     changed = words.count - counts["the same"] - counts["provenance"]
-    print(f"{words.count} changes (seed {words.seed}) in files of {len(originals())} kinds, {len(VERIFIERS)} formats:")
+    files = f"files of {len(originals())} kinds, {len(PROBLEMS.formats)} formats"
+    print(f"{words.count} changes (seed {words.seed}) in {files}:")
     for name, count in counts.most_common():
         print(f"{count:8d} {name}")
     print(f"{changed} changed a question, an answer or a bound; {len(forged)} of them were accepted though false")

@@ -23,7 +23,7 @@ from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
 from mtpp.certificates.writing import placement_certificate
 from mtpp.certifying.placement import prove_placement
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions
 from mtpp_models.placement.registry import bound_placement
 

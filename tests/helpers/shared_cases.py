@@ -25,7 +25,7 @@ from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, Pas
 from instances.planning.simulator import empty_log, run
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, port_bound
 
 __all__ = ["SharedCase", "build_shared", "check_bounds", "check_shared", "every_plan", "random_shared_case"]

@@ -16,23 +16,23 @@ from heuristics import Limits, search
 from heuristics.flow.search import search_flow
 from instances import ComputationGraph, Instance, Platform, Result
 from instances.architectures import ARCHITECTURES
-from instances.certificates.provenance import with_provenance
 from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.network import Network
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.problem import question_of_kinds
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
-from instances.runtimes.serving_file import serving_document
-from mtpp.api.serving import ServingResult, serve
+from instances.runtimes.serving_front import Front
+from mtpp.api.serving import serve
 from mtpp.certificates.writing import (
     certificate_document,
     flow_certificate,
     placement_certificate,
     plan_certificate,
-    result_document,
+    serving_certificate,
 )
 from mtpp.certifying.grid import covered_grid
+from mtpp.problems.answers import result_document
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
 from mtpp_models.flow.bounds import bound_flow
@@ -87,16 +87,14 @@ def _front() -> Document:
     question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
     front = serving_front(question)
     assert front.points
-    words = ServingResult(question, front, front.points[0], "vllm").settings
-    more = {"answer": 0, "runtime": "vllm", "words": words}
-    return with_provenance(serving_document(question, front.points) | more, question.question_hash)
+    return serving_certificate([Result("front", question, Front(question, front.points, front.points[0], "vllm"))])
 
 
 def _front_over_kinds() -> Document:
     kinds = [DeviceKind("a", 1, speed=2.0, memory=4e8, bandwidth=64e9), DeviceKind("b", 2, speed=1.0, memory=3e8)]
     found = serve("gpt2", devices=Devices(kinds), bandwidth=32e9, dims={"batch": 32}, runtime="llama-cpp")
-    assert found.points
-    return found.document()
+    assert found.answer is not None
+    return result_document(found)
 
 
 def _flow() -> Document:

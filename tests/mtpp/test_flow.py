@@ -21,7 +21,7 @@ from instances.flow.answer import FlowAnswer
 from instances.flow.file import question_from_members, read_flow_question
 from instances.json_files import json_text, parse_json, read_json
 from mtpp.certificates.writing import flow_certificate
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models.flow.bounds import bound_flow, shared_layers
 from mtpp_models.flow.patterns import exclude
 

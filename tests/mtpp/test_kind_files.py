@@ -19,7 +19,7 @@ from instances.devices.kinds import SHIPPED
 from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.json_files import read_json, write_json
 from mtpp.certificates.writing import certificate_document
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 
 

@@ -24,7 +24,7 @@ from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 
 _ROW = chain([4, 2, 3, 1, 5, 3], [4, 2, 6, 2, 4])

@@ -26,7 +26,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kin
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.certifying.cheapest import LeastPrice, find_least
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 
 _OWN = devices([(2, 4, 1), (1, 1, 2)])

@@ -21,7 +21,7 @@ from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import find_least_k
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 
 

@@ -20,8 +20,8 @@ from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.stated import StatedPlacement
 from instances.planning import Plan
 from instances.planning.stated import StatedPlan
-from mtpp.certificates.rerun import rerun
 from mtpp.cli.main import main
+from mtpp.problems.checking import rerun
 from mtpp.verification.verdict import Verdict
 
 PLANS = (plan_file(), plan_file("gpipe", full_duplex=True), plan_file("pipedream", memory=200.0))

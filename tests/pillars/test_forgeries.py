@@ -20,7 +20,7 @@ from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json
 from instances.partitioning.constraints_file import parse_constraints
 from mtpp.cli.main import main
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 
 
 def instance_of(document: Document) -> Instance:

@@ -51,7 +51,7 @@ from mtpp.certificates.writing import (
 )
 from mtpp.certifying.grid import covered_grid
 from mtpp.certifying.planning import PlanResult, recovered
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.serving import serving_front
 from mtpp_models.flow.bounds import bound_flow

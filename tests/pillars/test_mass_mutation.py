@@ -9,7 +9,7 @@ from mass_mutation import alike, mutant, outcome, tried
 from true_files import originals
 
 from instances.json_files import Value
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 
 
 @pytest.mark.parametrize("name", sorted(originals()))

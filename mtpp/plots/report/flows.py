@@ -9,7 +9,6 @@ import numpy as np
 
 from instances import Bound
 from instances.flow.answer import FlowAnswer
-from instances.flow.problem import FlowInstance
 from instances.graph.display import figures
 from mtpp.plots.report.drawing import Bar, Line, hue, legend, stacked_bars, timeline
 from mtpp.plots.report.markup import paragraph, section, table
@@ -22,8 +21,9 @@ _RATE = "requests/s"
 _FULL = 1 - 1e-9
 
 
-def flow_question(instance: FlowInstance) -> dict[str, str]:
+def flow_question(answer: FlowAnswer) -> dict[str, str]:
     """The question of a flow, label to text."""
+    instance = answer.instance
     found = dict(instance._facts())
     for t, row in enumerate(instance.capacity):
         held = np.flatnonzero(row)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from instances import Bound
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.serving import ServedPartition
 from instances.runtimes.layer_cut import layers_in_words
+from instances.runtimes.serving_front import Front
 from mtpp.plots.report.drawing import svg
 from mtpp.plots.report.markup import paragraph, section, table, text
-from mtpp.plots.report.partitions import memory_section, partition_question
+from mtpp.plots.report.partitions import memory_section, partition_question, partition_sections
 from mtpp.text.numbers import time_in_words
 
 __all__ = ["front_question", "front_sections"]
@@ -18,17 +20,18 @@ __all__ = ["front_question", "front_sections"]
 _WIDTH, _HEIGHT, _LEFT = 640.0, 260.0, 90.0
 
 
-def front_question(answer: ServedPartition) -> dict[str, str]:
+def front_question(front: Front) -> dict[str, str]:
     """The question of a front, label to text."""
-    question = answer.question
-    return partition_question(answer.partition) | {
+    question = front.instance
+    return partition_question(front.partition) | {
         "batch": f"{question.batch} sequences",
         "context": f"{question.context} tokens of each at least",
     }
 
 
-def front_sections(points: Sequence[ServedPartition], answer: ServedPartition) -> Iterator[str]:
-    """The front as a picture and a table, and what the stages of the answer hold."""
+def front_sections(front: Front, bound: Bound | None) -> Iterator[str]:
+    """The front as a picture and a table, and the chosen cut with what its stages hold."""
+    points, answer = front.points, front.chosen
     unit = answer.question.instance.time_unit
     rows = [
         [
@@ -55,6 +58,7 @@ def front_sections(points: Sequence[ServedPartition], answer: ServedPartition) -
     alike = not isinstance(partition, UnlikePartition)
     yield memory_section(labels, sizes, partition.instance.platform.memory if alike else math.inf, "stage")
     yield paragraph(f"The states are keys and values at a context of {_tokens(answer.capacity)} tokens.", "soft")
+    yield from partition_sections(partition, bound, memory=False)
 
 
 def _picture(points: Sequence[ServedPartition], answer: ServedPartition) -> str:

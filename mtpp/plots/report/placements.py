@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from instances import Bound
 from instances.placement.placement import Placement
 from mtpp.plots.layout import depth_columns
 from mtpp.plots.report.drawing import Bar, Line, hue, timeline
@@ -34,7 +35,7 @@ def placement_question(placement: Placement) -> dict[str, str]:
     }
 
 
-def placement_sections(placement: Placement) -> Iterator[str]:
+def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[str]:
     """All sections, one after the other."""
     instance, graph, k = placement.instance, placement.instance.graph, placement.instance.devices
     labels = [str(d) for d in range(k)]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
+from instances import Bound
 from instances.planning import Iteration, Plan, Timeline
 from mtpp.plots.report.drawing import Bar, Line, legend, timeline
 from mtpp.plots.report.markup import paragraph, section, table
@@ -41,7 +42,7 @@ def plan_question(iteration: Iteration) -> dict[str, str]:
     }
 
 
-def plan_sections(iteration: Iteration) -> Iterator[str]:
+def plan_sections(iteration: Iteration, bound: Bound | None) -> Iterator[str]:
     """All sections, for each pipeline of the iteration."""
     for schedule in iteration.schedules:
         plan = schedule.plan

@@ -45,7 +45,7 @@ from instances.planning.grid.program import Setting, even_work, settings_of, sol
 from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 from instances.results import Bound
 
-__all__ = ["COVERED", "grid_bounds", "relaxations", "turns_bound"]
+__all__ = ["COVERED", "covered", "grid_bounds", "relaxations", "turns_bound"]
 
 # Models of equal layers between their ends whose plans take no longer than those of a model of any layers.
 #
@@ -389,3 +389,8 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
         complete &= found is not None
         narrow = min(narrow, least if found is None else found.bound)
     return Bound(narrow, "z-grid", optimal=complete), work
+
+
+def covered(method: str) -> str:
+    """The plans that a bound holds for, in words."""
+    return COVERED[method]

@@ -21,8 +21,8 @@ from instances.planning.question_file import chain_document, cluster_document
 from instances.planning.stated import plan_from_document
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import certify_plan
+from mtpp.problems.checking import verify
 from mtpp.questions.files import plan_of_document
-from mtpp.verification.verify import verify
 
 
 def test_files_give_back_what_was_saved(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import mtpp
 from instances import InputError, save_partition
 from instances.json_files import read_json
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 
 pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
 

@@ -20,7 +20,7 @@ from instances.json_files import Value, write_json
 from instances.partitioning.constraints import Constraints
 from instances.placement.problem import PlacementInstance
 from mtpp.certificates.writing import certificate_document, plan_certificate
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 
 
 def path(**more: Any) -> ComputationGraph:

@@ -20,7 +20,7 @@ from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
 from instances.runtimes.serving_file import serving_document
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
 
 

@@ -12,7 +12,7 @@ from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 
 
 @pytest.mark.parametrize(("memory", "fits"), [(76.0, True), (76 * (1 - 1e-6), False), (92.0, True)])

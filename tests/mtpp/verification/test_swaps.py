@@ -17,11 +17,11 @@ from instances.json_files import Value, json_text
 from instances.partitioning.symmetry import families
 from instances.random_graphs import moe
 from mtpp.certificates.writing import certificate_document
+from mtpp.problems.checking import verify
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import ideals_bound
 from mtpp.verification.partitioning.swaps import FalseSwapError, Swaps
-from mtpp.verification.verify import verify
 from mtpp_models.bounds.ideals import listing
 from mtpp_models.bounds.ideals.ideals import ideals
 

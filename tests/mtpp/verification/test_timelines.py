@@ -21,11 +21,10 @@ from instances.devices.network import Network
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.certificates.rerun import rerun
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
+from mtpp.problems.checking import rerun, verify
 from mtpp.verification.verdict import Verdict
-from mtpp.verification.verify import verify
 from mtpp_models.planning.solve import class_of
 
 Document = dict[str, Any]

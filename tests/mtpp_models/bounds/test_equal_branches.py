@@ -19,7 +19,7 @@ from instances.deadline import Deadline
 from instances.json_files import Value, json_text
 from instances.random_graphs import moe
 from mtpp.certificates.writing import certificate_document
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import solve
 from mtpp_models.bounds.ideals import listing
 from mtpp_models.bounds.ideals.ideals import _chains_below, ideals

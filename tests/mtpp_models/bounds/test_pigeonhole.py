@@ -21,7 +21,7 @@ from instances.json_files import read_json, write_json
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
 from mtpp.certificates.writing import certificate_document
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models import solve
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned

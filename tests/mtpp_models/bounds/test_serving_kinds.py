@@ -24,7 +24,7 @@ from instances.json_files import Value, read_json
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes.serving_file import serving_document
-from mtpp.verification.verify import verify
+from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
 
 _MOST = 70  # tokens that brute force looks at; more are any number, as memories are below
@@ -138,9 +138,11 @@ def test_one_kind_is_the_question_of_equal_devices() -> None:
     device = DeviceKind("one", 3, memory=4e8, bandwidth=20e9)
     one = api.serve("gpt2", devices=Devices([device]), dims={"batch": 32})
     plain = api.serve("gpt2", 3, "400MB", bandwidth=20e9, dims={"batch": 32})
-    assert one.question.question_hash == plain.question.question_hash
-    assert [p.bottleneck for p in one.points] == [p.bottleneck for p in plain.points]
-    assert one.settings == plain.settings
+    assert one.instance.question_hash == plain.instance.question_hash
+    assert one.answer is not None
+    assert plain.answer is not None
+    assert [p.bottleneck for p in one.answer.points] == [p.bottleneck for p in plain.answer.points]
+    assert one.answer.settings == plain.answer.settings
 
 
 def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

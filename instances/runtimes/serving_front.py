@@ -1,0 +1,82 @@
+"""Answer to a question of serving: all cuts that no other beats, and the one that a runtime is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
+from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.runtimes import RUNTIMES
+
+__all__ = ["Front"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Front(Displayed):
+    """All cuts that no other beats in both bottleneck and context; its cost is the least bottleneck."""
+
+    cost_name: ClassVar[str] = "bottleneck"
+
+    instance: ServingInstance
+    points: tuple[ServedPartition, ...]  # from the fastest to the one with the largest context
+    chosen: ServedPartition  # one of them
+    runtime: str  # a name of `RUNTIMES`
+
+    @property
+    def cost(self) -> float:
+        """Bottleneck of the fastest cut [time unit of the question]."""
+        return self.points[0].bottleneck
+
+    @property
+    def partition(self) -> Partition:
+        """The chosen cut."""
+        return self.chosen.partition
+
+    @property
+    def bottleneck(self) -> float:
+        """Bottleneck of the chosen cut [time unit of the question]."""
+        return self.chosen.bottleneck
+
+    @property
+    def capacity(self) -> float:
+        """Largest context of the chosen cut [tokens of each sequence]."""
+        return self.chosen.capacity
+
+    @property
+    def settings(self) -> str:
+        """The chosen cut as the runtime takes it; empty where it cannot say the devices of the stages."""
+        return "" if self.unsettled else RUNTIMES[self.runtime].settings(self.partition)
+
+    @property
+    def unsettled(self) -> str:
+        """Why the runtime cannot be told on which devices the stages are; empty if it can."""
+        if isinstance(self.instance.instance, UnlikeInstance):
+            try:
+                RUNTIMES[self.runtime].settings(self.partition)
+            except InputError as error:
+                return str(error)
+        return ""
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """Runtime, context and number of cuts in words."""
+        return {
+            "runtime": self.runtime,
+            "context": figures(self.capacity, "tokens"),
+            "cuts": str(len(self.points)),
+        }
+
+    def _title(self) -> str:
+        return self.instance.label
+
+    def _facts(self) -> Mapping[str, str]:
+        return {"bottleneck": figures(self.bottleneck, self.instance.time_unit), **self.measures}
+
+    def _rows(self) -> Rows | None:
+        rows = [[figures(point.bottleneck), figures(point.capacity)] for point in self.points]
+        return (f"bottleneck [{self.instance.time_unit}]", "context [tokens]"), rows

@@ -1,0 +1,245 @@
+"""Sentences that explain plans, placements, flows and fronts: how good they are, and what limits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from instances import InputError, Result
+from instances.errors import printable
+from instances.flow.answer import FlowAnswer
+from instances.flow.problem import FlowInstance
+from instances.graph.display import figures
+from instances.partitioning.serving import ServingInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+from instances.planning import Iteration, Plan, TrainingInstance
+from instances.planning.grid import GridInstance, GridPlan
+from instances.results import PROOF_TOLERANCE
+from instances.runtimes.serving_front import Front
+from mtpp.text.numbers import bytes_in_words, time_in_words
+from mtpp_models.planning.grid.bounds import covered as covered_in_grid
+from mtpp_models.planning.solve import covered as covered_by_plans
+
+__all__ = ["Reasons", "explain_flow", "explain_front", "explain_grid", "explain_placement", "explain_plan"]
+
+#: A device or a link is full from this part of its capacity on; of many so many are named.
+_FULL, _MOST_NAMED = 1 - 1e-9, 4
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """A result, and why it is not better."""
+
+    result: Result[Any, Any]
+    lines: tuple[str, ...]
+
+    def sentences(self) -> list[str]:
+        """The reasons in words, the most important first."""
+        return list(self.lines)
+
+
+def _explains(
+    say: Callable[[Result[Any, Any]], Iterator[str]],
+) -> Callable[..., tuple[Reasons, bool]]:
+    """Make of sentences about a result the function that explains one: nothing is proved, and nothing ends it early."""
+
+    @wraps(say)
+    def explain(result: Result[Any, Any], *_: Any) -> tuple[Reasons, bool]:
+        if result.answer is None:
+            raise InputError(f"{result.instance.label}: there is no answer to explain; give one.")
+        return Reasons(result, tuple(say(result))), False
+
+    return explain
+
+
+@_explains
+def explain_plan(result: Result[TrainingInstance, Iteration]) -> Iterator[str]:
+    """Limits of a plan: its slowest stage or channel, the pipeline that fills, the memory."""
+    iteration = result.answer
+    assert iteration is not None
+    yield _ratio(result, covered_by_plans)
+    for schedule in iteration.schedules:
+        plan, span = schedule.plan, schedule.makespan
+        M = plan.instance.microbatches
+        stages = M * plan.stage_time
+        n = int(stages.argmax())
+        share = (
+            f"{time_in_words(float(stages[n]), 's')}, {stages[n] / span:.1%} of the iteration" if span else "no time"
+        )
+        yield f"Stage {n} is the slowest: {_layers(plan, n)} on {_devices(plan, n)} compute {share}."
+        channels = M * plan.channel_time
+        if channels.size and channels.max() > 0:
+            c = int(channels.argmax())
+            told = f"{time_in_words(float(channels[c]), 's')}, {channels[c] / span:.1%} of the iteration"
+            yield f"The channel behind stage {c} is the fullest: it moves tensors for {told}."
+        sums = float(plan.allreduce_time.max())
+        if sums > 0:
+            yield f"Gradients of a stage are added up for {time_in_words(sums, 's')} at most."
+        yield _limit_of_memory([float(size) for size in schedule.memory_needed], plan.instance.memory, "stage")
+    yield f"Devices compute {iteration.utilisation:.1%} of the iteration; the rest they wait, most of it while the " + (
+        "pipeline fills and drains, which more microbatches make shorter."
+    )
+
+
+def _layers(plan: Plan, n: int) -> str:
+    names, first, last = plan.instance.chain.names, plan.cuts[n], plan.cuts[n + 1] - 1
+    return printable(names[first]) if first == last else f"{printable(names[first])} to {printable(names[last])}"
+
+
+def _devices(plan: Plan, n: int) -> str:
+    return _listed([printable(plan.instance.cluster.names[v]) for v in plan.devices[n]])
+
+
+@_explains
+def explain_grid(result: Result[GridInstance, GridPlan]) -> Iterator[str]:
+    """Limits of a plan for a global batch: its slowest group, idle times, the memory."""
+    plan = result.answer
+    assert plan is not None
+    yield _ratio(result, covered_in_grid)
+    of_stages = plan.microbatches * (plan.forward_time + plan.backward_time)
+    groups = np.bincount(np.arange(plan.stages) % plan.groups, of_stages, plan.groups)
+    g, names = int(groups.argmax()), [layer.name for layer in plan.chain.layers]
+    stages = [(a, b) for n, (a, b) in enumerate(pairwise(plan.cuts)) if n % plan.groups == g]
+    own = [names[a] if b == a + 1 else f"{names[a]} to {names[b - 1]}" for a, b in stages]
+    share = f"{time_in_words(float(groups[g]), 's')}, {groups[g] / plan.time:.1%} of the step"
+    yield f"Group {g} is the slowest: {printable(_listed(own))} compute {share}."
+    yield f"Devices run no pass for {plan.bubble:.1%} of the step."
+    moved = float(plan.transfer_time.max(initial=0.0))
+    if moved > 0:
+        yield f"A microbatch moves to the next stage in {time_in_words(moved, 's')} at most."
+    yield _limit_of_memory(plan.memory.total.tolist(), plan.instance.memory, "group")
+
+
+@_explains
+def explain_placement(result: Result[PlacementInstance, Placement]) -> Iterator[str]:
+    """Limits of a step: the busiest device, the busiest bus, the longest path, the memory."""
+    placement = result.answer
+    assert placement is not None
+    instance, times, step = placement.instance, placement.timeline, placement.step_time
+    yield _ratio(result)
+    busy = np.bincount(placement.device, times.end - times.start, instance.devices)
+    d = int(busy.argmax())
+    yield f"Device {d} is the busiest: it computes {_part(float(busy[d]), step, instance.time_unit)}."
+    buses = np.zeros(instance.devices)
+    for transfer in times.transfers:
+        buses[transfer.source] += transfer.end - transfer.start
+    if buses.max() > 0:
+        d = int(buses.argmax())
+        yield f"The bus out of device {d} is the busiest: it moves {_part(float(buses[d]), step, instance.time_unit)}."
+    path = instance.lower_bound
+    yield f"Longest path and even share of the work take {_part(path, step, instance.time_unit)} on any devices."
+    sizes = placement.peak_memory / instance.memories
+    fullest = int(sizes.argmax())
+    peak = bytes_in_words(float(placement.peak_memory[fullest]))
+    limit = float(instance.memories[fullest])
+    yield f"Device {fullest} holds most: {peak}" + ("." if math.isinf(limit) else f" of {bytes_in_words(limit)}.")
+
+
+@_explains
+def explain_flow(result: Result[FlowInstance, FlowAnswer]) -> Iterator[str]:
+    """Limits of a flow: devices and links that are full, layers of which few devices are."""
+    answer = result.answer
+    assert answer is not None
+    instance, rate = answer.instance, "requests/s"
+    bound = result.bound
+    if bound is not None and bound.value > 0:
+        most = figures(1 / bound.value, rate)
+        yield f"{figures(answer.flow, rate)} pass, and no layers let more than {most} pass ({_by(result)})."
+    else:
+        yield f"{figures(answer.flow, rate)} pass; nothing says how many could."
+    n, passing, network = instance.n, answer.passing, answer.network
+    through = passing[np.arange(2, n + 2), np.arange(n + 2, 2 * n + 2)]
+    full = np.flatnonzero((through >= answer.capacity * _FULL) & (answer.capacity > 0)).tolist()
+    if full:
+        named = [f"{printable(instance.devices[i])} (layers {_interval(answer, i)})" for i in full]
+        yield f"{len(full)} of {n} devices are full: {_listed(named)}."
+    names = ["the source", "the sink", *map(printable, instance.devices), *map(printable, instance.devices)]
+    links = [
+        f"{names[u]} to {names[v]}"
+        for u, v in np.argwhere(passing > 0).tolist()
+        if (v != u + n or u < 2) and passing[u, v] >= network[u, v] * _FULL
+    ]
+    if links:
+        yield f"{len(links)} links are full: {_listed(links)}."
+    held = np.zeros(instance.layers)
+    for i, (begin, end) in enumerate(answer.interval.tolist()):
+        held[begin:end] += answer.capacity[i]
+    layer = int(held.argmin())
+    yield f"Devices alone, without links, let the fewest pass at layer {layer}: {figures(float(held[layer]), rate)}."
+
+
+def _interval(answer: FlowAnswer, i: int) -> str:
+    begin, end = answer.interval[i].tolist()
+    return str(begin) if end == begin + 1 else f"{begin} to {end - 1}"
+
+
+@_explains
+def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
+    """Limits of the chosen cut of a front: its slowest stage, and the stage with room for the least context."""
+    front = result.answer
+    assert front is not None
+    point, partition, unit = front.chosen, front.partition, front.instance.time_unit
+    yield (
+        f"No cut is faster than {time_in_words(front.cost, unit)}, and none of {len(front.points)} is beaten in both "
+        + ("bottleneck and context.")
+    )
+    costs = partition.block_costs
+    b = int(costs.argmax())
+    kinds = partition.kind_names
+    on = f" (on {printable(kinds[b])})" if kinds else ""
+    rate = front.instance.batch / front.bottleneck if front.bottleneck else math.inf
+    passing = f"{figures(rate, f'sequences per {unit}')} pass"
+    yield f"Stage {b}{on} is the slowest: {time_in_words(float(costs[b]), unit)}; {passing}."
+    least = int(np.argmin(point.stage_capacity))
+    on = f" (on {printable(kinds[least])})" if kinds else ""
+    if math.isinf(point.capacity):
+        yield "Every stage has room for any context."
+        return
+    weights, peak = (bytes_in_words(float(sizes[least])) for sizes in (partition.param_bytes, partition.peaks))
+    cache = bytes_in_words(float(point.cache_bytes(point.capacity)[least]))
+    yield f"Stage {least}{on} has room for the least context, {point.capacity:.0f} tokens: weights take {weights}, " + (
+        f"activations {peak}, keys and values {cache}."
+    )
+
+
+def _ratio(result: Result[Any, Any], covered: Callable[[str], str] = lambda method: "") -> str:
+    """How far the answer is from any other, as far as a bound says."""
+    bound, unit = result.bound, result.instance.time_unit
+    cost = result.cost
+    assert cost is not None
+    if bound is None or bound.value <= 0:
+        return f"It takes {time_in_words(cost, unit)}; no bound above 0 is known."
+    method = bound.method if bound.proved else str(bound.witness.get("by", ""))
+    others = covered(method) or "any answer"
+    if cost <= bound.value * (1 + PROOF_TOLERANCE):
+        return f"It is optimal: {others} takes {time_in_words(bound.value, unit)} or more ({_by(result)})."
+    least = f"{time_in_words(bound.value, unit)}, {1 - bound.value / cost:.2%} below this one"
+    return f"It takes {time_in_words(cost, unit)}; the least time of {others} is {least} or more ({_by(result)})."
+
+
+def _by(result: Result[Any, Any]) -> str:
+    bound = result.bound
+    assert bound is not None
+    return f"{bound.method}, proved" if bound.proved else f"{bound.witness.get('by', bound.method)}, as the file states"
+
+
+def _part(time: float, whole: float, unit: str) -> str:
+    return f"{time_in_words(time, unit)}, {time / whole:.1%} of the step"
+
+
+def _limit_of_memory(sizes: Sequence[float], limit: float, name: str) -> str:
+    fullest = max(range(len(sizes)), key=sizes.__getitem__)
+    told = f"The fullest device is of {name} {fullest}: {bytes_in_words(sizes[fullest])}"
+    return f"{told}; there is no limit." if math.isinf(limit) else f"{told} of {bytes_in_words(limit)}."
+
+
+def _listed(words: Sequence[str]) -> str:
+    shown = [*words[:_MOST_NAMED], *([f"{len(words) - _MOST_NAMED} more"] if len(words) > _MOST_NAMED else [])]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -1,0 +1,120 @@
+"""Check of files of all problems: with independent code, against what a caller states, and by running methods again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from instances.certificates.claims import Envelope
+from instances.certificates.provenance import accepted
+from instances.deadline import Deadline
+from instances.errors import InputError, word
+from instances.json_files import Value
+from mtpp.problems.problem import OF_SOLVERS
+from mtpp.problems.registry import PROBLEMS
+from mtpp.questions.statements import StatementWords, other_question
+from mtpp.questions.verifying import Comparisons, OwnGraph, VerifyWords
+from mtpp.questions.words import pick
+from mtpp.verification.clock import Limits
+from mtpp.verification.faults import unequal
+from mtpp.verification.verdict import Verdict
+
+__all__ = ["differences", "rerun", "verify"]
+
+# Seconds that are worth another run.
+_SHORTEST = 0.05
+
+
+def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
+    """Check everything in a certificate, a plan, a placement, a flow or a serving front that can be checked.
+
+    What a file states decides nothing about the effort: the limits are the caller's.
+
+    Parameters
+    ----------
+    document : Value
+        Of `read_json`.
+    time_limit : float
+        Seconds for all bounds together, those that are not proved again by then are trusted; and for the cost of a plan
+        or a placement.
+
+    Raises
+    ------
+    InputError
+        If the document is none of them, lacks its question, or the parameters of a bound are not of the kind that its
+        method needs.
+    OutOfTimeError
+        If the time ends before the cost of a plan or a placement is known.
+    """
+    found = PROBLEMS.format(document.check_format(*accepted(*PROBLEMS.formats)))
+    assert found is not None
+    verdict: Verdict = found.verify(document, Limits(time_limit))
+    stated, true = verdict.certificate.question_hash, verdict.certificate.true_hash
+    if stated is None or stated == true:
+        return verdict
+    return replace(verdict, faults=(*verdict.faults, unequal("question_hash", stated, true)))
+
+
+def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
+    """Run again the methods of trusted bounds that are above the proved ones.
+
+    What is proved or false in the verdict of `verify` stays so; the rest becomes confirmed, not confirmed, or false.
+    The time limit is seconds for all of them together, the best bound first.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At Ctrl-C.
+    """
+    problem = PROBLEMS.of(verdict.certificate)
+    deadline, proved = Deadline.after(time_limit), verdict.proved_bound or 0
+    checks, faults = list(verdict.checks), list(verdict.faults)
+    for i in sorted(range(len(checks)), key=lambda i: -checks[i].claim.value):
+        check = checks[i]
+        if check.proved is not None or check.fault or check.claim.value <= proved:
+            continue
+        if deadline.left < _SHORTEST:
+            checks[i] = check._replace(how=f"{check.how}; not confirmed, no time was left")
+            continue
+        again = problem.again.get(check.claim.method) or problem.again.get(OF_SOLVERS if check.claim.solver else "")
+        checks[i] = check if again is None else again(verdict, check, deadline.left)
+        if checks[i].fault:
+            faults.append(f"{check.claim.place} ({check.claim.method}): {checks[i].fault}")
+    return replace(verdict, checks=tuple(checks), faults=tuple(faults))
+
+
+def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the words that were compared with the question of a file, and the differences that were found.
+
+    Parameters
+    ----------
+    stated : Envelope
+    own : OwnGraph, optional
+        The graph that the file has to be of.
+    words : VerifyWords
+
+    Raises
+    ------
+    InputError
+        If a word is refused, or means nothing for the problem of the file.
+    """
+    problem = PROBLEMS.of(stated)
+    given: Mapping[str, Any] = {
+        name: value for name, value in pick(StatementWords, words).items() if value is not None and name != "question"
+    }
+    compare: Comparisons = problem.compare(stated, given, own)
+    compared, faults = [], list(compare.faults)
+    if (question := words.get("question")) is not None:
+        compared.append(word("question"))
+        faults += [f"question: {fault}" for fault in [other_question(stated, question)] if fault is not None]
+    for name in [*given, *([] if own is None else ["graph"])]:
+        if name not in compare.words:
+            raise InputError(
+                f"{stated.file}: {word(name)} says nothing of {problem.article}; leave it out, or state its question "
+                f"with {word('question')}."
+            )
+        compared.append(word(name))
+        place = "instance.graph" if name == "graph" else "question"
+        faults += [f"{place}: {fault}" for fault in [compare.words[name]()] if fault is not None]
+    return tuple(compared), tuple(dict.fromkeys(faults))

@@ -1,0 +1,163 @@
+"""Record of a problem: names of what it has of its own, which are imported when they are first used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from instances.certificates.provenance import older_format
+
+__all__ = ["OF_SOLVERS", "Format", "Named", "Problem", "Problems", "all_answers"]
+
+#: In place of a method: all that a solver is named for.
+OF_SOLVERS = "solver"
+
+
+@dataclass(frozen=True)
+class Named:
+    """Function or class by its module and name, such as "instances.flow.answer:FlowAnswer"; a call imports it."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        module, _, name = self.path.partition(":")
+        if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            raise TypeError(f"{self.path!r} names nothing; give module:name.")
+
+    def load(self) -> Any:
+        """The function or class."""
+        return _loaded(self.path)
+
+    def __call__(self, *values: Any, **words: Any) -> Any:
+        """Call it."""
+        return self.load()(*values, **words)
+
+
+def all_answers(method: str) -> str:
+    """Nothing to say of the answers that a bound holds for, as it holds for all of them."""
+    return ""
+
+
+@cache
+def _loaded(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True)
+class Format:
+    """Functions for the files of a format."""
+
+    read: Named  # its document to a `Result`, with costs computed anew
+    verify: Named  # its document and `Limits` to a `Verdict`, with code of its own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Everything that a problem has of its own; what is the same for all problems follows from it.
+
+    Raises
+    ------
+    TypeError
+        If a member is missing, empty or of another kind.
+    """
+
+    name: str  # its verb, and its function in Python
+    article: str  # an answer in messages, such as "a plan"
+    question: Named  # class of its instances
+    #: Formats of its files, where two hold the same the older one.
+    formats: Mapping[str, Format]
+    stated: tuple[Named, ...]  # classes of what its files state
+    #: Parts of a result to the JSON document of a file.
+    document: Named
+    #: What a file states and `Statements` to what compares them, by word.
+    compare: Named
+    #: Method of a bound that is only trusted to what runs it again; `OF_SOLVERS` stands for all others with a solver.
+    again: Mapping[str, Named]
+    cut: Named  # a file to the cut that runtimes take, and what it states of all answers
+    settings: Named  # a cut to what writes it for each runtime
+    covers: Named  # the method of a bound to the answers that it holds for, in words; empty for all
+    facts: Named  # an answer to its question, label to text, for a page
+    sections: Named  # an answer and its bound to the sections of a page
+    figure: Named  # an answer and its bound to a picture
+    #: A result and `SolveOptions` to what is found out about it, and whether Ctrl-C ended that early.
+    explain: Named
+
+    def __post_init__(self) -> None:
+        for member in fields(self):
+            value = getattr(self, member.name)
+            items = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else [value]
+            if value in ("", ()) or not all(isinstance(item, str | Format | Named) for item in items):
+                raise TypeError(f"The problem {self.name!r} lacks {member.name}.")
+
+
+class Problems:
+    """All problems, each found by its name, an instance, a format, or what a file states.
+
+    Raises
+    ------
+    TypeError
+        If a name, a class of instances or a format is there twice.
+    """
+
+    def __init__(self, *problems: Problem) -> None:
+        self._names = dict[str, Problem]()
+        self._classes = dict[str, Problem]()
+        self._formats = dict[str, Problem]()
+        for problem in problems:
+            self.add(problem)
+
+    def add(self, problem: Problem) -> None:
+        """Take one more problem."""
+        classes = [problem.question.path, *(named.path for named in problem.stated)]
+        for known, names in ((self._names, [problem.name]), (self._classes, classes), (self._formats, problem.formats)):
+            for name in names:
+                if name in known:
+                    raise TypeError(f"{name} of the problem {problem.name!r} is registered twice.")
+        self._names[problem.name] = problem
+        self._classes |= dict.fromkeys(classes, problem)
+        self._formats |= dict.fromkeys(problem.formats, problem)
+
+    def remove(self, name: str) -> None:
+        """Forget a problem."""
+        gone = self._names.pop(name)
+        for known in (self._classes, self._formats):
+            for key in [key for key, problem in known.items() if problem is gone]:
+                del known[key]
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._names.values())
+
+    def __getitem__(self, name: str) -> Problem:
+        return self._names[name]
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Formats of files of all problems, where two hold the same the older one."""
+        return tuple(self._formats)
+
+    def of(self, record: object) -> Problem:
+        """The problem of an instance, or of what a file states.
+
+        Raises
+        ------
+        TypeError
+            If it is of none.
+        """
+        for kind in type(record).__mro__:
+            found = self._classes.get(f"{kind.__module__}:{kind.__qualname__}")
+            if found is not None:
+                return found
+        raise TypeError(f"{type(record).__name__} is no question of {', '.join(self._names)}.")
+
+    def of_format(self, named: str | None) -> Problem | None:
+        """The problem of a format of files; None if there is none."""
+        return self._formats.get(older_format(named or ""))
+
+    def format(self, named: str | None) -> Format | None:
+        """The functions for files of a format; None if there is none."""
+        problem = self.of_format(named)
+        return None if problem is None else problem.formats[older_format(named or "")]
