@@ -34,9 +34,13 @@ def search(
 
     Parameters
     ----------
+    instance : Instance
+        The question.
     method : str, Method or callable
         A name of `HEURISTICS`, a heuristic, or a function of an instance, a generator and `Limits` that returns a
         `Partition`.
+    rng : numpy.random.Generator
+        Of everything that the heuristic draws.
     limits : Limits, optional
         None by default: the heuristic's own number of evaluations.
     start : Partition, optional

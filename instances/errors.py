@@ -20,6 +20,7 @@ __all__ = [
     "WordError",
     "extra",
     "is_refused",
+    "one_line",
     "printable",
     "said",
     "spelling",
@@ -80,6 +81,11 @@ def word(name: str) -> str:
 def said(name: str, value: object) -> str:
     """Spell a word with a value, as in "bandwidth='abc'" or "--bandwidth abc"."""
     return spelling.get()(name, value)
+
+
+def one_line(error: Exception, longest: int) -> str:
+    """The message of an error of another program as one line of at most so many characters; its kind if it has none."""
+    return " ".join(str(error).split())[:longest] or type(error).__name__
 
 
 def extra(name: str) -> str:

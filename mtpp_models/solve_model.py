@@ -50,6 +50,8 @@ def solve(
 
     Parameters
     ----------
+    instance : Instance
+        The question.
     model : str, Algorithm or Formulation
         A name of `MODELS`, or a model; algorithms use no solver.
     options : SolveOptions

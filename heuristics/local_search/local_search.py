@@ -26,6 +26,10 @@ def local_search(
 
     Parameters
     ----------
+    instance : Instance
+        The question.
+    rng : numpy.random.Generator
+        Of moves and acceptance.
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
         200 000 a node where that is less. With a time limit, the last rounds fit into what is left of it.

@@ -65,6 +65,10 @@ def multilevel(
 
     Parameters
     ----------
+    instance : Instance
+        The question.
+    rng : numpy.random.Generator
+        Of ratings, cuts and walks.
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
         200 000 a node where that is less.
@@ -96,6 +100,12 @@ def cycle(
 
     Parameters
     ----------
+    instance : Instance
+        The question, which is coarsened.
+    rng : numpy.random.Generator
+        Of ratings, cuts and walks.
+    budget : Budget
+        Of moves, shared with other cycles.
     best : Partition
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional
@@ -170,6 +180,8 @@ def clusters(
 
     Parameters
     ----------
+    instance : Instance
+        The question whose nodes are joined.
     rng : numpy.random.Generator
         Of the noise on the ratings.
     limit : (2,) floats

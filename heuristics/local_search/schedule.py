@@ -55,8 +55,12 @@ def search_by_gain(
     ----------
     instance : Instance
         Without groups.
+    rng : numpy.random.Generator
+        Of all searches.
     limits : Limits
         An evaluation is a move that is tried; by default 10 million, or 200 000 a node, unless time is limited.
+    start : Partition
+        Where the searches begin.
     others : sequence of Partition
         More partitions, to be crossed with the best.
 

@@ -80,6 +80,10 @@ def brkga(
 
     Parameters
     ----------
+    instance : Instance
+        The question; the answer slices one order of its nodes.
+    rng : numpy.random.Generator
+        Of populations, crossovers and mutants.
     limits : Limits, optional
         Checked after every generation.
     parameters : BRKGAParameters, optional
@@ -109,6 +113,14 @@ def evolve(
     ----------
     fitness : callable
         Maps (p, n) keys to (p,) values.
+    n : int
+        Keys of a vector.
+    rng : numpy.random.Generator
+        Of populations, crossovers and mutants.
+    limits : Limits
+        An evaluation is a vector; looked at before each generation.
+    parameters : BRKGAParameters
+        Sizes of the population and of its parts.
 
     Returns
     -------

@@ -17,6 +17,8 @@ def kahn(graph: ComputationGraph, priority: ArrayLike) -> IntArray:
 
     Parameters
     ----------
+    graph : ComputationGraph
+        Its edges say which nodes are ready.
     priority : (n,) floats
         Ties go to the smallest index.
 

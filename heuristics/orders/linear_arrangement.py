@@ -29,10 +29,16 @@ def linear_arrangement(
 
     Parameters
     ----------
+    instance : Instance
+        The question; the answer slices the order that is found.
+    rng : numpy.random.Generator
+        Of the genetic search.
     limits : Limits
         Its target is not used: it is a bottleneck, and the search minimises edge lengths.
     weighted : bool
         Whether an edge weighs its tensor's bytes ("mla-weighted") or 1 ("mla").
+    parameters : BRKGAParameters
+        Sizes of the population and of its parts.
     """
     graph = instance.graph
     weight = graph.tensors.bytes[graph.edge_tensor] if weighted else np.ones(graph.m)

@@ -23,6 +23,10 @@ def random_search(instance: Instance, rng: np.random.Generator, limits: Limits, 
 
     Parameters
     ----------
+    instance : Instance
+        The question; the answer slices the best order.
+    rng : numpy.random.Generator
+        Of the priorities.
     limits : Limits
         Checked after every batch of 100 orders.
     samples : int

@@ -62,6 +62,8 @@ def segment_costs(instance: Instance, order: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
+    instance : Instance
+        Its platform gives the bandwidth and the memory of every segment.
     order : (n,) integers
         A topological order.
 
@@ -82,6 +84,8 @@ def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None 
 
     Parameters
     ----------
+    instance : Instance
+        The question, with or without constraints.
     order : (n,) integers
         A topological order.
     deadline : Deadline, optional

@@ -31,6 +31,8 @@ def attention(
 
     Parameters
     ----------
+    net : NetworkBuilder
+        The network that is recorded.
     query, key, value : Tensor
         (batch, queries, hidden), and twice (batch, keys, hidden). If key and value are narrower, each of their heads
         serves several heads of the queries (grouped queries, Ainslie et al. 2023).

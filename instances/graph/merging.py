@@ -21,6 +21,8 @@ def merge_graph(
 
     Parameters
     ----------
+    graph : ComputationGraph
+        The graph whose nodes are merged.
     group : (n,) integers
         Number of each node's group, from 0 without a gap.
     precedence : (n,) integers, optional

@@ -17,6 +17,8 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
 
     Parameters
     ----------
+    graph : ComputationGraph
+        The graph with views as nodes.
     views : iterable of int
         Nodes. One with work, parameters or state of its own, with several inputs or outputs, or with an output of
         another size than its input stays; so does everything if nothing else would be left.

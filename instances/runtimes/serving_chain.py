@@ -40,6 +40,8 @@ def serving_chain(
     graph : ComputationGraph
         At operator level, which has the activations inside of layers; its states are caches at the context of its
         dimensions, and grow with it.
+    platform : Platform
+        Of alike devices; of several kinds its k, bandwidth and `fit` count.
     runtime : Runtime
         Says which cuts are legal.
     devices : Devices, optional

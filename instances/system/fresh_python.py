@@ -63,6 +63,8 @@ def ask_module(
     ----------
     module : str
         Its full name; it takes Ctrl-C as a wish to answer with what it has.
+    question : object
+        Pickled for the process.
     interrupted : threading.Event
         Is handed on as Ctrl-C.
     is_late : callable

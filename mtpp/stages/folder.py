@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 
 from instances import InputError, Partition, Result, combine
+from instances.errors import one_line
 from instances.json_files import finite_or_none, write_json
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.readers.onnx.external_weights import copy_weights
@@ -159,7 +160,7 @@ def _stage(
     try:
         onnx.save_model(stage.model, str(file))
     except Exception as error:  # protobuf has several
-        raise InputError(f"{file}: cannot be written ({' '.join(str(error).split())[:100]}).") from None
+        raise InputError(f"{file}: cannot be written ({one_line(error, 100)}).") from None
     block = stage.block
     return StageRecord(
         block=block,

@@ -39,6 +39,8 @@ def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArra
 
     Parameters
     ----------
+    tensor : TensorRecord
+        Type and shape of the input.
     seed, sample, number : int
         Of the samples, which of them, and which of the model's inputs.
     """

@@ -32,6 +32,10 @@ def find_answers(
 
     Parameters
     ----------
+    instance : Instance
+        The question.
+    options : SolveOptions
+        Solver, time limit and seed.
     given : Partition, optional
         One that is kept; the time is for bounds then.
     method : str, optional

@@ -28,6 +28,8 @@ def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = Non
 
     Parameters
     ----------
+    instance : Instance
+        The question; its constraints do not count.
     cutoff : float
         T, positive.
     deadline : Deadline, optional

@@ -58,6 +58,8 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
 
     Parameters
     ----------
+    instance : Instance
+        The question.
     model : str or Formulation
         One whose solutions are partitions, to read them back.
     start : Partition, optional

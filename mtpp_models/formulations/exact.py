@@ -36,6 +36,8 @@ def exact(
 
     Parameters
     ----------
+    data : ScaledInstance
+        The instance in multiples of its unit.
     sizes : sequence of int, optional
         Number of blocks in each superblock; by default each block stands alone.
     windows : BlockWindows, optional

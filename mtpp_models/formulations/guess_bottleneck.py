@@ -53,6 +53,10 @@ def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -
 
     Parameters
     ----------
+    data : ScaledInstance
+        The instance in multiples of its unit.
+    r : int
+        The slowest block, from 1 to k.
     tight : bool
         Whether superblock 2 pays no more than its cost, and the bottleneck is at least L of (13).
     """

@@ -43,6 +43,8 @@ def bottleneck(
     ----------
     name : str
         Name of the model.
+    data : ScaledInstance
+        The instance in multiples of its unit.
     dag : bool
         Whether to keep (8).
     cut_io : bool

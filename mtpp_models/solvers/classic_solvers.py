@@ -53,6 +53,10 @@ def run_classic(
         Name in Pyomo.
     option_names : callable, optional
         Solver options for the controls. Without it only the time limit is passed on, as Pyomo's keyword.
+    model : pyomo.environ.ConcreteModel
+        The model, which receives the solution.
+    controls : Controls
+        Options, time and where progress is reported.
 
     Raises
     ------

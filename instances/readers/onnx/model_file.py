@@ -15,7 +15,7 @@ import onnx.inliner
 from numpy.typing import NDArray
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from instances.errors import InputError
+from instances.errors import InputError, one_line
 from instances.json_files import check_readable
 from instances.readers.onnx.suggestions import no_value
 
@@ -59,7 +59,7 @@ def load_model(path: str | Path) -> ModelProto:
     except InputError:
         raise
     except Exception as error:  # protobuf has several, and onnx hands on what C++ throws
-        raise InputError(f"{path}: not an ONNX model, or cut short ({_one_line(error)}).") from None
+        raise InputError(f"{path}: not an ONNX model, or cut short ({one_line(error, 100)}).") from None
     if not model.graph.node:
         raise InputError(f"{path}: the model has no node; give an ONNX model (ModelProto).")
     if not all(isinstance(text, str) for graph in all_graphs(model.graph) for text in _texts(graph)):
@@ -174,6 +174,8 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
 
     Parameters
     ----------
+    model : ModelProto
+        Its inputs are changed.
     dims : mapping of str to int
         By their names in the model, or as `INPUT:AXIS` where they have none. "batch" also stands for the first
         dimension of the inputs where that is a number; constant targets of Reshape follow it.
@@ -303,7 +305,3 @@ def _check_names(graph: GraphProto, outer: set[str], path: str | Path) -> None:
     for value in graph.output:
         if value.name not in produced:
             raise InputError(f"{path}: output '{value.name}' is produced by no node.")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__

@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ValueInfoProto
 
-from instances.errors import InputError, extra
+from instances.errors import InputError, extra, one_line
 from instances.readers.onnx.model_file import inputs_of, load_model, set_dims
 
 __all__ = ["measure"]
@@ -59,7 +59,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
                 session.run(None, feeds)
             profile = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
         except Exception as error:  # onnxruntime has no base class of its errors
-            raise InputError(f"onnxruntime does not run the model ({' '.join(str(error).split())[:200]}).") from None
+            raise InputError(f"onnxruntime does not run the model ({one_line(error, 200)}).") from None
     return _least_times(profile)
 
 

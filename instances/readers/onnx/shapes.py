@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx
 from onnx import ModelProto, NodeProto, TypeProto
 
-from instances.errors import InputError
+from instances.errors import InputError, one_line
 from instances.readers.onnx.live_nodes import Scope
 from instances.system.fresh_python import SubprocessError, run_module
 
@@ -58,7 +58,7 @@ def _infer_with_loops(model: ModelProto, path: str | Path) -> tuple[ModelProto, 
         try:
             model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         except Exception as error:  # whatever C++ throws
-            raise InputError(f"{path}: shape inference fails ({' '.join(str(error).split())[:200]}).") from None
+            raise InputError(f"{path}: shape inference fails ({one_line(error, 200)}).") from None
         scope = Scope(model.graph)
         settled = [_settle_loop(*loop) for loop in _loops(scope)]
         if not any(settled):

@@ -33,6 +33,8 @@ def arrange(program: ExportedProgram, partition: Partition) -> tuple[GraphModule
     ----------
     program : torch.export.ExportedProgram
         The one that the graph of the partition was made from.
+    partition : Partition
+        Of the graph that was made of the program.
 
     Returns
     -------

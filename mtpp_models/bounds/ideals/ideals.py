@@ -63,6 +63,8 @@ def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None
     ----------
     start : Partition
         The better it is, the less there is to do.
+    deadline : Deadline, optional
+        When it passes, the bound proved by then counts.
     limit : int, optional
         Largest number of ideals; by default what the time is enough for.
 

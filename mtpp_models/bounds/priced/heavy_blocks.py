@@ -54,10 +54,16 @@ def heavy_blocks(
         Not negative, not all 0.
     ceiling : float
         Positive.
+    arrays : KernelArrays
+        Of the instance, whose work and tensors make the cost.
     overflow : LeastOverflow
         Counts in the cost.
+    relations : Relations
+        Which nodes paths connect.
     fresh, again : Effort
         Of searches that begin with no block, and with a known one.
+    rng : numpy.random.Generator
+        Of the seeds of searches.
     deadline : Deadline
         Looked at after each search.
     threads : int
