@@ -83,8 +83,7 @@ class RunMethod:
     ) -> Run:
         """Fields of the answer of a heuristic; if `twice`, whether it gives the same answer again."""
         if self.own is None:
-            found = _searched(instance, self.name, seed, time_limit)
-            return describe(found)
+            return describe(_searched(instance, self.name, seed, time_limit))
         partition, spent = self.own.search(instance, seed, time_limit, patience)
         answer = describe(partition) | {MEASURED: (spent.seconds, spent.cpu_seconds)}
         if twice:

@@ -232,7 +232,7 @@ FAULTS = {
     ),
     "leaves that threads share": Fault(
         "mtpp_models/bounds/priced/tree_part.py",
-        "        self.open, other.open = len(taken), len(left)\n",
+        "        self.open, other.open = len(taken), len(kept)\n",
         "        self.open, other.open = len(taken), 0\n",
         pillar="mtpp_models/bounds/test_tree_threads.py::test_threads_find_and_prove_what_one_does",
     ),
@@ -293,8 +293,8 @@ FAULTS = {
     ),
     "room of an interval": Fault(
         "mtpp_models/bounds/serving.py",
-        "free = memory - held - Fraction(most)",
-        "free = memory - held - held / 8 - Fraction(most)",
+        "free = memory - resident_bytes - Fraction(peak)",
+        "free = memory - resident_bytes - resident_bytes / 8 - Fraction(peak)",
         ("vllm",),
         script=USE_SERVING,
         words="another cut",
