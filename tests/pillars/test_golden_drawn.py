@@ -47,10 +47,10 @@ from mtpp.certificates.writing import (
     flow_certificate,
     placement_certificate,
     plan_certificate,
-    result_document,
 )
 from mtpp.certifying.grid import covered_grid
 from mtpp.certifying.planning import PlanResult, recovered
+from mtpp.problems.answers import result_document
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.serving import serving_front
