@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError, printable
-from instances.graph.question_lines import QuestionRecord, said_number, said_text
+from instances.graph.question_lines import QuestionRecord, digest_of, said_number, said_text
 from instances.graph.tensors import FloatArray, IntArray, freeze
 
 __all__ = ["SINK", "SOURCE", "FlowInstance"]
@@ -114,7 +114,7 @@ class FlowInstance(QuestionRecord):
         """The question without names, in one line."""
         links = int((self.rates > 0).sum())
         kinds = "+".join(map(str, self.counts.tolist()))
-        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links"
+        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links {digest_of(self.lines())}"
 
     def lines(self) -> Iterator[str]:
         """All lines of the question but the first two, the same in whatever order devices and kinds are listed."""

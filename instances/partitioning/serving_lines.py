@@ -8,7 +8,14 @@ from typing import Any
 
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_document
-from instances.graph.question_lines import graph_lines, hash_of_question, said_number, said_text, shared_lines
+from instances.graph.question_lines import (
+    digest_of,
+    graph_lines,
+    hash_of_question,
+    said_number,
+    said_text,
+    shared_lines,
+)
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import finite_or_none
 from instances.partitioning.kinds.file import kinds_document
@@ -46,6 +53,10 @@ class ServingQuestion:
         yield from self.instance.lines()
         yield f"context {self.context}"
         yield f"batch {self.batch}"
+        yield from self._lines_beside()
+
+    def _lines_beside(self) -> Iterator[str]:
+        """Lines of caches, and of what the chain was made of."""
         for token, window in zip(self.token_bytes.tolist(), self.window.tolist(), strict=True):
             yield f"cache {said_number(token)} {said_number(window)}"
         source = self.source
@@ -67,7 +78,8 @@ class ServingQuestion:
     def question_words(self) -> str:
         """The question without names, in one line."""
         runtime = "" if self.source is None else f" for {self.source.runtime}"
-        return f"context {self.context}, batch {self.batch}{runtime}, {self.instance.question_words}"
+        beside = digest_of(self._lines_beside())
+        return f"context {self.context}, batch {self.batch}, caches {beside}{runtime}, {self.instance.question_words}"
 
     @property
     def label(self) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 from instances.devices.platform import Platform
 from instances.devices.unequal import DeviceTable
 from instances.errors import InputError
-from instances.graph.display import figures
+from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone, touched_bytes
-from instances.graph.question_lines import GraphQuestion, graph_lines, said_number, shared_lines
+from instances.graph.question_lines import GraphQuestion, digest_of, graph_lines, said_number, shared_lines
 from instances.graph.tensors import FloatArray
 from instances.partitioning.question_lines import graph_in_words, memory_in_words, platform_lines
 
@@ -148,14 +148,18 @@ class PlacementInstance(GraphQuestion):
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        rate = figures(self.bandwidth, f"bytes/{self.time_unit}")
-        words = [f"k {self.devices}", rate if self.unequal is None else f"unequal devices, up to {rate}"]
+        rate = exact_figures(self.bandwidth, f"bytes/{self.time_unit}")
+        words = [f"k {self.devices}", rate if self.unequal is None else f"unequal devices, up to {rate} {self._apart}"]
         words += [memory_in_words(self.memory), *(["broadcast"] if self.broadcast else [])]
         if self.node_gap or self.transfer_gap:
-            words.append(
-                f"gaps {figures(self.node_gap, self.time_unit)} and {figures(self.transfer_gap, self.time_unit)}"
-            )
+            gaps = (exact_figures(gap, self.time_unit) for gap in (self.node_gap, self.transfer_gap))
+            words.append(f"gaps {' and '.join(gaps)}")
         return f"{', '.join(words)}; {graph_in_words(self.graph)}"
+
+    @property
+    def _apart(self) -> str:
+        """The first digits of a hash of the devices."""
+        return digest_of(line for line in self.lines() if line.startswith("device "))
 
     @cached_property
     def total_work(self) -> float:

@@ -16,8 +16,8 @@ from instances.devices.cluster import Cluster
 from instances.devices.network import Network, Ports
 from instances.errors import InputError, NothingFitsError
 from instances.graph.checks import numbers
-from instances.graph.display import Displayed, figures
-from instances.graph.question_lines import QuestionRecord, said_number, said_text
+from instances.graph.display import Displayed, exact_figures, figures
+from instances.graph.question_lines import QuestionRecord, digest_of, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
 from instances.partitioning.question_lines import memory_in_words
 
@@ -246,7 +246,16 @@ def cluster_in_words(cluster: Cluster) -> list[str]:
         sorted({figures(rate, "bytes/s") for rate in {float(rates.min()), float(rates.max())}}) if len(rates) else []
     )
     servers = str(sizes[0]) if len(set(sizes)) == 1 else "+".join(map(str, sizes))
-    return [f"{cluster.n} devices in servers of {servers}", " and ".join(shown) or "no links"]
+    links = " and ".join(shown) or "no links"
+    return [f"{cluster.n} devices in servers of {servers}", f"{links} {digest_of(cluster_lines(cluster))}"]
+
+
+def _network_in_words(network: Network | None) -> str:
+    """How links share cards, and the rates of these."""
+    if network is None:
+        return "paper's network"
+    rates = "" if network.rates is None else f" {digest_of(map(said_number, network.rates))}"
+    return f"shared cards{', half duplex' if network.half else ''}{rates}"
 
 
 def said_whole(number: int | None) -> str:
@@ -481,15 +490,17 @@ class TrainingInstance(QuestionRecord):
     def question_words(self) -> str:
         """The question without names, in one line."""
         words = [f"{self.microbatches} microbatches", *cluster_in_words(self.cluster)]
-        words += ["shared cards" if self.network else "paper's network", memory_in_words(self.memory)]
-        words += [f"{figures(self.parameter_copies)} copies of parameters"]
+        words += [_network_in_words(self.network), memory_in_words(self.memory)]
+        words += [f"{exact_figures(self.parameter_copies)} copies of parameters"]
         words += [self.dtype] if self.dtype else []
         words += [f"sequence {self.sequence}"] if self.sequence else []
         words += [f"{self.samples} samples"] if self.samples else []
         words += ["recomputation"] if self.recomputation else []
         words += ["full duplex"] if self.full_duplex else []
-        words += ["uneven shares of replicas"] if self.replica_share is not None else []
-        return f"{', '.join(words)}; {self.chain.n} layers, {figures(self.chain.time, 's')} a microbatch"
+        if self.replica_share is not None:
+            words.append(f"uneven shares of replicas {digest_of(map(str, np.atleast_2d(self.replica_share).tolist()))}")
+        time = f"{figures(self.chain.time, 's')} a microbatch {digest_of(chain_lines(self.chain))}"
+        return f"{', '.join(words)}; {self.chain.n} layers, {time}"
 
     def _title(self) -> str:
         return self.chain.name

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from instances.errors import InputError
-from instances.graph.display import figures
-from instances.graph.question_lines import QuestionRecord
+from instances.graph.display import exact_figures, figures
+from instances.graph.question_lines import QuestionRecord, digest_of
 from instances.json_files import finite_or_none
 from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain, chain_document
 from instances.planning.problem import LARGEST
@@ -41,9 +41,15 @@ def grid_in_words(question: Mapping[str, Any]) -> str:
     words = [f"{question['global_batch']} samples a step", f"{servers['count']} servers of {servers['size']} devices"]
     inner, outer = (figures(servers[name], "bytes/s") for name in ("inner", "outer"))
     words += [f"{inner} in a server, {outer} between servers", f"{len(question['chains'][0]['layers'])} layers"]
-    words += [] if memory is None else [f"memory {figures(memory, 'bytes')}"]
+    words += [] if memory is None else [f"memory {exact_figures(memory, 'bytes')}"]
     words += [f"{name} {degree}" for name, degree in question["fixed"].items() if degree is not None]
-    return ", ".join(words)
+    state = question["state_bytes"]
+    words.append(
+        " + ".join(f"{state[name]:g}" for name in ("weights", "gradients", "optimizer")) + " bytes a parameter"
+    )
+    words += [f"ZeRO {' or '.join(map(str, question['zero']))}", f"layers recompute {' or '.join(question['modes'])}"]
+    words += ["full duplex"] if question["full_duplex"] else []
+    return f"{', '.join(words)} {digest_of(grid_lines(question))}"
 
 
 # Question of training in a grid: layers with configurations, equal servers, and the samples of a step.

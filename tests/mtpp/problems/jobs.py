@@ -1,0 +1,179 @@
+"""Jobs on machines of different speeds: a problem of its own, with search, bound, files, checker, page and picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from matplotlib.figure import Figure
+
+from instances import Bound, Result
+from instances.certificates.claims import Claim, Envelope
+from instances.graph.display import Displayed
+from instances.graph.question_lines import QuestionRecord, said_number
+from instances.json_files import Value
+from mtpp.certifying.loop import Method
+from mtpp.certifying.reasons import Reasons
+from mtpp.plots.report.drawing import Bar, timeline
+from mtpp.plots.report.markup import section
+from mtpp.problems.problem import Format, Named, Problem
+from mtpp.questions.verifying import Comparisons
+from mtpp.text.numbers import Scale
+from mtpp.verification.verdict import Verdict, check_claims, compare
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Jobs(QuestionRecord):
+    problem: ClassVar[str] = "jobs"
+    works: tuple[float, ...]
+    speeds: tuple[float, ...]
+    label: ClassVar[str] = "jobs"
+
+    @property
+    def key(self) -> str:
+        return self.question_hash
+
+    def lines(self) -> Iterator[str]:
+        yield " ".join(["works", *map(said_number, self.works)])
+        yield " ".join(["speeds", *map(said_number, self.speeds)])
+
+    @property
+    def question_words(self) -> str:
+        return f"works {self.works}, speeds {self.speeds}"
+
+    def _facts(self) -> dict[str, str]:
+        return {"works": str(self.works), "speeds": str(self.speeds)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Assignment(Displayed):
+    cost_name: ClassVar[str] = "time"
+    instance: Jobs
+    machine: tuple[int, ...]
+
+    @property
+    def cost(self) -> float:
+        return max(self.times())
+
+    def times(self) -> list[float]:
+        jobs = list(zip(self.machine, self.instance.works, strict=True))
+        return [sum(w for m, w in jobs if m == i) / speed for i, speed in enumerate(self.instance.speeds)]
+
+    def _facts(self) -> dict[str, str]:
+        return {"machine": str(self.machine)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated(Envelope):
+    machine: tuple[int, ...]
+    answer_name: ClassVar[str] = "assignment"
+    cost_name: ClassVar[str] = "time"
+
+
+def methods(question: Jobs) -> list[Method[Jobs, Assignment]]:
+    def search(best: Result[Jobs, Assignment], controls: Any) -> Result[Jobs, Assignment]:
+        machine, loads = [0] * len(question.works), [0.0] * len(question.speeds)
+        for j in sorted(range(len(machine)), key=lambda j: -question.works[j]):
+            i = min(range(len(loads)), key=lambda i: (loads[i] + question.works[j]) / question.speeds[i])
+            machine[j], loads[i] = i, loads[i] + question.works[j]
+        return Result("greedy", question, Assignment(question, tuple(machine)))
+
+    def bound(best: Result[Jobs, Assignment], controls: Any) -> Result[Jobs, Assignment]:
+        return Result("even", question, None, Bound(sum(question.works) / sum(question.speeds), "even"))
+
+    def broken(best: Result[Jobs, Assignment], controls: Any) -> Result[Jobs, Assignment]:
+        return Result("broken", question, None, Bound(1 / 0, "broken"))
+
+    return [Method(run.__name__, run, timeless=True) for run in (search, broken, bound)]
+
+
+def write(parts: Sequence[Result[Jobs, Assignment]]) -> dict[str, Any]:
+    (found,) = [part.answer for part in parts if part.answer is not None]
+    bounds = [part.bound.value for part in parts if part.bound is not None]
+    question = {"works": list(found.instance.works), "speeds": list(found.instance.speeds)}
+    return {"format": "jobs/1", **question, "machine": list(found.machine), "time": found.cost, "bounds": bounds}
+
+
+def stated(document: Value) -> Stated:
+    fields = document.members(("format", "works", "speeds", "machine", "time", "bounds"))
+    question = Jobs(*(tuple(fields[name].numbers()) for name in ("works", "speeds")))
+    claims = [
+        Claim(f"bounds[{i}]", "even", value, document, None, None, "formula", "formula")
+        for i, value in enumerate(fields["bounds"].numbers())
+    ]
+    machine, cost = tuple(fields["machine"].whole_numbers()), fields["time"].number()
+    numbers = {"cost": cost, "bound": None, "ratio": None}
+    return Stated(file=document.file, instance=question, claims=tuple(claims), machine=machine, **numbers)
+
+
+def read(document: Value) -> Result[Jobs, Assignment]:
+    file = stated(document)
+    bound = Bound(max(claim.value for claim in file.claims), "stated", witness={"by": "even"})
+    return Result("read", file.instance, Assignment(file.instance, file.machine), bound)
+
+
+def verify(document: Value, limits: Any) -> Verdict:
+    file = stated(document)
+    question = file.instance
+    loads = [Fraction(0)] * len(question.speeds)
+    for i, work in zip(file.machine, question.works, strict=True):
+        loads[i] += Fraction(work) / Fraction(question.speeds[i])
+    even = Fraction(sum(question.works)) / Fraction(sum(question.speeds))
+    checks, false = check_claims(file, lambda claim: compare(claim, even, "proved by its formula"), limits.seconds)
+    wrong = not math.isclose(max(loads), file.cost or 0.0)
+    return Verdict(file, max(loads), checks, (*false, *(["time: another one"] if wrong else [])))
+
+
+def compared(file: Stated, given: Any, own: Any) -> Comparisons:
+    return Comparisons({}, ())
+
+
+def facts(answer: Assignment) -> dict[str, str]:
+    return answer.instance._facts()
+
+
+def sections(answer: Assignment, bound: Bound | None) -> Iterator[str]:
+    bars = [Bar(i, 0.0, time, "work", f"machine {i}") for i, time in enumerate(answer.times())]
+    yield section("Machines", timeline([str(i) for i in range(len(bars))], bars, Scale.of_times([answer.cost], "s")))
+
+
+def figure(answer: Assignment, bound: Bound | None) -> Figure:
+    drawn = Figure()
+    drawn.subplots().barh(range(len(answer.times())), answer.times())
+    return drawn
+
+
+def explain(result: Result[Jobs, Assignment], *_: Any) -> tuple[Reasons, bool]:
+    assert result.answer is not None
+    times = result.answer.times()
+    return Reasons(result, (f"Machine {times.index(max(times))} is the last.",)), False
+
+
+def _own(name: str) -> Named:
+    return Named(f"jobs:{name}")
+
+
+JOBS: dict[str, Any] = {
+    "name": "jobs",
+    "article": "an assignment",
+    "question": _own("Jobs"),
+    "formats": {"jobs/1": Format(_own("read"), _own("verify"))},
+    "stated": (_own("Stated"),),
+    "document": _own("write"),
+    "compare": _own("compared"),
+    "again": {},
+    "cut": Named("mtpp.questions.files:no_cut"),
+    "settings": Named("instances.runtimes:no_writers"),
+    "covers": Named("mtpp.problems.problem:all_answers"),
+    "facts": _own("facts"),
+    "sections": _own("sections"),
+    "figure": _own("figure"),
+    "explain": _own("explain"),
+}
+
+
+def problem(**changes: Any) -> Problem:
+    return Problem(**JOBS | changes)

@@ -1,0 +1,113 @@
+"""Questions of all problems in one line: two that differ in one field have two hashes, and two texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flow_oracle import FlowCase
+from grid_cases import equal_question
+from hunt_flow import flow_instance_of
+
+from instances import ComputationGraph, Platform
+from instances.architectures import ARCHITECTURES
+from instances.devices.network import Network
+from instances.devices.unequal import DeviceTable
+from instances.flow.problem import FlowInstance
+from instances.partitioning.serving import ServingInstance
+from instances.placement.problem import PlacementInstance
+from instances.planning.chains import simulation
+from instances.planning.grid.problem import Fixed, StateBytes
+from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_chain import serving_chain
+
+LITTLE = 1 + 2**-40  # six digits do not show it
+
+
+def _changed(values: Any) -> Any:
+    """The array with its last number a little larger."""
+    changed = np.array(values, dtype=float)
+    changed.flat[-1] = changed.flat[-1] * LITTLE + (changed.flat[-1] == 0)
+    return changed
+
+
+def _placements() -> tuple[PlacementInstance, Mapping[str, Any]]:
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 3.0], [1.0, 2.0, 0.0])
+    question = PlacementInstance(graph, 2, 1e9, 1e9)
+    more = {"devices": 3, "bandwidth": 1e9 * LITTLE, "memory": 2e9, "node_gap": 1.0, "transfer_gap": 2.0}
+    table = DeviceTable((1.0, LITTLE), (1e9, 1e9), ((0.0, 1e9), (1e9, 0.0)))
+    return question, more | {"broadcast": True, "unequal": table, "graph": replace(graph, work=_changed(graph.work))}
+
+
+def _plans() -> tuple[Any, Mapping[str, Any]]:
+    question = simulation(0, microbatches=4, servers=(2, 2), layers=4)
+    question = replace(question, network=Network(), dtype="bf16", sequence=8)
+    chain, cluster = question.chain, question.cluster
+    share = np.full(cluster.n, 0.5)
+    return question, {
+        "microbatches": 5,
+        "memory": 1e9,
+        "parameter_copies": question.parameter_copies * LITTLE,
+        "network": Network(half=True),
+        "dtype": "fp32",
+        "sequence": 9,
+        "samples": 2,
+        "recomputation": True,
+        "full_duplex": not question.full_duplex,
+        "replica_share": share,
+        "chain": replace(chain, forward=_changed(chain.forward)),
+        "cluster": replace(cluster, bandwidth=cluster.bandwidth * LITTLE),
+    }
+
+
+def _grids() -> tuple[Any, Mapping[str, Any]]:
+    question = equal_question(4, 4, 8.0)
+    return question, {
+        "global_batch": 2 * question.global_batch,
+        "memory": 1e9 * LITTLE,
+        "state_bytes": StateBytes(2.0, 4.0, 12.0 * LITTLE),
+        "update_time": 1e-9,
+        "zero": (1, 2),
+        "modes": ("none",),
+        "fixed": Fixed(pp=2),
+        "full_duplex": not question.full_duplex,
+        "servers": replace(question.servers, outer=question.servers.outer * LITTLE),
+    }
+
+
+def _flows() -> tuple[FlowInstance, Mapping[str, Any]]:
+    links = {(u, v): 100 for u in ("source", "0", "1") for v in ("0", "1", "sink") if u != v}
+    question = flow_instance_of(FlowCase(4, [0, 1], [{1: 12, 2: 8, 3: 3}, {1: 9, 2: 7, 3: 2}], links))
+    return question, {
+        "capacity": _changed(question.capacity),
+        "rates": question.rates * LITTLE,
+        "kind": question.kind[::-1],
+        "devices": ("0", "2"),
+    }
+
+
+def _fronts() -> tuple[ServingInstance, Mapping[str, Any]]:
+    graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=4)
+    question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
+    assert question.source is not None
+    return question, {
+        "context": question.context + 1,
+        "batch": question.batch + 1,
+        "token_bytes": _changed(question.token_bytes),
+        "window": np.full_like(question.window, 7.0),
+        "source": replace(question.source, constant=_changed(question.source.constant)),
+        "instance": question.instance.with_k(2),
+    }
+
+
+@pytest.mark.parametrize("made", [_placements, _plans, _grids, _flows, _fronts])
+def test_bug_a_field_that_is_hashed_is_stated(made: Any) -> None:
+    """Plans, fronts and flows stated some of theirs alone, and these with six digits."""
+    question, fields = made()
+    for name, value in fields.items():
+        other = replace(question, **{name: value})
+        assert other.question_hash != question.question_hash, name
+        assert other.question_words != question.question_words, name
