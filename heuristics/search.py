@@ -16,7 +16,6 @@ from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.partitioning.kinds.no_fit import proof_of_no_fit
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.least_peaks import with_least_peaks
 
 __all__ = ["search"]
@@ -65,14 +64,14 @@ def search(
     2.0
     """
     heuristic, partition = heuristic_of(method), None
-    if isinstance(instance, UnlikeInstance):
+    if not instance.is_alike:
         heuristic = heuristic_of_kinds(heuristic, start)
     name = heuristic.name
     if (reason := proof_of_no_fit(instance)) is not None:
         return Result(name, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
-        candidate = None if start is None or isinstance(instance, UnlikeInstance) else go_on(name, start, rng, limits)
+        candidate = None if start is None or not instance.is_alike else go_on(name, start, rng, limits)
         candidate = with_least_peaks(candidate or heuristic.run(instance, rng, limits))
         partition = candidate if candidate.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()

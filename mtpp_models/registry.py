@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 from instances import Bound, InputError, Partition, Result
 from instances.deadline import Deadline
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.registry import find
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import ideals
@@ -110,16 +108,6 @@ MODELS: dict[str, Model] = {
 }
 
 
-def _of(prove: Callable[[UnlikePartition, Controls], Result]) -> Callable[[Partition, Controls], Result]:
-    return lambda start, controls: prove(cast(UnlikePartition, start), controls)
-
-
-def _timed_kinds(
-    prove: Callable[[UnlikePartition, Deadline | None], Result],
-) -> Callable[[Partition, Controls], Result]:
-    return _of(lambda start, controls: prove(start, controls.deadline))
-
-
 class KindModel(Algorithm):
     """Bound for kinds of devices, whose start is a partition over them."""
 
@@ -129,19 +117,19 @@ _OF_KINDS = (
         "simple",
         "devices of several kinds: the speed of all of them together, and the heaviest node",
         "this project, mtpp_models/simple.py",
-        _timed_kinds(simple_by_kinds),
+        _timed(simple_by_kinds),
     ),
     KindModel(
         "pinned",
         "minimum cut around each node",
         "this project, mtpp_models/bounds/kinds/pinned.py",
-        _timed_kinds(pinned_kinds),
+        _timed(pinned_kinds),
     ),
     KindModel(
         "ideals",
         "dynamic program over ideals, for narrow graphs",
         "this project, mtpp_models/bounds/kinds/ideals.py",
-        _timed_kinds(lambda start, deadline: ideals_of_kinds(start.instance, start, deadline)),
+        _timed(lambda start, deadline: ideals_of_kinds(start.instance, start, deadline)),
         exact=True,
     ),
 )
@@ -149,7 +137,7 @@ _PRICED_KINDS = KindModel(
     "priced",
     "best prices of nodes and kinds",
     "this project, mtpp_models/bounds/kinds/priced.py",
-    _of(lambda start, controls: PricesOfKinds()(start, controls)),
+    lambda start, controls: PricesOfKinds()(start, controls),
     MOST_PAIRED,
 )
 
@@ -161,7 +149,7 @@ KIND_MODELS: dict[str, KindModel | KindFormulation] = {
 
 def prices_that_go_on() -> KindModel:
     """The model `priced`, which continues when it is called again."""
-    return replace(_PRICED_KINDS, run=_of(PricesOfKinds()))
+    return replace(_PRICED_KINDS, run=PricesOfKinds())
 
 
 def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:

@@ -30,8 +30,6 @@ from instances.deadline import Deadline
 from instances.graph.memory import held_alone
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import surely_above, total_held
 
 __all__ = [
@@ -65,7 +63,7 @@ def simple(instance: Instance) -> float:
     That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is
     `simple_of_kinds`.
     """
-    if isinstance(instance, UnlikeInstance):
+    if not instance.is_alike:
         return simple_of_kinds(instance)
     if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)
@@ -89,7 +87,7 @@ def as_answer(instance: Instance, partition: Partition) -> Partition | None:
     return answer if np.isfinite(answer.bottleneck) else None
 
 
-def simple_by_kinds(start: UnlikePartition, deadline: Deadline | None = None) -> Result:
+def simple_by_kinds(start: Partition, deadline: Deadline | None = None) -> Result:
     """The bound; its witness holds the weights as `shares`, one a kind."""
     instance = start.instance
     shares = speed_shares(instance)
@@ -97,12 +95,12 @@ def simple_by_kinds(start: UnlikePartition, deadline: Deadline | None = None) ->
     return Result("simple", instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
 
 
-def speed_shares(instance: UnlikeInstance) -> FloatArray:
+def speed_shares(instance: Instance) -> FloatArray:
     """(T,) weights of the kinds, whose sum over all devices is 1 but for rounding."""
     from scipy.optimize import linprog  # which a search need not wait for
     from scipy.sparse import coo_array
 
-    counts, works = np.array(instance.devices.counts, dtype=np.float64), instance.finite_works
+    counts, works = np.array(instance.machines.counts, dtype=np.float64), instance.finite_works
     kinds, n = works.shape
     unit = works.max()
     even = np.full(kinds, 1 / counts.sum())
@@ -122,25 +120,25 @@ def speed_shares(instance: UnlikeInstance) -> FloatArray:
     return shares / float(counts @ shares) if counts @ shares > 0 else even
 
 
-def simple_of_kinds(instance: UnlikeInstance) -> float:
+def simple_of_kinds(instance: Instance) -> float:
     """The best of these bounds, in the time unit of the work."""
     return speed_bound(instance, speed_shares(instance))
 
 
-def speed_bound(instance: UnlikeInstance, shares: FloatArray) -> float:
+def speed_bound(instance: Instance, shares: FloatArray) -> float:
     """The bound by any weights, rounded down."""
     least = (shares[:, None] * instance.finite_works).min(axis=0)
-    total = float(np.array(instance.devices.counts) @ shares)
-    alone = float(instance.works.min(axis=0).max())
+    total = float(np.array(instance.machines.counts) @ shares)
+    alone = float(instance.work.min(axis=0).max())
     return max(alone, float(least.sum()) / total * (1 - _ROUNDING))
 
 
-def one_block_of_kinds(instance: UnlikeInstance) -> UnlikePartition:
+def one_block_of_kinds(instance: Instance) -> Partition:
     """All nodes in one block on the kind where that takes least, which memory and constraints may not allow."""
-    soft = replace(instance, platform=replace(instance.platform, fit=False), constraints=NO_CONSTRAINTS)
+    soft = replace(instance, fit=False, constraints=NO_CONSTRAINTS)
     soft = replace(soft, works=instance.finite_works)
     block = np.zeros(instance.graph.n, dtype=np.int64)
-    if instance.devices.is_fixed:
-        return UnlikePartition(soft, block)
+    if instance.machines.is_fixed:
+        return Partition(soft, block)
     kinds = (np.full(instance.k, t) for t in range(instance.kinds))
-    return min((UnlikePartition(soft, block, kind) for kind in kinds), key=lambda known: known.bottleneck)
+    return min((Partition(soft, block, kind=kind) for kind in kinds), key=lambda known: known.bottleneck)

@@ -6,16 +6,13 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.partitioning.kinds.no_fit import proof_of_no_fit, proof_of_no_kind
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.kinds.reductions import KindContraction, reduce_kinds
+from instances.partitioning.kinds.no_fit import proof_of_no_fit
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
 from instances.registry import find
 from instances.system.interrupts import catch_interrupt
@@ -93,7 +90,7 @@ def solve(
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
     report = on_progress or (lambda moment: None)
-    if isinstance(instance, UnlikeInstance):
+    if not instance.is_alike:
         if strengthening is not None:
             raise InputError(f"{instance.name}: models can be strengthened for devices that are all alike.")
         return _solve_kinds(instance, model, options, start, relaxation, known, report)
@@ -115,7 +112,7 @@ def solve(
 
 
 def _solve_kinds(
-    instance: UnlikeInstance,
+    instance: Instance,
     model: str | Model,
     options: SolveOptions,
     start: Partition | None,
@@ -135,25 +132,22 @@ def _solve_kinds(
             return Result(name, instance, impossible=reason)
         deadline = Deadline.after(options.time_limit, interrupted)
         controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
-        watch, reduction = Stopwatch(), reduce_kinds(instance)
-        fits = isinstance(start, UnlikePartition) and start.bottleneck < math.inf
+        watch, reduction = Stopwatch(), reduce_instance(instance)
+        fits = start is not None and start.bottleneck < math.inf
         # Of merged nodes the peak may be less than what one of them needs.
         question = reduction.instance if reduction.instance.need is None else reduction.instance.modelled()
-        assert isinstance(question, UnlikeInstance)
-        if (reason := proof_of_no_kind(question)) is not None:
-            return Result(name, instance, impossible=reason)
         # Of bounds only the exact ones know windows.
-        free = cast(UnlikeInstance, question.without_constraints())
+        free = question.without_constraints()
         begin = one_block_of_kinds(free)
-        if fits:
-            own = reduction.restrict(cast(UnlikePartition, start))
-            begin = UnlikePartition(free, own.block, own.kind, own.order)
+        if start is not None and fits:
+            own = reduction.restrict(start)
+            begin = Partition(free, own.block, own.order, own.kind)
         result: Result
         if isinstance(chosen, KindFormulation) and begin.bottleneck >= _SMALLEST:
             asked = question if chosen.exact else free
             result = _solved(chosen, asked.modelled(), begin if fits else None, controls)
         elif chosen.exact and isinstance(chosen, KindModel):
-            known_one = UnlikePartition(question, begin.block, begin.kind, begin.order) if fits else None
+            known_one = Partition(question, begin.block, begin.order, begin.kind) if fits else None
             result = ideals_of_kinds(question, known_one, deadline)
         elif isinstance(chosen, KindFormulation) or begin.bottleneck <= 0 or chosen.is_too_large(begin.instance):
             result = Result(name, begin.instance, None, _least(begin.instance))
@@ -163,27 +157,26 @@ def _solve_kinds(
         return replace(_expanded_kinds(result, reduction, start), seconds=result.seconds or spent, interrupted=stopped)
 
 
-def _solved(model: KindFormulation, question: Instance, start: UnlikePartition | None, controls: Controls) -> Result:
-    assert isinstance(question, UnlikeInstance)
-    begin = None if start is None else UnlikePartition(question, start.block, start.kind, start.order)
+def _solved(model: KindFormulation, question: Instance, start: Partition | None, controls: Controls) -> Result:
+    begin = None if start is None else Partition(question, start.block, start.order, start.kind)
     try:
         return model.prove(question, begin, controls)
     except ExcludedPartitionError as error:
         raise FalseCertificateError(f"{error.excludes}; please report this as a bug.") from None
 
 
-def _least(instance: UnlikeInstance) -> Bound:
+def _least(instance: Instance) -> Bound:
     shares = speed_shares(instance)
     return Bound(speed_bound(instance, shares), "simple", optimal=False, witness={"shares": shares.tolist()})
 
 
-def _expanded_kinds(result: Result, reduction: KindContraction, start: Partition | None) -> Result:
+def _expanded_kinds(result: Result, reduction: Contraction, start: Partition | None) -> Result:
     """The same result for the original question, with the better of start and answer."""
     instance, found = reduction.original, [] if start is None else [start]
-    if isinstance(result.answer, UnlikePartition):
-        answer = result.answer
+    if result.partition is not None:
+        answer = result.partition
         with suppress(InputError):  # where it breaks a window
-            own = UnlikePartition(reduction.instance, answer.block, answer.kind, answer.order)
+            own = Partition(reduction.instance, answer.block, answer.order, answer.kind)
             found.append(reduction.expand(own))
     best = min(
         (known for known in found if known.bottleneck < math.inf), key=lambda known: known.bottleneck, default=None
@@ -231,7 +224,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
     return replace(result, instance=reduction.original, answer=partition, bound=bound)
 
 
-def _mapped(key: str, value: Any, reduction: Contraction | KindContraction) -> Any:
+def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
     """The value of a member of a witness in nodes of the original instance; the two ends stay the last nodes."""
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):

@@ -189,7 +189,7 @@ def _slice_by_buffers(instance: Instance, order: IntArray, deadline: Deadline | 
     """The best of a few slicings in which every block has one peak: that of the slowest block of the last slicing."""
     best, buffer = None, 0.0
     for _ in range(_BUFFERS):
-        linear = replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+        linear = replace(instance, activation_buffer=buffer)
         candidate = Partition(instance, slice_by_bisection(linear, order, deadline).block, order)
         best = min(best or candidate, candidate, key=lambda partition: partition.preference)
         buffer = float(candidate.peaks[candidate.block_costs.argmax()])

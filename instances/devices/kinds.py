@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
+
+from instances.devices.platform import MOST_BLOCKS, Platform
 from instances.devices.roofline import Device
 from instances.errors import InputError, printable
+from instances.graph.tensors import FloatArray, freeze
 
 __all__ = ["SHIPPED", "DeviceKind", "Devices"]
 
@@ -29,9 +34,9 @@ class DeviceKind:
     roofline : Device, optional
         In place of the speed, what prices a graph that has no times of its own.
     memory : float
-        Memory of a device [bytes], positive; infinite where there is no limit.
+        Memory of a device [bytes]; infinite where there is no limit.
     bandwidth : float, optional
-        Bytes per unit of work time in and out of a device, positive; None: that of the question.
+        Bytes per unit of work time in and out of a device, positive; None: that of all devices.
     price : float, optional
         Of a device, such as dollars an hour, 0 or more; no cost of a partition depends on it.
 
@@ -53,14 +58,14 @@ class DeviceKind:
         if not self.name.strip():
             raise InputError("A kind of devices has no name; give it one.")
         where = f"kind {printable(self.name)}"
-        if not 1 <= self.count <= _MOST_DEVICES:
+        if not 1 <= self.count <= MOST_BLOCKS:
             raise InputError(f"{where}: count is {self.count}; give 1 to {_MOST_DEVICES}, or leave the kind out.")
         if self.speed is not None and self.roofline is not None:
             raise InputError(f"{where}: it has a speed and a roofline; give one of them.")
         if self.speed is not None and not 0 < self.speed < math.inf:
             raise InputError(f"{where}: speed is {self.speed}; it must be positive and finite.")
-        if not self.memory > 0:
-            raise InputError(f"{where}: memory is {self.memory}; it must be positive.")
+        if not self.memory >= 0:
+            raise InputError(f"{where}: memory is {self.memory}; it must be 0 or more.")
         if self.bandwidth is not None and not self.bandwidth > 0:
             raise InputError(f"{where}: bandwidth is {self.bandwidth}; it must be positive.")
         if self.price is not None and not 0 <= self.price < math.inf:
@@ -86,6 +91,8 @@ class Devices:
         ``rates[s][t]`` is what passes from a device of kind s to one of kind t, in bytes per unit of work time,
         positive; never more than the bandwidth of either kind. By default a transfer takes its time by the bandwidth of
         each of both devices. Where there are rates no kinds become one.
+    bandwidth : float
+        Of kinds that have none of their own [bytes per unit of work time].
 
     Raises
     ------
@@ -97,9 +104,14 @@ class Devices:
     kinds: tuple[DeviceKind, ...]
     order: str = "free"
     rates: tuple[tuple[float, ...], ...] | None = None
+    bandwidth: float = math.inf
 
     def __init__(
-        self, kinds: Sequence[DeviceKind], order: str = "free", rates: Sequence[Sequence[float]] | None = None
+        self,
+        kinds: Sequence[DeviceKind],
+        order: str = "free",
+        rates: Sequence[Sequence[float]] | None = None,
+        bandwidth: float = math.inf,
     ) -> None:
         if not kinds:
             raise InputError("There are no devices; give at least one kind.")
@@ -119,11 +131,70 @@ class Devices:
         unpriced = [kind.name for kind in merged if kind.price is None]
         if 0 < len(unpriced) < len(merged):
             raise InputError(f"kind {printable(unpriced[0])} has no price, and others have; give all of them one.")
-        if sum(kind.count for kind in merged) > _MOST_DEVICES:
-            raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
         object.__setattr__(self, "kinds", tuple(merged))
         object.__setattr__(self, "order", order)
         object.__setattr__(self, "rates", None if rates is None else _checked_rates(rates, len(merged)))
+        object.__setattr__(self, "bandwidth", bandwidth)
+        if self.total > _MOST_DEVICES and not self.are_alike:
+            raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
+
+    @classmethod
+    def alike(cls, platform: Platform, name: str = "device") -> Devices:
+        """The devices of a platform."""
+        return cls((DeviceKind(name, platform.k, memory=platform.memory, bandwidth=platform.bandwidth),))
+
+    @cached_property
+    def are_alike(self) -> bool:
+        """Whether there is one kind, in free order, whose devices send and receive at one rate."""
+        if len(self.kinds) > 1 or self.is_fixed:
+            return False
+        return self.between is None or self.kinds[0].bandwidth in (None, self.between[0, 0])
+
+    @cached_property
+    def own_rates(self) -> tuple[float, ...]:
+        """Bytes per unit of work time in and out of a device of each kind, (T,); of one that are alike their rate."""
+        if self.are_alike and self.between is not None:
+            return (float(self.between[0, 0]),)
+        return tuple(self.bandwidth if kind.bandwidth is None else kind.bandwidth for kind in self.kinds)
+
+    def platform(self, k: int | None, activation_buffer: float | None, fit: bool) -> Platform:
+        """Platform with so many blocks, all devices by default.
+
+        Of devices that are alike it is theirs; else it has the bandwidth of kinds without one, and the largest memory.
+
+        Raises
+        ------
+        InputError
+            If there are fewer devices, or in a fixed order more, or a number is out of its range.
+        """
+        k, limits = self.total if k is None else k, [kind.memory for kind in self.kinds if kind.memory < math.inf]
+        if self.is_fixed and k != self.total:
+            raise InputError(
+                f"k is {k}, and in a fixed order each of the {self.total} devices has a block, which may be empty; "
+                "leave k out, or give as many."
+            )
+        if k > self.total:
+            raise InputError(f"k is {k}, but there are {self.total} devices; give no more.")
+        memory = max(limits) if limits and (fit or len(limits) == len(self.kinds)) else math.inf
+        return Platform(k, self.own_rates[0] if self.are_alike else self.bandwidth, memory, activation_buffer, fit)
+
+    @cached_property
+    def between(self) -> FloatArray | None:
+        """(T, T) rates between devices of each two kinds, which no bandwidth of either exceeds; None without rates."""
+        if self.rates is None:
+            return None
+        own = np.array([math.inf if kind.bandwidth is None else kind.bandwidth for kind in self.kinds])
+        between: FloatArray = np.minimum(self.rates, np.minimum(own, own[:, None]))
+        for t in np.flatnonzero(np.array(self.counts) == 1).tolist() if len(own) > 1 else ():
+            between[t, t] = 0.0  # a device that is alone sends nothing to its like
+            between[t, t] = max(between[t].max(), between[:, t].max())
+        freeze(between)
+        return between
+
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether the memory of some kind is finite."""
+        return any(kind.memory < math.inf for kind in self.kinds)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -139,7 +210,8 @@ class Devices:
         """So many devices of each kind, at least one in all, without the kinds of which there are none."""
         kept = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
         used = [t for t, count in enumerate(counts) if count]
-        return Devices(kept, self.order, self.rates and [[self.rates[s][t] for t in used] for s in used])
+        rates = self.rates and [[self.rates[s][t] for t in used] for s in used]
+        return Devices(kept, self.order, rates, self.bandwidth)
 
     @property
     def price(self) -> float | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from instances.errors import InputError
 
-__all__ = ["Platform"]
+__all__ = ["MOST_BLOCKS", "Platform"]
 
-_MOST_BLOCKS = 10**6
+#: The most blocks of a question.
+MOST_BLOCKS = 10**6
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Platform:
                 raise InputError(f"{name} is too large for a number; give a smaller one.") from None
         if not (math.isfinite(self.k) and self.k >= 1 and self.k == int(self.k)):
             raise InputError(f"k is {self.k}; the number of blocks must be a whole number, 1 or more.")
-        if self.k > _MOST_BLOCKS:
-            raise InputError(f"k is {self.k:g}; the number of blocks must be {_MOST_BLOCKS} or less.")
+        if self.k > MOST_BLOCKS:
+            raise InputError(f"k is {self.k:g}; the number of blocks must be {MOST_BLOCKS} or less.")
         object.__setattr__(self, "k", int(self.k))
         if not self.bandwidth > 0:
             raise InputError(f"bandwidth is {self.bandwidth}; it must be positive.")

@@ -6,7 +6,7 @@ Five kinds, in node numbers:
 - *windows*: a node is in one of the blocks ``first`` to ``last``; a fixed stage is a window of one;
 - *uncut*: a node and all that read its outputs are in one block, so that these are never sent;
 - *at least*: every block holds so many of the nodes of a set; all nodes and 1 mean that no block is empty;
-- *on*: a node is on a device of one of some kinds. `question_of_kinds` turns that into works that are infinite.
+- *on*: a node is on a device of one of some kinds. `Instance` turns that into works that are infinite.
 
 As no edge points backwards, a path from one node of a group to another lies in the group's block as a whole, and a
 node is in no earlier block than the nodes before it. `BlockRules` says what follows for each node.

@@ -49,25 +49,26 @@ def largest_needs(needs: NDArray[Any], block: IntArray, k: int) -> NDArray[Any]:
     return largest
 
 
-def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> FloatArray:
-    """(k,) bytes by which parameters, states and activations of each block exceed the memory; 0 where it suffices.
+def overflow_bytes(instance: Instance, block: IntArray, order: IntArray, memories: FloatArray) -> FloatArray:
+    """(k,) bytes by which parameters, states and activations of each block exceed its memory; 0 where it suffices.
 
     They are summed without rounding: an overflow may be a small difference of large numbers, of which a sum of floats
     would leave nothing.
     """
-    graph, platform = instance.graph, instance.platform
-    k, buffer = platform.k, platform.activation_buffer
+    graph, k, buffer = instance.graph, instance.k, instance.activation_buffer
+    limited = np.isfinite(memories)
     shared = [parameter.bytes for parameter in graph.parameters]
     parts: tuple[Iterable[float], ...] = (
         graph.tensors.bytes,
         graph.param_bytes,
         graph.state_bytes,
         shared,
-        (platform.memory, buffer or 0.0),
+        memories[limited],
+        (buffer or 0.0,),
         instance.needs if instance.by_need else (),
     )
     unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
-    sizes, params, states, shared_sizes, (memory, kept), needs = (_whole(part, unit) for part in parts)
+    sizes, params, states, shared_sizes, limits, (kept,), needs = (_whole(part, unit) for part in parts)
     held = np.full(k, 0, dtype=object)
     if buffer is None and instance.by_need:
         held = largest_needs(needs, block, k)
@@ -78,7 +79,9 @@ def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> Floa
     np.add.at(held, block, params + states)
     for parameter, size in zip(graph.parameters, shared_sizes, strict=True):
         held[np.unique(block[list(parameter.users)])] += size
-    return np.array([max(0, total - memory) / unit for total in held])
+    excess = np.zeros(k)
+    excess[limited] = [max(0, total - memory) / unit for total, memory in zip(held[limited], limits, strict=True)]
+    return excess
 
 
 def _whole(sizes: Iterable[float], unit: int) -> NDArray[Any]:

@@ -32,7 +32,10 @@ from instances.graph.tensors import FloatArray, IntArray, cached_array, freeze, 
 from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
 
-__all__ = ["BlockCosts", "Partition", "check_order"]
+__all__ = ["IDLE", "BlockCosts", "Partition", "check_order"]
+
+#: In place of the kind of a block without nodes.
+IDLE = -1
 
 
 class BlockCosts(NamedTuple):
@@ -58,12 +61,16 @@ class Partition(Displayed):
     order : (n,) integers, optional
         The topological order in which blocks execute their nodes; it matters for peak memory only. By
         default nodes run by depth, then by index.
+    kind : (k,) integers, optional
+        Kind of the device of each block; what it says of empty ones is not looked at. It follows where devices are
+        alike, or in a fixed order.
 
     Raises
     ------
     InputError
         If a block is out of range, an edge points backwards (the message names it), a constraint of the instance is
-        broken (the message names the nodes), or `order` is not a topological order.
+        broken (the message names the nodes), `order` is not a topological order, or a kind is out of range or has more
+        blocks than devices.
     """
 
     instance: Instance
@@ -72,7 +79,9 @@ class Partition(Displayed):
 
     cost_name: ClassVar[str] = "bottleneck"
 
-    def __init__(self, instance: Instance, block: ArrayLike, order: ArrayLike | None = None) -> None:
+    def __init__(
+        self, instance: Instance, block: ArrayLike, order: ArrayLike | None = None, kind: ArrayLike | None = None
+    ) -> None:
         graph = instance.graph
         block = _integers(block, "block")
         order = graph.topological_order if order is None else check_order(graph, order)
@@ -93,33 +102,88 @@ class Partition(Displayed):
         object.__setattr__(self, "instance", instance)
         object.__setattr__(self, "block", block)
         object.__setattr__(self, "order", order)
+        if not instance.is_alike:
+            self.__dict__["kind"] = self._checked_kinds(kind)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         freeze(*(value for value in state.values() if isinstance(value, np.ndarray)))  # pickling forgets it
 
+    def _checked_kinds(self, kind: ArrayLike | None) -> IntArray:
+        """(k,) kind of each block, `IDLE` for empty ones; `InputError` if there are not as many devices."""
+        k, machines = self.instance.k, self.instance.machines
+        if kind is None and not machines.is_fixed:
+            raise InputError("The kinds of the blocks are missing; give one a block.")
+        kinds = np.array(machines.sequence if kind is None or machines.is_fixed else kind)
+        if kinds.shape != (k,) or kinds.dtype.kind not in "iu":
+            raise InputError(f"There are {kinds.size} kinds for {k} blocks; give one number a block.")
+        kinds = np.where(np.bincount(self.block, minlength=k) > 0, kinds, IDLE).astype(np.int64)
+        used, last = kinds[kinds != IDLE], len(machines.kinds) - 1
+        if ((used < 0) | (used > last)).any():
+            raise InputError(f"A block is on a kind that there is not; they run from 0 to {last}.")
+        for own, count in zip(machines.kinds, np.bincount(used, minlength=last + 1).tolist(), strict=True):
+            if count > own.count:
+                raise InputError(f"{count} blocks are on {own.name}, of which there are {own.count}; move some.")
+        freeze(kinds)
+        return kinds
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """(k,) kind of the device of each block; `IDLE` for empty ones."""
+        kinds = np.where(np.bincount(self.block, minlength=self.instance.k) > 0, 0, IDLE)
+        freeze(kinds)
+        return kinds
+
     @cached_property
     def costs(self) -> BlockCosts:
-        """Receive, work, overflow and send time of each block, eq. (1) to (3).
+        """Receive, work, overflow and send time of each block on a device of its kind, eq. (1) to (3).
 
-        Where the memory is a hard limit, the overflow of a block that exceeds it is infinite.
+        Where the memory is a hard limit, the overflow of a block that exceeds it is infinite; so is the work of a node
+        that cannot run on that kind.
         """
-        graph, k = self.instance.graph, self.instance.k
-        sender = self.block[graph.tensors.producer[graph.edge_tensor]]
-        reader = self.block[graph.tensors.consumers]
-        crosses = sender != reader
+        instance, k = self.instance, self.instance.k
+        graph, tensors = instance.graph, instance.graph.tensors
+        home = self.block[tensors.producer]
+        reader = self.block[tensors.consumers]
+        crosses = home[graph.edge_tensor] != reader
         # A tensor enters each block once, however many of its nodes read it, and leaves its own once.
         tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
         left = sorted_unique(tensor)
-        time = self.instance.tensor_time
+        if instance.is_alike:
+            work, receive = graph.work, instance.tensor_time[tensor]
+        else:
+            work = instance.work[self.kind[self.block], np.arange(graph.n)]
+            receive = tensors.bytes[tensor] / self._rates_between(home[tensor], entered)
         costs = BlockCosts(
-            receive=sums_by(entered, time[tensor], k),
-            work=sums_by(self.block, graph.work, k),
+            receive=sums_by(entered, receive, k),
+            work=sums_by(self.block, work, k),
             overflow=self._overflow(),
-            send=sums_by(self.block[graph.tensors.producer[left]], time[left], k),
+            send=sums_by(home[left], self.tensor_times[left], k),
         )
         freeze(*costs)
         return costs
+
+    def _rates_between(self, sender: IntArray, reader: IntArray) -> FloatArray:
+        """Bytes per unit of time at which each of some blocks reads from another, one for each pair."""
+        if self.instance.rates is not None:
+            return self.instance.rates[self.kind[sender], self.kind[reader]]
+        return np.array(self.instance.bandwidths)[self.kind[reader]]
+
+    @cached_property
+    def tensor_times(self) -> FloatArray:
+        """Time to move each tensor out of the block that makes it, (t,); between kinds to the slowest reader."""
+        instance, tensors = self.instance, self.instance.graph.tensors
+        if instance.is_alike:
+            return instance.tensor_time
+        home = self.block[tensors.producer]
+        if instance.rates is None:
+            sizes = np.where(np.diff(tensors.start) > 0, tensors.bytes, 0.0)
+            return sizes / np.array(instance.bandwidths)[self.kind[home]]
+        tensor, reader = instance.graph.edge_tensor, self.block[tensors.consumers]
+        tensor, reader = tensor[home[tensor] != reader], reader[home[tensor] != reader]
+        times = np.zeros(len(home))
+        np.maximum.at(times, tensor, tensors.bytes[tensor] / self._rates_between(home[tensor], reader))
+        return times
 
     @cached_array
     def block_costs(self) -> FloatArray:
@@ -133,19 +197,30 @@ class Partition(Displayed):
         return float(self.block_costs.max())
 
     @property
+    def kinds_by_name(self) -> list[str | None]:
+        """Name of the kind of each block, None where it is empty."""
+        return [None if t == IDLE else self.instance.machines.kinds[t].name for t in self.kind.tolist()]
+
+    @property
     def kind_names(self) -> Sequence[str]:
-        """Name of the kind of device of each block; empty where all devices are alike."""
-        return ()
+        """Name of the kind of each block, "–" where it is empty; none where devices are alike."""
+        return () if self.instance.is_alike else [name or "–" for name in self.kinds_by_name]
+
+    @property
+    def device(self) -> IntArray:
+        """(k,) number of the device of each block, in the order in which the kinds are given; `IDLE` without one."""
+        machines = self.instance.machines
+        if machines.is_fixed or self.instance.is_alike:
+            return np.where(self.kind == IDLE, IDLE, np.arange(self.instance.k))
+        free = [np.flatnonzero(np.array(machines.sequence) == t).tolist() for t in range(len(machines.kinds))]
+        return np.array([IDLE if t == IDLE else free[t].pop(0) for t in self.kind.tolist()])
 
     @property
     def memories(self) -> FloatArray:
-        """(k,) memory of the device of each block [bytes]."""
-        return np.full(self.instance.k, self.instance.platform.memory)
-
-    @property
-    def tensor_times(self) -> FloatArray:
-        """Time to move each tensor out of the block that makes it, (t,)."""
-        return self.instance.tensor_time
+        """(k,) memory of the device of each block [bytes], over several kinds infinite for empty ones."""
+        if self.instance.is_alike:
+            return np.full(self.instance.k, self.instance.platform.memory)
+        return np.array([*(kind.memory for kind in self.instance.machines.kinds), math.inf])[self.kind]
 
     @property
     def cost(self) -> float:
@@ -173,7 +248,7 @@ class Partition(Displayed):
 
         Of a question by need, the largest need of a node.
         """
-        buffer = self.instance.platform.activation_buffer
+        buffer = self.instance.activation_buffer
         if buffer is None and self.instance.by_need:
             return largest_needs(self.instance.needs, self.block, self.instance.k)
         if buffer is None:
@@ -198,20 +273,20 @@ class Partition(Displayed):
     @cached_array
     def excess(self) -> FloatArray:
         """(k,) bytes of parameters, states and peak beyond the memory of each block."""
-        platform = self.instance.platform
-        if not math.isfinite(platform.memory):
-            return np.zeros(platform.k)
-        if self.instance.has_exact_bytes:
-            held = self.param_bytes + self.state_bytes
-            return np.maximum(0.0, held + self.peaks - platform.memory)
-        return overflow_bytes(self.instance, self.block, self.order)
+        instance = self.instance
+        if not instance.machines.is_limited:
+            return np.zeros(instance.k)
+        if instance.has_exact_bytes:
+            limits = instance.platform.memory if instance.is_alike else self.memories
+            return np.maximum(0.0, self.param_bytes + self.state_bytes + self.peaks - limits)
+        return overflow_bytes(instance, self.block, self.order, self.memories)
 
     def _overflow(self) -> FloatArray:
-        if self.instance.platform.fit:
+        if self.instance.fit:
             return np.where(self.excess > 0, math.inf, 0.0)
-        if not self.instance.has_overflow:
-            return np.zeros(self.instance.k)
-        return self.excess / self.instance.platform.bandwidth
+        if self.instance.is_alike:
+            return self.excess / self.instance.platform.bandwidth
+        return self.excess / np.array(self.instance.bandwidths)[self.kind]
 
     def _title(self) -> str:
         return self.instance.name
@@ -235,8 +310,10 @@ class Partition(Displayed):
     def _rows(self) -> Rows:
         counts = np.bincount(self.block, minlength=self.instance.k).tolist()
         times = np.column_stack((self.block_costs, *self.costs)).tolist()
-        rows = [[str(b), str(counts[b]), *map(figures, row)] for b, row in enumerate(times)]
-        return ["block", "nodes", f"cost [{self.instance.graph.time_unit}]", *BlockCosts._fields], rows
+        names = [[name] for name in self.kind_names] or [[]] * self.instance.k
+        rows = [[str(b), *names[b], str(counts[b]), *map(figures, row)] for b, row in enumerate(times)]
+        device = ["device"] if self.kind_names else []
+        return ["block", *device, "nodes", f"cost [{self.instance.time_unit}]", *BlockCosts._fields], rows
 
 
 def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:

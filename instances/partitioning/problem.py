@@ -1,38 +1,60 @@
-"""Question of partitioning: a computation graph, its devices, and the bottleneck to minimise."""
+r"""Question of partitioning: a computation graph, its machines, and the bottleneck to minimise.
+
+Of kind t there are :math:`N_t` devices, with a work :math:`w_t(v)` of each node, a bandwidth :math:`\beta_t` and a
+memory :math:`M_t`. A block S on a device of kind t costs
+
+.. math:: f_t(S) = w_t(S) + \tfrac{1}{\beta_t} \big(\mathrm{in}(S) + \mathrm{out}(S)
+    + \max(0, \mathrm{held}(S) + \mathrm{peak}(S) - M_t)\big),
+
+which is eq. (3) of `instances.partitioning.partition` in the question of that kind alone, `Instance.of_kind`.
+Where there is a rate :math:`r_{st}` for each pair of kinds, a tensor that a block on kind s sends to one on kind t
+takes its bytes over :math:`r_{st}` in both; one that several blocks read is sent once, at the least of their rates.
+With :math:`\beta_t` at least the rates of kind t, :math:`f_t` is a bound on that.
+An answer has blocks in order, a kind for each, and at most :math:`N_t` blocks of kind t that are not empty.
+
+Devices are *alike* where there is a single kind, in free order, without a rate of its own between two of them: then
+there are as many as blocks.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
-from instances.errors import InputError
-from instances.graph.display import figures
+from instances.errors import InputError, printable
+from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
-from instances.graph.question_lines import GraphQuestion
-from instances.graph.tensors import FloatArray
+from instances.graph.question_lines import GraphQuestion, digest_of, hash_of_question, said_number, said_text
+from instances.graph.tensors import FloatArray, freeze
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
 from instances.partitioning.node_names import NodeName, Windows
 from instances.partitioning.question_lines import (
     instance_in_words,
     instance_lines,
+    memory_in_words,
     platform_in_words,
 )
+from instances.registry import unknown
 
-__all__ = ["Instance"]
+__all__ = ["Instance", "places_of_kinds"]
 
 # Whole numbers up to this are floats.
 _EXACT = 2.0**53
+# Nodes that are listed one by one in a few words.
+_MOST_NODES = 8
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Instance(GraphQuestion):
     """Question of partitioning: how to cut a graph into k blocks, so that the slowest block is as fast as possible.
 
@@ -41,11 +63,13 @@ class Instance(GraphQuestion):
     Parameters
     ----------
     graph : ComputationGraph
-    platform : Platform
+    machines : Devices or Platform
+        A platform stands for k devices that are alike, and for k, buffer and fit.
     name : str, optional
         By default the name of the graph.
     constraints : Constraints
-        Side constraints in node numbers.
+        Side constraints in node numbers. Over several kinds without least numbers of nodes; windows count places 0 to
+        k - 1, some of which may be empty.
     need : (n,) floats, optional
         For merged nodes, the most that one of them read and wrote [bytes].
     by_need : bool
@@ -55,12 +79,19 @@ class Instance(GraphQuestion):
     cluster : str, optional
         The network or random graph that this is a variant of, such as one of several batches; statistics count
         clusters, as variants are not independent. By default the name. No cost depends on it.
+    k : int, optional
+        The most blocks that are not empty; by default as many as devices.
+    works : (T, n) floats, optional
+        Time of each node on a device of each kind; infinite where it cannot run there. By default the work of the graph
+        over the speed of the kind. Of devices that are alike they become the work of the graph.
+    activation_buffer, fit
+        As of `Platform`; a kind without a limit on its memory always fits.
 
     Raises
     ------
     InputError
-        If graph or platform are something else, k times the cost of a block can exceed the largest number, or the
-        constraints contradict one another.
+        If graph or machines are something else, k times the cost of a block can exceed the largest number, a node can
+        run nowhere, there are fewer devices than blocks, or the constraints contradict one another.
 
     Examples
     --------
@@ -72,55 +103,175 @@ class Instance(GraphQuestion):
     problem: ClassVar[str] = "partitioning"
 
     graph: ComputationGraph
-    platform: Platform
-    name: str = ""
-    constraints: Constraints = NO_CONSTRAINTS
-    need: FloatArray | None = None
-    by_need: bool = False
-    together: InitVar[Iterable[Sequence[NodeName] | str]] = ()
-    windows: InitVar[Windows | None] = None
-    uncut: InitVar[Iterable[NodeName]] = ()
-    at_least: InitVar[Iterable[tuple[int, Iterable[NodeName] | str]]] = ()
-    cluster: str = ""
+    machines: Devices
+    k: int  # number of blocks
+    works: FloatArray | None  # as `work`; None: that of the graph, where devices are alike
+    activation_buffer: float | None
+    fit: bool
+    constraints: Constraints
+    need: FloatArray | None
+    by_need: bool
+    name: str
+    cluster: str
 
-    def __post_init__(
+    def __init__(
         self,
-        together: Iterable[Sequence[NodeName] | str],
-        windows: Windows | None,
-        uncut: Iterable[NodeName],
-        at_least: Iterable[tuple[int, Iterable[NodeName] | str]],
+        graph: ComputationGraph,
+        machines: Devices | Platform,
+        name: str = "",
+        constraints: Constraints = NO_CONSTRAINTS,
+        need: FloatArray | None = None,
+        by_need: bool = False,
+        together: Iterable[Sequence[NodeName] | str] = (),
+        windows: Windows | None = None,
+        uncut: Iterable[NodeName] = (),
+        at_least: Iterable[tuple[int, Iterable[NodeName] | str]] = (),
+        cluster: str = "",
+        *,
+        k: int | None = None,
+        works: ArrayLike | None = None,
+        activation_buffer: float | None = None,
+        fit: bool = False,
     ) -> None:
-        if not (isinstance(self.graph, ComputationGraph) and isinstance(self.platform, Platform)):
+        if not (isinstance(graph, ComputationGraph) and isinstance(machines, Devices | Platform)):
             raise InputError(
-                f"An instance is made of a ComputationGraph and a Platform, not of {type(self.graph).__name__} and "
-                f"{type(self.platform).__name__}; `mtpp.load` makes a graph of what describes one."
+                f"An instance is made of a ComputationGraph and a Platform, not of {type(graph).__name__} and "
+                f"{type(machines).__name__}; `mtpp.load` makes a graph of what describes one."
             )
         given: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
         if not all(said is None or (isinstance(said, tuple) and not said) for said in given.values()):
-            object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **given))
+            constraints += Constraints.of(graph, **given)
+        if isinstance(machines, Platform):
+            platform, machines, works = machines, Devices.alike(machines), None
+            if constraints.on:
+                raise InputError("The constraints say on which kinds nodes are, and devices are alike; leave 'on' out.")
+        else:
+            platform = machines.platform(k, activation_buffer, fit)
+            graph, works, constraints = _worked(graph, machines, works, constraints)
+            machines = Devices.alike(platform, machines.kinds[0].name) if machines.are_alike else machines
+        fields = {
+            "graph": graph,
+            "machines": machines,
+            "k": platform.k,
+            "works": works,
+            "activation_buffer": platform.activation_buffer,
+            "fit": platform.fit,
+            "constraints": constraints,
+            "need": need,
+            "by_need": by_need,
+            "name": name or graph.name,
+            "cluster": cluster or name or graph.name,
+            "platform": platform,
+        }
+        self.__dict__.update(fields)
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse what contradicts, and numbers that are too large."""
+        if not self.is_alike and self.constraints.at_least:
+            raise InputError(
+                "Least numbers of nodes cannot be combined with devices of several kinds; leave them out, and give "
+                "windows of stages and nodes that are together or uncut as `constraints`."
+            )
         if self.constraints:
             self.rules  # noqa: B018 - a contradiction shows here
-        if self.constraints.on:
-            raise InputError("The constraints say on which kinds nodes are, and devices are alike; leave 'on' out.")
-        if not math.isfinite(self.k * self._longest):
+        if not self.is_alike:
+            for t in range(self.kinds):
+                self.of_kind(t)
+        elif not math.isfinite(self.k * self._longest):
             raise InputError(
                 f"With k = {self.k} and a bandwidth of {self.platform.bandwidth:g} costs of {self.graph.name!r} exceed "
                 "the largest number; give times and sizes in larger units."
             )
-        if not self.name:
-            object.__setattr__(self, "name", self.graph.name)
-        if not self.cluster:
-            object.__setattr__(self, "cluster", self.name)
+
+    @cached_property
+    def platform(self) -> Platform:
+        """Blocks, buffer and fit, with bandwidth and memory as of `Devices.platform`."""
+        return self.machines.platform(self.k, self.activation_buffer, self.fit)
+
+    @cached_property
+    def is_alike(self) -> bool:
+        """Whether devices are alike."""
+        return self.machines.are_alike
 
     @property
-    def k(self) -> int:
-        """Number of blocks."""
-        return self.platform.k
+    def kinds(self) -> int:
+        """Number of kinds, T."""
+        return len(self.machines.kinds)
+
+    @cached_property
+    def work(self) -> FloatArray:
+        """(T, n) time of each node on a device of each kind; infinite where it cannot run there."""
+        return self.graph.work[None] if self.works is None else self.works
 
     @property
     def label(self) -> str:
-        """Name of the graph and number of blocks, as messages and tables show them."""
-        return f"{self.name}, k = {self.k}"
+        """Name of the graph, and number of blocks or devices, as messages and tables show them."""
+        if self.is_alike:
+            return f"{self.name}, k = {self.k}"
+        most = "" if self.k == self.machines.total else f", at most {self.k} of them"
+        return f"{self.name}, {self.machines}{most}"
+
+    def of_kind(self, t: int) -> Instance:
+        """The question for k devices of kind t alone, without constraints; its costs are those of blocks on them."""
+        if self.is_alike:
+            return self.without_constraints()
+        if t not in self._of_kinds:
+            kind = self.machines.kinds[t]
+            fit = self.fit and math.isfinite(kind.memory)
+            own = Platform(self.k, self.bandwidths[t], kind.memory, self.activation_buffer, fit)
+            graph = replace(self.graph, work=self.finite_works[t])
+            self._of_kinds[t] = Instance(graph, own, self.name, need=self.need, by_need=self.by_need)
+        return self._of_kinds[t]
+
+    @cached_property
+    def _of_kinds(self) -> dict[int, Instance]:
+        return {}
+
+    @cached_property
+    def able(self) -> NDArray[np.bool_]:
+        """(T, n) whether a device of each kind can run each node."""
+        return np.isfinite(self.work)
+
+    @cached_property
+    def finite_works(self) -> FloatArray:
+        r"""(T, n) works, where no device of a kind can run a node twice what all nodes and tensors can take together.
+
+        No answer costs as much whose nodes are on devices that can run them, so that bounds on the question with these
+        works are bounds on this one, whatever they are; large ones make them strong.
+        """
+        if self.able.all():
+            return self.work
+        longest = np.where(self.able, self.work, 0.0).max(axis=0).sum()
+        held = self.graph.held_total + touched_bytes(self.graph).max()
+        slowest = self.bandwidths if self.rates is None else (*self.bandwidths, float(self.rates.min()))
+        moved = (self.graph.tensors.bytes.sum() + held) / min(slowest)
+        return np.where(self.able, self.work, 2.0 * float(longest + moved) or 1.0)
+
+    @cached_property
+    def bandwidths(self) -> tuple[float, ...]:
+        """Bandwidth of a device of each kind [bytes per unit of work time].
+
+        Where there are rates for pairs, it is what overflows that takes it; else it is the fastest of these rates.
+        """
+        own = self.machines.own_rates
+        if self.rates is None:
+            return own
+        fastest = np.maximum(self.rates.max(axis=0), self.rates.max(axis=1)).tolist()
+        return tuple(
+            rate if kind.bandwidth is not None and math.isfinite(kind.memory) and not self.fit else most
+            for kind, rate, most in zip(self.machines.kinds, own, fastest, strict=True)
+        )
+
+    @cached_property
+    def rates(self) -> FloatArray | None:
+        """(T, T) bytes per unit of work time from a device of one kind to one of another; None without such rates."""
+        return self.machines.between
+
+    @cached_property
+    def has_windows(self) -> bool:
+        """Whether some node may not be in each place."""
+        return bool(self.constraints.windows) and self.rules.has_windows(self.k)
 
     @cached_property
     def rules(self) -> BlockRules:
@@ -134,26 +285,41 @@ class Instance(GraphQuestion):
 
     @cached_property
     def tensor_time(self) -> FloatArray:
-        """Time to move each tensor once, (t,): bytes over bandwidth; 0 for tensors without readers."""
+        """Time to move each tensor once, (t,): bytes over bandwidth; 0 for tensors without readers.
+
+        Raises
+        ------
+        InputError
+            Where devices are not alike, so that methods for those that are end here.
+        """
+        if not self.is_alike:
+            raise InputError(
+                f"{self.name}: this method is for devices that are all alike; use mtpp certify or partition."
+            )
         tensors = self.graph.tensors
         with np.errstate(over="ignore"):  # `_longest` finds out
             return np.where(np.diff(tensors.start) > 0, tensors.bytes, 0.0) / self.platform.bandwidth
 
     @property
     def has_overflow(self) -> bool:
-        """Whether the memory is finite, and what does not fit takes time."""
+        """Whether on some kind the memory is finite, and what does not fit takes time."""
+        if not self.is_alike:
+            return any(self.of_kind(t).has_overflow for t in range(self.kinds))
         return math.isfinite(self.platform.memory) and math.isfinite(self.platform.bandwidth)
 
     @property
     def limits_memory(self) -> bool:
-        """Whether it matters what fits into the memory: it has to, or what does not fit takes time."""
-        return self.platform.fit or self.has_overflow
+        """Whether on some kind it matters what fits into the memory: it has to, or what does not fit takes time."""
+        if not self.is_alike:
+            return any(self.of_kind(t).limits_memory for t in range(self.kinds))
+        return self.fit or self.has_overflow
 
     @cached_property
     def has_exact_bytes(self) -> bool:
         """Whether sums of bytes are exact as floats: whole numbers, all of them together below 2^53."""
-        graph, platform = self.graph, self.platform
-        single = (platform.memory, platform.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
+        graph = self.graph
+        limits = [kind.memory for kind in self.machines.kinds if kind.memory < math.inf]
+        single = (*limits, self.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
         need = () if self.need is None else self.need
         sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, graph.state_bytes, single, need))
         with np.errstate(over="ignore"):
@@ -161,13 +327,15 @@ class Instance(GraphQuestion):
 
     @cached_property
     def communication_over_work(self) -> float | None:
-        """Time to move every tensor that is read once, over the total work; None without work."""
+        """Time to move every tensor that is read once, over the total work; None without work, or for several kinds."""
         work = float(self.graph.work.sum())
-        return float(self.tensor_time.sum()) / work if work > 0 else None
+        return float(self.tensor_time.sum()) / work if self.is_alike and work > 0 else None
 
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
+        if not self.is_alike:
+            return self._key_of_kinds()
         digest = hashlib.sha256(f"{self.graph.content_hash}{self.platform.key}".encode())
         if self.constraints and self.rules.forbid(self.k):
             for array in vars(self.rules).values():
@@ -178,9 +346,39 @@ class Instance(GraphQuestion):
             digest.update(b"by need")
         return digest.hexdigest()
 
+    def _key_of_kinds(self) -> str:
+        numbers = [
+            (kind.count, rate, kind.memory) for kind, rate in zip(self.machines.kinds, self.bandwidths, strict=True)
+        ]
+        words = f"{self.graph.content_hash}{self.platform.key}{self.machines.order}{numbers}{self.by_need}"
+        digest = hashlib.sha256(words.encode())
+        if self.constraints and self.rules.has_groups:
+            digest.update(self.rules.group.tobytes())
+        if self.has_windows:
+            digest.update(np.array([self.rules.first, self.rules.last]).tobytes())
+        if self.rates is not None:
+            digest.update(self.rates.tobytes())
+        digest.update(self.work.tobytes())
+        if self.need is not None:
+            digest.update(self.need.tobytes())
+        return digest.hexdigest()
+
     def lines(self) -> Iterator[str]:
         """All lines of the question but the first two."""
-        return instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
+        yield from instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
+        if self.is_alike:
+            return
+        yield f"order {self.machines.order}"
+        for kind, rate, works in zip(self.machines.kinds, self.bandwidths, self.work.tolist(), strict=True):
+            yield " ".join(["kind", said_text(kind.name), str(kind.count), said_number(kind.memory), said_number(rate)])
+            yield " ".join(["works", *map(said_number, works)])
+        for row in () if self.rates is None else self.rates.tolist():
+            yield " ".join(["rates", *map(said_number, row)])
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, all names included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("partitioning" if self.is_alike else "partitioning over kinds", self.lines())
 
     @property
     def question_words(self) -> str:
@@ -189,19 +387,37 @@ class Instance(GraphQuestion):
         return instance_in_words(self.graph, devices, self.constraints, self.k, self.need, self.by_need)
 
     def _devices_in_words(self) -> list[str]:
-        return platform_in_words(self.platform, self.time_unit)
+        alike = platform_in_words(self.platform, self.time_unit)
+        if self.is_alike:
+            return alike
+        unit = f"bytes/{self.time_unit}"
+        blocks, rate, _, *limits = alike  # the memory is the largest of the kinds
+        words = [f"{blocks} in {self.machines.order} order", f"{rate} by default", *limits]
+        for kind, own, able, works in zip(self.machines.kinds, self.bandwidths, self.able, self.work, strict=True):
+            total = figures(float(works[able].sum()), self.time_unit)
+            words.append(
+                f"{kind.count} devices ({memory_in_words(kind.memory)}, {exact_figures(own, unit)}, "
+                f"work {total} {digest_of(map(said_number, works.tolist()))}{_unable_in_words(able)})"
+            )
+        if self.rates is not None:
+            slowest, fastest = (exact_figures(float(rate), unit) for rate in (self.rates.min(), self.rates.max()))
+            words.append(f"{slowest} to {fastest} between kinds {digest_of(map(str, self.rates.tolist()))}")
+        return words
 
     def _title(self) -> str:
         return self.name
 
     def _facts(self) -> dict[str, str]:
-        graph, platform = self.graph, self.platform
+        graph, unit = self.graph, f"bytes/{self.time_unit}"
         facts = {"nodes": str(graph.n), "edges": str(graph.m), "k": str(self.k)}
-        facts["bandwidth"] = figures(platform.bandwidth, f"bytes/{graph.time_unit}")
-        if math.isfinite(platform.memory):
-            facts["memory"] = figures(platform.memory, "bytes")
-        if platform.activation_buffer is not None:
-            facts["activation buffer"] = figures(platform.activation_buffer, "bytes")
+        for kind, rate in zip(self.machines.kinds, self.bandwidths, strict=True):
+            memory = figures(kind.memory, "bytes") if math.isfinite(kind.memory) else ""
+            if self.is_alike:
+                facts |= {"bandwidth": figures(rate, unit)} | ({"memory": memory} if memory else {})
+            else:
+                facts[kind.name] = f"{kind.count} at {figures(rate, unit)}{memory and ', '}{memory}"
+        if self.activation_buffer is not None:
+            facts["activation buffer"] = figures(self.activation_buffer, "bytes")
         return facts
 
     @property
@@ -218,7 +434,14 @@ class Instance(GraphQuestion):
 
     def with_k(self, k: int) -> Instance:
         """The same question for another number of blocks."""
-        return self if k == self.k else replace(self, platform=replace(self.platform, k=k))
+        if k == self.k:
+            return self
+        return self.with_platform(replace(self.platform, k=k)) if self.is_alike else replace(self, k=k)
+
+    def with_platform(self, platform: Platform) -> Instance:
+        """The same question for other devices, which are alike."""
+        given = self.name, self.constraints, self.need, self.by_need
+        return Instance(self.graph, platform, *given, cluster=self.cluster)
 
     @property
     def needs_peaks(self) -> bool:
@@ -239,4 +462,56 @@ class Instance(GraphQuestion):
         Each answer to this question is one to that, and costs no more there.
         """
         free = self.modelled().without_constraints()
-        return replace(free, platform=replace(free.platform, fit=False)) if free.platform.fit else free
+        return replace(free, fit=False) if free.fit else free
+
+
+def places_of_kinds(graph: ComputationGraph, machines: Devices, constraints: Constraints) -> NDArray[np.bool_]:
+    """(T, n) whether constraints let each node be on each kind.
+
+    Raises
+    ------
+    InputError
+        If they name a kind that there is not.
+    """
+    names = [kind.name for kind in machines.kinds]
+    places = np.ones((len(names), graph.n), dtype=bool)
+    for v, kinds in constraints.on:
+        for name in kinds:
+            if name not in names:
+                raise InputError(unknown(names, name, "kind of devices"))
+        places[:, v] &= [name in kinds for name in names]
+    return places
+
+
+def _worked(
+    graph: ComputationGraph, machines: Devices, works: ArrayLike | None, constraints: Constraints
+) -> tuple[ComputationGraph, FloatArray | None, Constraints]:
+    """The graph, the works on each kind, and the constraints that works do not state.
+
+    Works that are no times are refused, and nodes that no kind can run.
+    """
+    kinds = machines.kinds
+    if works is None and (priced := [kind.name for kind in kinds if kind.roofline is not None]):
+        raise InputError(f"kind {printable(priced[0])} has no speed; give the works of all nodes on it.")
+    if works is None and machines.are_alike and kinds[0].speed is None and not constraints.on:
+        return graph, None, constraints
+    table = np.array([graph.work / (kind.speed or 1.0) for kind in kinds] if works is None else works, dtype=np.float64)
+    if table.shape != (len(kinds), graph.n):
+        raise InputError(f"There are works for {table.shape}; give {len(kinds)} kinds times {graph.n} nodes.")
+    table[~places_of_kinds(graph, machines, constraints)] = math.inf
+    for t, v in np.argwhere(~(table >= 0))[:1].tolist():
+        where = f"the work of node {v} ({graph.names[v]}) on {kinds[t].name}"
+        raise InputError(f"{where} is {table[t, v]}; it must be 0 or more, infinite where it cannot run.")
+    for v in np.flatnonzero(np.isinf(table).all(axis=0))[:1].tolist():
+        raise InputError(f"Node {v} ({graph.names[v]}) can run on no kind of devices; allow one.")
+    constraints = replace(constraints, on=())
+    if machines.are_alike:
+        return replace(graph, work=table[0]), None, constraints
+    freeze(table)
+    return graph, table, constraints
+
+
+def _unable_in_words(able: NDArray[np.bool_]) -> str:
+    nodes = np.flatnonzero(~able).tolist()
+    listed = f"{len(nodes)} nodes" if len(nodes) > _MOST_NODES else " ".join(map(str, nodes))
+    return f", not for {listed}" if nodes else ""

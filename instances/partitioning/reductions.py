@@ -14,6 +14,11 @@ alone. Where all that is held and the buffer fit into one block nothing can over
 fixed, peaks depend on single nodes, and nothing is merged unless the memory is infinite. Where the memory is a hard
 limit no saving pays for what does not fit: only nodes that hold nothing are moved.
 
+Over kinds of devices both hold where the node that moves has no work on any kind: what it saves and what may overflow,
+where it goes, take the same bandwidth, that of the device of that block; and where nothing can overflow on the smallest
+memory, nothing can on any. With a rate for each pair of kinds they do not: what a node reads may pass faster than what
+it makes.
+
 Nodes that have to share a block are merged before, whatever it costs. A node moves only to where it may be, and not if
 it counts for a least number.
 """
@@ -28,6 +33,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from instances.devices.platform import Platform
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone
 from instances.graph.merging import merge_graph
@@ -63,13 +69,15 @@ class Contraction:
         if self.instance is self.original:
             return partition
         order = expanded_order(self.original.graph, partition.order, self.group)
-        return Partition(self.original.with_k(partition.instance.k), partition.block[self.group], order)
+        original = self.original.with_k(partition.instance.k)
+        return Partition(original, partition.block[self.group], order, partition.kind)
 
     def restrict(self, partition: Partition) -> Partition:
         """Restrict a partition to the smaller graph, at no higher cost: each group takes the block of its anchor."""
         if self.instance is self.original:
             return partition
-        return Partition(self.instance.with_k(partition.instance.k), partition.block[self.anchor])
+        instance = self.instance.with_k(partition.instance.k)
+        return Partition(instance, partition.block[self.anchor], kind=partition.kind)
 
 
 def expanded_order(graph: ComputationGraph, order: IntArray, group: IntArray) -> IntArray:
@@ -91,6 +99,8 @@ def reduce_instance(instance: Instance) -> Contraction:
     ----------
     Proved above; tried by brute force in the tests.
     """
+    if not instance.is_alike:
+        return _reduce_kinds(instance)
     result = contract_groups(instance)
     if instance.needs_peaks:
         return result
@@ -100,6 +110,24 @@ def reduce_instance(instance: Instance) -> Contraction:
             return result
         step = contract(result.instance, moves)
         result = Contraction(instance, step.instance, step.group[result.group], result.anchor[step.anchor])
+
+
+def _reduce_kinds(instance: Instance) -> Contraction:
+    """Merge what has to be together, and, unless there are peaks of nodes or rates of pairs, what may as well be."""
+    least = min(kind.memory for kind in instance.machines.kinds)
+    alike = Platform(instance.k, 1.0, least, instance.activation_buffer, instance.fit and least < math.inf)
+    # A sum of works may lose a small one, but is 0 only where all are.
+    summed = replace(instance.graph, work=instance.finite_works.sum(axis=0))
+    reduce = contract_groups if instance.needs_peaks or instance.rates is not None else reduce_instance
+    merged = reduce(Instance(summed, alike, constraints=instance.constraints, need=instance.need))
+    if merged.instance is merged.original:
+        return Contraction(instance, instance, merged.group, merged.anchor)
+    smaller = merged.instance.graph
+    works = np.array([sums_by(merged.group, row, smaller.n) for row in instance.work])
+    need = merged.instance.need if instance.needs_peaks else None
+    rules = Constraints(windows=merged.instance.constraints.windows) if instance.has_windows else NO_CONSTRAINTS
+    question = replace(instance, graph=smaller, works=works, constraints=rules, need=need)
+    return Contraction(instance, question, merged.group, merged.anchor)
 
 
 def contract_groups(instance: Instance) -> Contraction:

@@ -16,10 +16,7 @@ import numpy as np
 
 from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, sums_by
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.partition import Partition
-from instances.partitioning.problem import Instance
+from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.serving_lines import ServingQuestion
 
 __all__ = ["MOST_TOKENS", "ServedPartition", "ServingInstance", "largest_context"]
@@ -76,7 +73,7 @@ class ServingInstance(ServingQuestion):
         for v in range(1, graph.n):
             if (v - 1, v) not in links:
                 raise InputError(f"{graph.name}: node {v} does not read from node {v - 1}; give a chain of layers.")
-        memories = _memories(self.instance)
+        memories = [kind.memory for kind in self.instance.machines.kinds]
         if max(memories) == math.inf:
             raise InputError(f"{graph.name}: without a limit of memory any context fits; give {word('memory')}.")
         for name, values in (("token_bytes", self.token_bytes), ("window", self.window)):
@@ -115,8 +112,8 @@ class ServedPartition:
         Infinite where the cache does not grow for ever, -1 if not even weights and activations fit.
         """
         question, partition, block = self.question, self.partition, self.partition.block
-        graph, memories = question.instance.graph, [question.instance.platform.memory] * question.instance.k
-        if isinstance(partition, UnlikePartition):
+        graph, memories = question.instance.graph, partition.memories.tolist()
+        if not partition.instance.is_alike:
             memories = np.where(partition.kind == IDLE, 0.0, partition.memories).tolist()
         own = [Fraction(size) for size in graph.param_bytes.tolist()]
         found = []
@@ -139,13 +136,6 @@ class ServedPartition:
         """(k,) keys and values of each stage at a context [bytes]."""
         held = self.question.token_bytes * np.minimum(context, self.question.window)
         return sums_by(self.partition.block, held, self.question.instance.k)
-
-
-def _memories(instance: Instance) -> list[float]:
-    """Memory of each kind of device [bytes]."""
-    if isinstance(instance, UnlikeInstance):
-        return [kind.memory for kind in instance.devices.kinds]
-    return [instance.platform.memory]
 
 
 def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:

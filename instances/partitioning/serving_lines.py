@@ -19,7 +19,6 @@ from instances.graph.question_lines import (
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import finite_or_none
 from instances.partitioning.kinds.file import kinds_document
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import platform_document
 
@@ -105,6 +104,6 @@ def serving_document(question: ServingQuestion) -> dict[str, Any]:
         "context": question.context,
         "batch": question.batch,
         "graph": graph_document(instance.graph),
-        **(kinds_document(instance) if isinstance(instance, UnlikeInstance) else {}),
+        **({} if instance.is_alike else kinds_document(instance)),
         **made_of,
     }

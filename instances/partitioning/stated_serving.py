@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from instances.certificates.claims import Envelope
 from instances.certificates.provenance import check_written, opened
+from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
@@ -18,7 +19,6 @@ from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import refused_at, stated_constraints
 from instances.partitioning.kinds.file import devices_of_members, kinds_of_blocks
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving_lines import ServedDecoder, ServingQuestion, serving_document
 
@@ -81,8 +81,8 @@ def serving_from_document(document: Value) -> StatedServing:
     rules = NO_CONSTRAINTS
     if "constraints" in question:
         rules = stated_constraints(question["constraints"], graph, platform.k)
-    more: dict[str, Any] = {"need": rows["need"], "by_need": True}
-    kind_of = Instance
+    machines: Platform | Devices = platform
+    more: dict[str, Any] = {}
     if not ("kinds" in question) == ("order" in question) >= ("works" in question or "rates" in question):
         fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together, and 'rates' to them.")
     if "kinds" in question:
@@ -91,9 +91,10 @@ def serving_from_document(document: Value) -> StatedServing:
         devices, works = devices_of_members(question["kinds"], question["order"], graph.n, question.get("rates"))
         if not np.isfinite(works).all():
             question["kinds"].fail("all nodes of a front run on each kind; expected works that are numbers.")
-        kind_of, more = UnlikeInstance, more | {"devices": devices, "works": works}
+        machines = replace(devices, bandwidth=platform.bandwidth)
+        more = {"k": platform.k, "works": works, "activation_buffer": platform.activation_buffer, "fit": platform.fit}
     with refused_at(fields["instance"]):
-        instance = kind_of(graph, platform, question["name"].text(), rules, **more)
+        instance = Instance(graph, machines, question["name"].text(), rules, rows["need"], by_need=True, **more)
     stated = StatedServing(
         file=document.file,
         instance=instance,
@@ -130,7 +131,7 @@ def _source(question: dict[str, Value], runtime: str, chain: Instance) -> Served
         question["constant"].fail(f"expected {n} numbers, each 0 or more.")
     if len(layer) != operators.n or min(layer) < 0 or max(layer) >= n:
         question["layer"].fail(f"expected {operators.n} numbers from 0 to {n - 1}.")
-    if isinstance(chain, UnlikeInstance):
+    if not chain.is_alike:
         rows = [row.numbers() for row in question["works"].items()] if "works" in question else []
         if len(rows) != chain.kinds or any(len(row) != operators.n or min(row) < 0 for row in rows):
             question["operators"].fail(f"expected works of them on {chain.kinds} kinds, each 0 or more.")

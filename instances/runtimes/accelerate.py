@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from instances.errors import InputError, said
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.runtimes.layer_cut import LayerCut
@@ -65,7 +64,7 @@ class _Accelerate(LayerRuntime):
         if units is None or not isinstance(answer, Partition):
             return super().settings(answer)
         used = sorted(set(answer.block.tolist()))
-        devices = answer.device[used].tolist() if isinstance(answer, UnlikePartition) else range(len(used))
+        devices = answer.device[used].tolist() if not answer.instance.is_alike else range(len(used))
         device = dict(zip(used, devices, strict=True))
         try:
             places = units.places(answer.block.tolist())

@@ -9,7 +9,6 @@ from itertools import groupby
 import numpy as np
 
 from instances.errors import InputError, word
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.runtimes.layer_stack import LayerStack, numbered
@@ -81,7 +80,7 @@ class LayerCut:
 def layers_in_words(partition: Partition) -> str:
     """Numbers of layers, such as ``8,9``; with the kinds of devices where there are several: ``A100:8,L4:3*2``."""
     counts = LayerCut.of(partition).counts
-    if not isinstance(partition, UnlikePartition):
+    if partition.instance.is_alike:
         return ",".join(map(str, counts))
     used = [name for name in partition.kinds_by_name if name is not None]
     stages = [(f"{name}:{count}", len(list(same))) for (name, count), same in groupby(zip(used, counts, strict=True))]
@@ -90,7 +89,7 @@ def layers_in_words(partition: Partition) -> str:
 
 def _of_partition(partition: Partition) -> LayerCut:
     graph, block, ranks = partition.instance.graph, partition.block, range(partition.instance.k)
-    if isinstance(partition, UnlikePartition):  # an idle device has no stage
+    if not partition.instance.is_alike:  # an idle device has no stage
         used, block = np.unique(block, return_inverse=True)
         ranks = partition.device[used].tolist()
     stack = LayerStack.of(graph)

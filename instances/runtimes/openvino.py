@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.runtimes.runtime import NodeRuntime
 
@@ -50,7 +49,7 @@ def assign(model: ov.Model) -> str:
 
 def _write(partition: Partition) -> str:
     used = sorted(set(partition.block.tolist()))
-    numbers = partition.device[used].tolist() if isinstance(partition, UnlikePartition) else range(len(used))
+    numbers = partition.device[used].tolist() if not partition.instance.is_alike else range(len(used))
     devices = [f"GPU.{number}" for number in numbers]
     names = (_UNNAMED.sub("", name) for name in partition.instance.graph.names)
     stage = dict(zip(names, map(used.index, partition.block.tolist()), strict=True))

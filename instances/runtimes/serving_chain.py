@@ -13,7 +13,6 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.merging import merge_graph
 from instances.graph.tensors import FloatArray
-from instances.partitioning.kinds.problem import question_of_kinds
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.serving_lines import ServedDecoder
@@ -95,9 +94,8 @@ def serving_chain(
     if devices is None or works is None:
         instance = Instance(chain, platform, constraints=rules, need=need, by_need=True)
     else:
-        rows = np.array([np.bincount(unit, row) for row in works])
-        unlike = question_of_kinds(chain, devices, rows, platform.k, bandwidth=platform.bandwidth, fit=platform.fit)
-        instance = replace(unlike, need=need, by_need=True)
+        machines, rows = replace(devices, bandwidth=platform.bandwidth), [np.bincount(unit, row) for row in works]
+        instance = Instance(chain, machines, need=need, by_need=True, k=platform.k, works=rows, fit=platform.fit)
     return ServingInstance(
         instance=instance,
         token_bytes=token_bytes,

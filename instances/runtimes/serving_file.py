@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from instances.json_files import finite_or_none
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.partitioning.serving_lines import serving_document as question_document
 from instances.partitioning.stated_serving import SERVING_FORMAT
@@ -34,7 +33,7 @@ def _point(point: ServedPartition) -> dict[str, Any]:
     )
     return {
         "block": partition.block.tolist(),
-        **({"kind": partition.kinds_by_name} if isinstance(partition, UnlikePartition) else {}),
+        **({"kind": partition.kinds_by_name} if not partition.instance.is_alike else {}),
         "bottleneck": point.bottleneck,
         "context": finite_or_none(point.capacity),
         "stages": [

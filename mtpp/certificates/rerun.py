@@ -17,9 +17,7 @@ from instances.errors import printable
 from instances.graph.tensors import sums_by
 from instances.partitioning.kinds.answer import stated_partition
 from instances.partitioning.kinds.file import KindsCertificate
-from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.kinds.reductions import reduce_kinds
-from instances.partitioning.reductions import contract_groups
+from instances.partitioning.reductions import contract_groups, reduce_instance
 from instances.partitioning.stated import Certificate
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.stated import StatedPlacement
@@ -149,11 +147,11 @@ def search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 def _trees(question: Instance, claim: Claim, goal: float, deadline: Deadline) -> Iterator[tuple[Instance, BlockTree]]:
     """Trees to be searched for a block below the goal that is worth its share, of several kinds one each."""
-    if isinstance(question, UnlikeInstance):
-        reduction = reduce_kinds(question)
+    if not question.is_alike:
+        reduction = reduce_instance(question)
         node = sums_by(reduction.group, _members(claim, "prices"), reduction.instance.graph.n)
         kind = _members(claim, "shares")
-        kind *= node.sum() / (kind @ np.array(question.devices.counts))
+        kind *= node.sum() / (kind @ np.array(question.machines.counts))
         for t in range(question.kinds):
             alone = reduction.instance.of_kind(t).relaxed()
             tree = BlockTree(alone, node, goal, deadline)

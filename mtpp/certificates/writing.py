@@ -13,9 +13,8 @@ from instances.flow.file import FLOW_CERTIFICATE, flow_question_document
 from instances.flow.problem import FlowInstance
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
 from instances.partitioning.kinds.file import KINDS_CERTIFICATE, question_of_kinds_document
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import find_no_fit
+from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import partition_document
 from instances.partitioning.question_file import question_document
 from instances.partitioning.serving import ServingInstance
@@ -75,7 +74,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         If a bound comes from a method or a solver that readers of the certificate do not know.
     """
     best = combine(*answers)
-    if isinstance(best.instance, UnlikeInstance):
+    if not best.instance.is_alike:
         return _certificate_of_kinds(answers)
     document = {
         "format": CERTIFICATE_FORMAT,
@@ -102,11 +101,10 @@ def _no_answer(found: Result) -> dict[str, Any]:
 def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
     """The answers to one question over kinds of devices as the JSON document of their certificate."""
     best = combine(*answers)
-    assert isinstance(best.instance, UnlikeInstance)
     document = {
         "format": KINDS_CERTIFICATE,
         "instance": question_of_kinds_document(best.instance),
-        "partition": _partition_of_kinds(best.partition) if isinstance(best.partition, UnlikePartition) else None,
+        "partition": None if best.partition is None else _partition_of_kinds(best.partition),
         "bottleneck": best.cost,
         **_claims([] if best.impossible is not None else answers, KINDS),
         **({} if best.impossible is None else {"impossible": {"reason": best.impossible, "proof": None}}),
@@ -114,7 +112,7 @@ def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
     return _with_provenance(document, best)
 
 
-def _partition_of_kinds(partition: UnlikePartition) -> dict[str, Any]:
+def _partition_of_kinds(partition: Partition) -> dict[str, Any]:
     names = partition.instance.graph.names
     stages: list[list[str]] = [[] for _ in range(partition.instance.k)]
     for v in partition.order.tolist():
@@ -144,10 +142,8 @@ def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dic
 
 def partition_answer(answer: Result) -> dict[str, Any]:
     """Document of a search's partition, or a certificate with the reason why none exists."""
-    if isinstance(answer.partition, UnlikePartition):
-        return _certificate_of_kinds([answer])
     if answer.partition is not None:
-        return partition_document(answer.partition)
+        return partition_document(answer.partition) if answer.instance.is_alike else _certificate_of_kinds([answer])
     if answer.impossible is not None:
         return certificate_document([answer])
     return {"instance": answer.instance.label, "partition": None, "impossible": None}

@@ -11,7 +11,6 @@ import numpy as np
 from heuristics import Limits, search
 from instances import Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.symmetry import families
 from mtpp.certifying.loop import Method
 from mtpp_models import solve
@@ -77,7 +76,7 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
-    unlike, rng = isinstance(instance, UnlikeInstance), np.random.default_rng(seed)
+    unlike, rng = not instance.is_alike, np.random.default_rng(seed)
 
     def search_by(name: str, share: float = 1.0, moves: int | None = None) -> PartitionMethod:
         return _search(instance, name, rng, share, moves)
@@ -85,7 +84,7 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
     def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
         return _proof(instance, model or (KIND_MODELS[name] if unlike else find_model(name)), name, share, least)
 
-    if isinstance(instance, UnlikeInstance):
+    if not instance.is_alike:
         tried = instance.graph.n * instance.k * instance.kinds <= _FEW
         return Methods(
             # Without time the search slices two orders.

@@ -10,7 +10,6 @@ from itertools import product
 from instances import InputError, Instance, Result
 from instances.deadline import Deadline
 from instances.devices.kinds import Devices
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import LeastK, find_least_k
@@ -78,11 +77,11 @@ def find_least(
     InputError
         If there are too many choices, or ideals.
     """
-    if not isinstance(question, UnlikeInstance) or question.devices.price is None:
+    if question.is_alike or question.machines.price is None:
         return find_least_k(
             question, good_enough, options, method=method, prove=prove, on_progress=on_progress, on_fault=on_fault
         )
-    devices = question.devices
+    devices = question.machines
     if math.prod(count + 1 for count in devices.counts) > _MOST_CHOICES:
         raise InputError(f"{question.name}: there are more than {_MOST_CHOICES} choices of devices; give fewer kinds.")
     fewest = question.constraints.fewest_blocks
@@ -121,7 +120,7 @@ def _decided(least: LeastPrice, found: Result, chosen: Devices) -> bool:
 
 
 def _on(
-    question: UnlikeInstance,
+    question: Instance,
     counts: tuple[int, ...],
     options: SolveOptions,
     good_enough: float,
@@ -129,15 +128,14 @@ def _on(
     on_fault: Callable[[SolverNotAvailableError], None] | None,
 ) -> Result:
     """Run `certify` on some of the devices."""
-    chosen = question.devices.subset(counts)
-    instance = question_of_kinds(
+    chosen = question.machines.subset(counts)
+    instance = Instance(
         question.graph,
         chosen,
-        question.works[[t for t, count in enumerate(counts) if count]],
-        bandwidth=question.platform.bandwidth,
-        activation_buffer=question.platform.activation_buffer,
-        fit=question.platform.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
-        constraints=question.constraints,
-        name=question.name,
+        question.name,
+        question.constraints,
+        works=question.work[[t for t, count in enumerate(counts) if count]],
+        activation_buffer=question.activation_buffer,
+        fit=question.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
     )
     return certify(instance, options, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)

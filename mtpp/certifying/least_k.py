@@ -14,7 +14,6 @@ from heuristics import Limits, search
 from instances import Bound, InputError, Instance, Result
 from instances.deadline import Deadline
 from instances.partitioning.kinds.no_fit import proof_of_no_fit
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.loop import reaches, rules_out
@@ -67,7 +66,7 @@ class LeastK:
     @property
     def most(self) -> int:
         """The most blocks that are looked at: of more than nodes, behind those of windows, nothing new follows."""
-        limit = self.question.devices.total if isinstance(self.question, UnlikeInstance) else _MOST_BLOCKS
+        limit = self.question.machines.total if not self.question.is_alike else _MOST_BLOCKS
         return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, limit)
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from instances import Bound, Instance, Partition, Result
-from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.certificates.writing import bound_document
 from mtpp_models.simple import as_answer
 
@@ -33,7 +32,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
     found = []
     for result in known:
         j, k = result.instance.k, instance.k
-        if isinstance(instance, UnlikeInstance) or not _same_question(result.instance, instance):
+        if not instance.is_alike or not _same_question(result.instance, instance):
             continue
         partition = None
         if result.partition is not None and j <= k:

@@ -92,11 +92,9 @@ def _tokens(count: float) -> str:
 
 def _stages(point: ServedPartition) -> str:
     """Memory of each stage at the capacity, and the largest context of each."""
-    from instances.partitioning.kinds.partition import UnlikePartition
-
     partition = point.partition
     at = min(point.capacity, 1e15)
-    kinds = partition.kinds_by_name if isinstance(partition, UnlikePartition) else [""] * partition.instance.k
+    kinds = [""] * partition.instance.k if partition.instance.is_alike else partition.kinds_by_name
     rows = [
         [
             str(n),

@@ -127,12 +127,11 @@ def _kinds_and_flows() -> Iterator[str]:
 
     from heuristics import Limits, search
     from heuristics.flow.search import search_flow
-    from instances import ComputationGraph
+    from instances import ComputationGraph, Instance
     from instances.deadline import Deadline
     from instances.devices.kinds import DeviceKind, Devices
     from instances.flow.problem import FlowInstance
     from instances.partitioning.constraints import Constraints
-    from instances.partitioning.kinds.problem import question_of_kinds
     from instances.random_graphs import regal_style
     from mtpp_models import SolveOptions, solve
     from mtpp_models.flow.bounds import bound_flow
@@ -144,15 +143,14 @@ def _kinds_and_flows() -> Iterator[str]:
     graph = regal_style("erdos-renyi", _NODES, seed=1)
     kinds = [DeviceKind("fast", 1, speed=2.0, bandwidth=1.0), DeviceKind("slow", 2, bandwidth=0.5)]
     for order in ("free", "fixed"):
-        works = [graph.work / 2, graph.work]
-        instance = question_of_kinds(graph, Devices(kinds, order), works)
+        instance = Instance(graph, Devices(kinds, order))
         start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=_FEW)).partition
         for name in (name for name, model in KIND_MODELS.items() if isinstance(model, KindModel)):
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
     row = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 1.0])
-    rated = question_of_kinds(row, Devices(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]), [row.work / 2, row.work])
+    rated = Instance(row, Devices(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]))
     rules = Constraints(windows=((0, 0, 0),))
-    within = question_of_kinds(row, Devices(kinds), [row.work / 2, row.work], constraints=rules)
+    within = Instance(row, Devices(kinds), constraints=rules)
     for own in (rated, within):
         solve(own, "ideals", start=search(own, "portfolio", np.random.default_rng(0)).partition)
     yield "flows"

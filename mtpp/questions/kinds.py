@@ -15,7 +15,7 @@ from instances.errors import InputError, WordError, printable, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import BlockRules, Constraints
-from instances.partitioning.kinds.problem import question_of_kinds
+from instances.partitioning.problem import Instance
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, Word
 from mtpp.text.parsing import parse_bandwidth
@@ -23,7 +23,6 @@ from mtpp.text.parsing import parse_bandwidth
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from instances import Instance
     from instances.runtimes import Runtime
 
 __all__ = ["DevicesWords", "devices_of", "questions_of_kinds", "work_on_kind", "works_of_kinds"]
@@ -104,15 +103,14 @@ def questions_of_kinds(
         loaded = runtime.seen(loaded)
         constraints += _without_counts(runtime.rules(loaded), loaded, runtime.name)
     return [
-        question_of_kinds(
+        Instance(
             loaded,
-            devices,
-            works,
-            k,
-            bandwidth=bandwidth,
+            replace(devices, bandwidth=bandwidth),
+            constraints=constraints,
+            k=k,
+            works=works,
             activation_buffer=activation_buffer,
             fit=fit,
-            constraints=constraints,
         )
         for k in counts or [devices.total]
     ]

@@ -10,7 +10,6 @@ import numpy as np
 
 from instances import InputError, Instance, Platform
 from instances.errors import WordError, printable, word
-from instances.partitioning.kinds.problem import question_of_kinds
 from instances.registry import find
 from mtpp.questions.kinds import DevicesWords, devices_of, works_of_kinds
 from mtpp.questions.partitioning import counts_of
@@ -92,8 +91,8 @@ def serving_instance(
                 "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
-    asked = question_of_kinds(loaded, devices, works, count, bandwidth=rate, fit=True)
-    if type(asked) is Instance:
+    asked = Instance(loaded, replace(devices, bandwidth=rate), k=count, works=works, fit=True)
+    if asked.is_alike:
         return serving_chain(asked.graph, asked.platform, runtime)
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
     return serving_chain(loaded, asked.platform, runtime, devices, seen)

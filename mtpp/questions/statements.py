@@ -22,8 +22,7 @@ from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import WordError, printable
 from instances.graph.display import figures
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.problem import UnlikeInstance, pair_rates
-from instances.partitioning.kinds.works import places_of_kinds
+from instances.partitioning.problem import places_of_kinds
 from instances.partitioning.question_lines import rule_lines, rules_in_words
 from instances.planning.grid import GridInstance
 from mtpp.questions.clusters import load_cluster
@@ -112,24 +111,24 @@ def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
         asked = rules_of(given.get("constraints"), instance.graph)
         if "runtime" in given:
             asked += runtime_rules(given["runtime"], instance.graph)
-        if isinstance(instance, UnlikeInstance):  # devices that idle are no stages of a runtime
+        if not instance.is_alike:  # devices that idle are no stages of a runtime
             asked = replace(asked, at_least=())
         same = list(rule_lines(asked, instance.k)) == list(rule_lines(instance.constraints, instance.k))
-        if not same or (asked.on and not isinstance(instance, UnlikeInstance)):
+        if not same or (asked.on and instance.is_alike):
             true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
             return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
-        return _other_places(instance, asked) if isinstance(instance, UnlikeInstance) else None
+        return _other_places(instance, asked) if not instance.is_alike else None
 
     def memory() -> str | None:
-        if not isinstance(instance, UnlikeInstance):
+        if instance.is_alike:
             return _size("memory", platform.memory, given["memory"])
         asked = parse_bytes(given["memory"], "memory")  # of the kinds that have none of their own
-        found = asked in (kind.memory for kind in instance.devices.kinds)
+        found = asked in (kind.memory for kind in instance.machines.kinds)
         return None if found else f"no kind of devices has a memory of {figures(asked, 'bytes')}, which you ask for"
 
     def devices() -> str | None:
         asked = devices_asked(instance, given)
-        if isinstance(instance, UnlikeInstance):
+        if not instance.is_alike:
             return _other_devices(instance, asked)
         return _other_alike(instance, asked, asked.total if given.get("k") is None else instance.k)
 
@@ -145,11 +144,11 @@ def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
     }
 
 
-def _other_places(instance: UnlikeInstance, asked: Constraints) -> str | None:
+def _other_places(instance: Instance, asked: Constraints) -> str | None:
     """Hold the kinds that can run each node against those that are asked for."""
-    places = places_of_kinds(instance.graph, instance.devices, asked)
+    places = places_of_kinds(instance.graph, instance.machines, asked)
     for t, v in np.argwhere(places != instance.able)[:1].tolist():
-        node, kind = f"node {v} ({instance.graph.names[v]})", instance.devices.kinds[t].name
+        node, kind = f"node {v} ({instance.graph.names[v]})", instance.machines.kinds[t].name
         return (
             f"{node} can run on {kind}, you ask that it cannot"
             if instance.able[t, v]
@@ -167,9 +166,9 @@ def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Devices:
     return devices_of(given["unequal"], rate, limit)
 
 
-def _other_devices(instance: UnlikeInstance, asked: Devices) -> str | None:
+def _other_devices(instance: Instance, asked: Devices) -> str | None:
     """Hold the devices of a question against those that are asked for; works on them come from the graph."""
-    true, default = instance.devices, instance.platform.bandwidth
+    true, default = instance.machines, instance.platform.bandwidth
     names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
     in_order = names if true.is_fixed else [name for name in others if name in names]
     if true.order != asked.order:
@@ -188,7 +187,7 @@ def _other_devices(instance: UnlikeInstance, asked: Devices) -> str | None:
         rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
         if rates[0] != rates[1]:
             return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{instance.time_unit}"))
-    between, wanted = pair_rates(true), pair_rates(asked)
+    between, wanted = true.between, asked.between
     if between is None or wanted is None:
         same = between is None and wanted is None
     else:
@@ -201,8 +200,7 @@ def _other_alike(instance: Instance, asked: Devices, k: int) -> str | None:
     platform, (kind, *more) = instance.platform, asked.kinds
     if more or asked.is_fixed or instance.k != k or k > asked.total:
         return f"its devices are {instance.k} that are alike, you ask for {_counted(asked)}"
-    between = pair_rates(asked)
-    rate = float(between[0, 0]) if between is not None else kind.bandwidth
+    rate = float(asked.between[0, 0]) if asked.between is not None else kind.bandwidth
     if rate is not None and rate != platform.bandwidth:
         return unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
     if kind.memory == platform.memory:

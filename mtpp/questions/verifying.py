@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.question_lines import rule_lines
 from mtpp.questions.kinds import works_of_kinds
 from mtpp.questions.partitioning import runtime_of, runtime_rules
@@ -108,16 +107,16 @@ class OwnGraph:
         asked = devices_asked(instance, self._words)
         works = works_of_kinds(own, loaded, asked, self._reading())
         seen = [self._seen(replace(loaded, work=row)) for row in works]
-        if not isinstance(instance, UnlikeInstance):
+        if instance.is_alike:
             return _other_graph(instance.graph, seen[0])
         fault = _other_graph(instance.graph, self._seen(loaded))
-        names = [kind.name for kind in instance.devices.kinds]
+        names = [kind.name for kind in instance.machines.kinds]
         for kind, row in zip(asked.kinds, (graph.work for graph in seen), strict=True):
             if fault is not None or kind.name not in names:  # other kinds are a difference of the devices
                 return fault
             t = names.index(kind.name)
-            for v in (instance.able[t] & (instance.works[t] != row)).nonzero()[0][:1].tolist():
-                times = f"{float(instance.works[t, v])!r}, there {float(row[v])!r}"
+            for v in (instance.able[t] & (instance.work[t] != row)).nonzero()[0][:1].tolist():
+                times = f"{float(instance.work[t, v])!r}, there {float(row[v])!r}"
                 fault = f"the work of node {v} ({instance.graph.names[v]}) on {kind.name} is {times}"
         return fault
 
@@ -134,7 +133,7 @@ class OwnGraph:
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
         instance, works = stated.instance, stated.source.works
-        devices = instance.devices if isinstance(instance, UnlikeInstance) else None
+        devices = instance.machines if not instance.is_alike else None
         chain = serving_chain(self._read["decoder"], instance.platform, runtime, devices, works)
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
@@ -239,7 +238,7 @@ def _fault_of_runtime(front: StatedServing) -> str | None:
         true = list(rule_lines(rules, front.instance.k))
     except InputError as error:
         return f"runtime: {error}"
-    if isinstance(front.instance, UnlikeInstance):  # idle devices aside, any cut between its nodes is legal
+    if not front.instance.is_alike:  # idle devices aside, any cut between its nodes is legal
         every = tuple(range(front.instance.graph.n))
         free = not rules.together and all(set(nodes) == set(every) for _, nodes in rules.at_least)
         return None if free else f"instance.layer: {front.runtime!r} does not cut between all of these nodes"

@@ -11,7 +11,6 @@ import onnx
 from instances import InputError, Partition, Result, combine
 from instances.errors import one_line
 from instances.json_files import finite_or_none, write_json
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.readers.onnx.external_weights import copy_weights
 from instances.readers.onnx.stages import Cut, OnnxStage, TensorSpec, cut_model
 from mtpp.certificates.writing import certificate_document
@@ -173,7 +172,7 @@ def _stage(
         work=float(partition.costs.work[block]),
         parameter_bytes=float(partition.param_bytes[block]),
         peak_bytes=float(partition.peaks[block]),
-        device=partition.kind_names[block] if isinstance(partition, UnlikePartition) else None,
+        device=partition.kind_names[block] if partition.kind_names else None,
     )
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from instances.errors import InputError
 from instances.json_files import finite_or_none
 from instances.partitioning.answer_file import AnswerFile
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.partitioning.stages import crossings
 from mtpp.stages.records import Manifest
@@ -57,7 +56,7 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
         yield f"manifest.json: its stages are the blocks {blocks}, which are not those of the certificate"
         return
     yield from _unlike_nodes(manifest, folder)
-    kinds = partition.kind_names if isinstance(partition, UnlikePartition) else None
+    kinds = partition.kind_names or None
     for number, stage in enumerate(manifest.stages):
         true_kind = None if kinds is None else kinds[stage.block]
         if stage.device != true_kind:

@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.rated_paths import (
     RatedSteps,
     best_rated_path,
@@ -35,7 +33,7 @@ from instances.partitioning.kinds.rated_paths import (
     layers_in_a_row,
     rated_path_within,
 )
-from instances.partitioning.partition import Partition
+from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.serving import MOST_TOKENS, ServedPartition, ServingInstance, largest_context
 
 __all__ = ["ServingFront", "serving_front"]
@@ -71,7 +69,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
     InputError
         If the constraints of the question leave no cut at all.
     """
-    stages = _StagesOfKinds(question) if isinstance(question.instance, UnlikeInstance) else _Stages(question)
+    stages = _StagesOfKinds(question) if not question.instance.is_alike else _Stages(question)
     largest = stages.most_context(math.inf)
     points = list[ServedPartition]()
     context = float(question.context)
@@ -134,8 +132,7 @@ class _StagesOfKinds:
 
     def __init__(self, question: ServingInstance) -> None:
         instance = question.instance
-        assert isinstance(instance, UnlikeInstance)
-        self.instance, self.devices, n = instance, instance.devices, instance.graph.n
+        self.instance, self.devices, n = instance, instance.machines, instance.graph.n
         rated = instance.rates is not None
         self.sizes = layers_in_a_row(instance.graph) if rated else None
         if rated and self.sizes is None:
@@ -166,14 +163,14 @@ class _StagesOfKinds:
         lacking = self._holding(bottleneck).bottleneck
         return math.inf if lacking == 0 else max(-1.0, MOST_TOKENS - lacking)
 
-    def best(self, context: float, bottleneck: float) -> UnlikePartition:
+    def best(self, context: float, bottleneck: float) -> Partition:
         """A cut as fast as that which holds most, which is at least `context`."""
         path = self._holding(bottleneck)
         block, kind = np.zeros(self.instance.graph.n, dtype=np.int64), np.full(self.instance.k, IDLE)
         for b, start in enumerate(path.starts.tolist()):
             block[start:] = b
             kind[b] = path.kinds[b]
-        return UnlikePartition(self.instance, block, kind)
+        return Partition(self.instance, block, kind=kind)
 
     def _holding(self, bottleneck: float) -> CountedPath:
         """A path within the bottleneck whose cost are the tokens that it lacks, as few as may be."""

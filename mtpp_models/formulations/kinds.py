@@ -31,7 +31,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import numpy as np
 import pyomo.environ as pyo
@@ -40,8 +39,7 @@ from pyomo.core.expr import NumericExpression
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import IDLE
 from mtpp_models.cuts.windows import allowed_windows
 from mtpp_models.formulations.case import Case, CaseResult, block_ranks
 from mtpp_models.formulations.constraints import FITS, add_assignment, add_crossings, add_dag, add_load
@@ -64,34 +62,31 @@ class KindFormulation(Formulation):
 
     def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
         """Scale the instance and list the cases, which may lose answers that cost more than the start."""
-        assert isinstance(instance, UnlikeInstance)
-        data = ScaledKinds.of(instance, cast(UnlikePartition | None, start))
+        data = ScaledKinds.of(instance, start)
         cutoff = np.inf if start is None else start.bottleneck
         return PreparedModel(data, self.cases(data), start, np.arange(instance.graph.n), cutoff)
 
     def _one_block(self, instance: Instance) -> Partition | None:
-        assert isinstance(instance, UnlikeInstance)
         whole = one_block_of_kinds(instance)
         with suppress(InputError):  # windows may forbid it
-            return _feasible(UnlikePartition(instance, whole.block, whole.kind))
+            return _feasible(Partition(instance, whole.block, kind=whole.kind))
         return None
 
     def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
-        assert isinstance(instance, UnlikeInstance)
         if result.superblock is None:
             return None
         assert result.kind is not None
         kind = np.full(instance.k, IDLE)
         kind[: len(result.kind)] = result.kind
         try:
-            return _feasible(UnlikePartition(instance, result.superblock[group], kind))
+            return _feasible(Partition(instance, result.superblock[group], kind=kind))
         except InputError as error:
             raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None
 
 
 def exact_of_kinds(data: ScaledKinds) -> pyo.ConcreteModel:
     """Build the exact model; the objective is the bottleneck in units of `data`."""
-    devices, m = data.instance.devices, pyo.ConcreteModel("exact, kinds of devices")
+    devices, m = data.instance.machines, pyo.ConcreteModel("exact, kinds of devices")
     windows = allowed_windows(data.instance, (1,) * data.k) if data.instance.has_windows else None
     add_assignment(m, data, data.k, windows)  # (11), (12)
     add_dag(m, data)  # (8)
@@ -138,8 +133,7 @@ def exact_of_kinds(data: ScaledKinds) -> pyo.ConcreteModel:
 
 
 def _places(partition: Partition) -> IntArray:
-    assert isinstance(partition, UnlikePartition)
-    return partition.block + 1 if partition.instance.devices.is_fixed else block_ranks(partition)
+    return partition.block + 1 if partition.instance.machines.is_fixed else block_ranks(partition)
 
 
 def _add_counts(m: pyo.ConcreteModel, counts: Sequence[int], *, places_count: bool) -> None:
@@ -184,7 +178,7 @@ def _shares(data: ScaledKinds) -> FloatArray:
     """(T, n) a(v) over the least a(S) of a block on each kind; without works all 0."""
     shares = speed_shares(data.instance)
     least = (shares[:, None] * data.instance.finite_works).min(axis=0)
-    needed = shares / float(np.array(data.instance.devices.counts) @ shares) * least.sum()
+    needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()
     return least / np.where(needed > 0, needed, np.inf)[:, None]
 
 
@@ -193,7 +187,6 @@ def _relaxed(name: str, data: ScaledKinds, *, dag: bool, cut_io: bool) -> tuple[
 
     def middle(partition: Partition) -> IntArray:
         """The block with more than its share is superblock 2."""
-        assert isinstance(partition, UnlikePartition)
         block, kind = partition.block, partition.kind
         held = [weights[t, block == b].sum() if t != IDLE else 0.0 for b, t in enumerate(kind.tolist())]
         return 2 + np.sign(block - int(np.argmax(held)))
@@ -205,7 +198,7 @@ def _relaxed(name: str, data: ScaledKinds, *, dag: bool, cut_io: bool) -> tuple[
             middle,
             blocks=3,
         )
-        for t, kind in enumerate(data.instance.devices.kinds)
+        for t, kind in enumerate(data.instance.machines.kinds)
     )
 
 
@@ -214,7 +207,7 @@ def _formulation(name: str, summary: str, *, dag: bool = True, cut_io: bool = Tr
     return KindFormulation(name, summary, "this project, mtpp_models/formulations/kinds.py", cases)
 
 
-def _feasible(partition: UnlikePartition) -> UnlikePartition | None:
+def _feasible(partition: Partition) -> Partition | None:
     return partition if partition.bottleneck < np.inf else None
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from instances.graph.tensors import FloatArray
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import room
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
 from mtpp_models.formulations.scaled_instance import OUT_OF_REACH, ScaledInstance
 from mtpp_models.simple import one_block_of_kinds, simple_of_kinds
 
@@ -25,11 +25,11 @@ _ROUNDING = 1e-6
 class ScaledKinds(ScaledInstance):
     """The coefficients of a question over kinds of devices; what depends on the kind has a row for each."""
 
-    instance: UnlikeInstance
+    instance: Instance
     most: float = math.inf  # in units: an answer of that cost is known
 
     @classmethod
-    def of(cls, instance: UnlikeInstance, start: UnlikePartition | None) -> ScaledKinds:
+    def of(cls, instance: Instance, start: Partition | None) -> ScaledKinds:
         """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
         if start is not None and start.bottleneck > 0:
             return cls(instance, start.bottleneck, 1.0 + _ROUNDING)
@@ -44,7 +44,7 @@ class ScaledKinds(ScaledInstance):
     @property
     def k(self) -> int:
         """Number of blocks; at most n unless each is on a device of its own, or windows tell them apart."""
-        told_apart = self.instance.devices.is_fixed or self.instance.has_windows
+        told_apart = self.instance.machines.is_fixed or self.instance.has_windows
         return self.instance.k if told_apart else min(self.instance.k, self.n)
 
     @cached_property
@@ -128,7 +128,7 @@ class ScaledKinds(ScaledInstance):
     @cached_property
     def _bytes(self) -> float:
         """Bytes of 1 in what is held: a time on the slowest link, or the largest memory where that is a limit."""
-        limits = [kind.memory for kind in self.instance.devices.kinds if math.isfinite(kind.memory)]
+        limits = [kind.memory for kind in self.instance.machines.kinds if math.isfinite(kind.memory)]
         if self.instance.platform.fit:
             return max(limits, default=1.0)
         rates = [

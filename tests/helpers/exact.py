@@ -95,4 +95,4 @@ def needed_optimum(instance: Instance) -> Fraction | None:
 def modelled(instance: Instance) -> Instance:
     """Without a buffer the peak counts as 0."""
     buffer = instance.platform.activation_buffer or 0.0
-    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+    return replace(instance, activation_buffer=buffer)

@@ -23,9 +23,8 @@ from instances import ComputationGraph, InputError, Instance, Result
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import Value, json_text, parse_json
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.partitioning.kinds.rated_paths import layers_in_a_row
-from instances.partitioning.kinds.reductions import reduce_kinds
+from instances.partitioning.reductions import reduce_instance
 from mtpp.certificates.writing import certificate_document
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
@@ -50,15 +49,15 @@ def instance_of(case: KindsCase) -> Instance:
         for t, (count, memory, rate) in enumerate(zip(case.counts, case.memories, case.bandwidths, strict=True))
     ]
     devices = Devices(kinds, "fixed" if case.fixed else "free", case.rates)
-    return question_of_kinds(
+    return Instance(
         graph,
         devices,
-        case.works,
-        case.k,
+        "drawn",
+        Constraints(case.together, case.windows),
+        k=case.k,
+        works=case.works,
         activation_buffer=case.buffer,
         fit=case.fit,
-        constraints=Constraints(case.together, case.windows),
-        name="drawn",
     )
 
 
@@ -69,7 +68,7 @@ def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None
         instance = instance_of(case)
     except InputError as error:  # windows may contradict
         return [] if case.windows and optimum is None else [f"refused: {error}"]
-    if not isinstance(instance, UnlikeInstance):
+    if instance.is_alike:
         return []
     counts = Counter() if counts is None else counts
     faults, results = [], []
@@ -80,7 +79,7 @@ def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None
         faults.append(f"search: {found.partition.bottleneck!r} is below the optimum {optimum!r}")
     drawn = random.Random(repr(case))
     start, bottleneck = drawn.choice((None, found.partition)), drawn.choice(_BOTTLENECKS)
-    in_a_row = case.rates is None or layers_in_a_row(reduce_kinds(instance).instance.graph) is not None
+    in_a_row = case.rates is None or layers_in_a_row(reduce_instance(instance).instance.graph) is not None
     ends_of_ideals = case.rates is None or (in_a_row and not instance.has_windows)
     for name in BOUNDS:
         name = bottleneck if name == "bottleneck" else name

@@ -7,7 +7,6 @@ from typing import Any
 
 from instances import ComputationGraph, Instance
 from instances.devices.kinds import DeviceKind, Devices
-from instances.partitioning.kinds.problem import question_of_kinds
 
 __all__ = ["GOLDEN", "U1", "chain", "devices", "question"]
 
@@ -23,8 +22,8 @@ def devices(kinds: Kinds, memories: list[float] | None = None, order: str = "fre
 
 def question(graph: ComputationGraph, own: Devices, **words: Any) -> Instance:
     """The question where each kind takes the works of the graph over its speed."""
-    works = [graph.work / (kind.speed or 1.0) for kind in own.kinds]
-    return question_of_kinds(graph, own, works, **words)
+
+    return Instance(graph, own, **words)
 
 
 def chain(work: list[float], sizes: list[float], **words: Any) -> ComputationGraph:

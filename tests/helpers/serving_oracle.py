@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 
@@ -15,7 +14,6 @@ from kinds_cases import chain
 
 from instances import ComputationGraph, Platform, SharedParameter
 from instances.devices.kinds import DeviceKind, Devices
-from instances.partitioning.kinds.problem import question_of_kinds
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 
@@ -133,7 +131,7 @@ def draw_served(rng: random.Random) -> ServingInstance:
     devices = Devices(kinds, order, rates)
     k = devices.total if order == "fixed" else rng.randint(1, devices.total)
     return ServingInstance(
-        instance=replace(question_of_kinds(graph, devices, works, k, fit=True), by_need=True),
+        instance=Instance(graph, devices, by_need=True, k=k, works=works, fit=True),
         token_bytes=np.array([rng.randint(0, 4) for _ in range(n)], dtype=float),
         window=np.array([rng.choice([0.0, 3.0, math.inf]) for _ in range(n)]),
         context=rng.randint(1, 3),

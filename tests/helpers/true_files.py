@@ -19,7 +19,6 @@ from instances.architectures import ARCHITECTURES
 from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.network import Network
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.problem import question_of_kinds
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
 from instances.runtimes.serving_front import Front
@@ -75,7 +74,7 @@ def _impossible() -> Document:
 
 def _kinds() -> Document:
     devices = Devices([DeviceKind("a", 1, speed=2.0, bandwidth=2.0), DeviceKind("b", 2, speed=1.0, bandwidth=1.0)])
-    instance = question_of_kinds(GRAPH, devices, [GRAPH.work / 2.0, GRAPH.work])
+    instance = Instance(GRAPH, devices, works=[GRAPH.work / 2.0, GRAPH.work])
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
     return certificate_document(
         [found, *(solve(instance, name, start=found.partition) for name in ("simple", "pinned", "ideals"))]

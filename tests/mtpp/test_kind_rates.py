@@ -20,8 +20,7 @@ from instances import Instance, Platform
 from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.kinds_file import devices_document, read_kinds
 from instances.json_files import json_text, parse_json, write_json
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import verify
@@ -50,7 +49,7 @@ def test_a_tensor_takes_the_rate_of_its_two_kinds() -> None:
     graph = chain([1, 1, 1], [6, 0]).__class__.from_edges([(0, 1), (0, 2)], [1, 1, 1], [6, 0, 0], param_bytes=[0, 9, 0])
     kinds = [DeviceKind("a", 1, speed=1.0), DeviceKind("b", 1, speed=1.0, memory=8.0, bandwidth=5.0)]
     own = Devices([*kinds, DeviceKind("c", 1, speed=1.0)], rates=[[1, 9, 2], [1, 1, 1], [1, 1, 1]])
-    partition = UnlikePartition(question(graph, own, activation_buffer=0.0), [0, 1, 2], [0, 1, 2])  # type: ignore[arg-type]
+    partition = Partition(question(graph, own, activation_buffer=0.0), [0, 1, 2], kind=[0, 1, 2])  # type: ignore[arg-type]
     assert [list(row) for row in partition.costs] == [[0, 6 / 5, 3], [1, 1, 1], [0, 1 / 5, 0], [3, 0, 0]]
     assert partition.tensor_times.tolist()[0] == 3
 
@@ -84,7 +83,6 @@ def test_graphs_are_searched_at_their_rates() -> None:
     graph = chain([1], []).__class__.from_edges(edges, [4, 4, 1, 4, 4], [3, 3, 0.01, 3, 0])
     kinds = [DeviceKind("here", 2, speed=1.0), DeviceKind("there", 2, speed=1.0)]
     instance = question(graph, Devices(kinds, rates=[[10, 0.01], [0.01, 10]]))
-    assert isinstance(instance, UnlikeInstance)
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=4000)).partition
     assert found is not None
     assert found.bottleneck < 9

@@ -21,8 +21,7 @@ from instances import ComputationGraph, InputError, Instance, Platform
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import json_text, parse_json
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.partitioning.partition import Partition
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.certifying.cheapest import LeastPrice, find_least
@@ -40,10 +39,9 @@ def test_no_bound_is_above_brute_force(words: dict[str, bool]) -> None:
         assert faults_of(case, seconds=0.05) == [], case
 
 
-def _placed(windows: tuple[tuple[int, int, int], ...], order: str = "free") -> UnlikeInstance:
+def _placed(windows: tuple[tuple[int, int, int], ...], order: str = "free") -> Instance:
     """Six layers on a fast and two slow devices."""
     own = question(U1, devices([(2, 4, 1), (1, 1, 2)], order=order), constraints=Constraints(windows=windows))
-    assert isinstance(own, UnlikeInstance)
     return own
 
 
@@ -74,14 +72,12 @@ def test_windows_agree_with_brute_force(order: str, chain: bool) -> None:
 def test_places_between_blocks_may_be_empty() -> None:
     """The windows count places; in a fixed order these are the devices."""
     result = certify(_placed(((2, 0, 0), (3, 2, 2))), SolveOptions(time_limit=5.0))
-    assert isinstance(result.partition, UnlikePartition)
     assert result.partition.block.tolist() == [0, 0, 0, 2, 2, 2]
     assert result.partition.kinds_by_name[1] is None
     assert result.proved
     assert result.cost == pytest.approx(12.0)
     pinned = certify(_placed(((5, 1, 1),), order="fixed"), SolveOptions(time_limit=5.0))
     assert pinned.proved
-    assert isinstance(pinned.partition, UnlikePartition)
     assert pinned.partition.kinds_by_name == ["kind 0", "kind 1", None]
 
 
@@ -171,7 +167,6 @@ def test_nodes_stay_together_and_verify_proves_it() -> None:
     assert instance.key != free.key
     result = certify(instance, SolveOptions(time_limit=5.0))
     assert result.proved
-    assert isinstance(result.partition, UnlikePartition)
     block = result.partition.block
     assert (block[1], block[3]) == (block[2], block[4])
     assert result.cost is not None
@@ -189,9 +184,8 @@ def test_nodes_stay_together_and_verify_proves_it() -> None:
         assert verify(parse_json(json.dumps(document), "forged.json")).faults
 
 
-def _able(on: dict[int, str]) -> UnlikeInstance:
+def _able(on: dict[int, str]) -> Instance:
     instance = question(U1, _OWN, constraints=Constraints.of(U1, on=on))
-    assert isinstance(instance, UnlikeInstance)
     return instance
 
 
@@ -203,7 +197,6 @@ def test_nodes_that_only_some_kinds_may_run() -> None:
         for result in results:
             assert result.cost == pytest.approx(optimum)
             assert result.proved
-            assert isinstance(result.partition, UnlikePartition)
             for v, kind in on.items():
                 assert result.partition.kinds_by_name[result.partition.block[v]] == kind
         text = json_text(certificate_document([results[0]]))
@@ -217,7 +210,7 @@ def test_nodes_that_only_some_kinds_may_run() -> None:
 def test_where_nodes_run_is_a_part_of_the_question() -> None:
     """Of its key, and of what `verify` compares; a partition elsewhere takes for ever."""
     assert _able({5: "kind 1"}).key != _able({5: "kind 0"}).key != question(U1, _OWN).key
-    elsewhere = UnlikePartition(_able({5: "kind 1"}), [0, 1, 2, 2, 2, 2], [1, 1, 0])
+    elsewhere = Partition(_able({5: "kind 1"}), [0, 1, 2, 2, 2, 2], kind=[1, 1, 0])
     assert elsewhere.bottleneck == math.inf
     for on, message in (
         ({0: "kind 9"}, "kind of devices 'kind 9'"),
@@ -269,8 +262,7 @@ def test_one_kind_keeps_its_rules() -> None:
     assert question(U1, devices([(1, 1, 3)]), constraints=rules).constraints == rules
     with pytest.raises(InputError, match="Least numbers"):
         question(U1, _OWN, constraints=rules)
-    with pytest.raises(InputError, match="as `constraints`"):
-        replace(question(U1, _OWN), windows={"0": 0})
+    assert question(U1, _OWN, windows={"0": 0}).constraints == Constraints(windows=((0, 0, 0),))
     with pytest.raises(InputError, match="No block is left"):
         _placed(((0, 1, 1), (1, 0, 0)))
 
@@ -293,7 +285,7 @@ def test_bug_nodes_together_that_no_kind_can_run_are_impossible(model: str) -> N
     works = np.array([[1.0, np.inf, 2.0], [np.inf, 3.0, 1.0]])
     kinds = [DeviceKind("a", 2, speed=1.0, bandwidth=1.0), DeviceKind("b", 1, speed=1.0, bandwidth=2.0)]
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 1.0, 1.0])
-    asked = question_of_kinds(graph, Devices(kinds), works, constraints=Constraints(together=((0, 1),)))
+    asked = Instance(graph, Devices(kinds), works=works, constraints=Constraints(together=((0, 1),)))
     answer = solve(asked, model)
     assert answer.impossible == "does not fit: no kind of devices can run all nodes that share a block with node 1"
     assert answer.bound is None

@@ -15,8 +15,7 @@ from kinds_oracle import draw_case, optimum_of
 from heuristics import Limits, search
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.json_files import json_text, parse_json
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.partitioning.partition import Partition
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.certify import certify
@@ -51,8 +50,7 @@ def test_golden_bounds() -> None:
 def test_costs_are_those_of_the_kind_of_each_block() -> None:
     """Slow [0], slow [1], fast [2..5]: each moves its bytes over its own bandwidth."""
     instance = GOLDEN["two kinds"][0]
-    assert isinstance(instance, UnlikeInstance)
-    partition = UnlikePartition(instance, [0, 1, 2, 2, 2, 2], [1, 1, 0])
+    partition = Partition(instance, [0, 1, 2, 2, 2, 2], kind=[1, 1, 0])
     assert partition.block_costs.tolist() == [6, 5, 6.25]
     assert [list(row) for row in partition.costs] == [[0, 2, 0.25], [4, 2, 6], [0, 0, 0], [2, 1, 0]]
 
@@ -87,7 +85,6 @@ def test_a_fixed_order_keeps_devices_in_their_places() -> None:
     instance = question(U1, own)
     result = certify(instance, SolveOptions(time_limit=5.0))
     assert result.proved
-    assert isinstance(result.partition, UnlikePartition)
     used = [t for t in result.partition.kind.tolist() if t >= 0]
     assert used == sorted(used)
     assert result.cost == pytest.approx(solve(instance, "ideals").cost)
@@ -108,7 +105,7 @@ def test_the_fewest_devices_are_those_of_brute_force() -> None:
         case = replace(draw_case(random.Random(f"auto {i}"), chain=True, most=5), fixed=False)
         case = replace(case, k=sum(case.counts))
         asked, best = instance_of(case), optimum_of(case)
-        if not isinstance(asked, UnlikeInstance) or best is None:
+        if asked.is_alike or best is None:
             continue
         enough = float(best) * 1.3
         optima = {k: optimum_of(replace(case, k=k)) for k in range(1, case.k + 1)}
@@ -154,7 +151,7 @@ def test_bug_a_walk_ends_where_nothing_takes_time() -> None:
     """Each node takes no time on some kind, where the peak of one does not fit; walks divided by the cost of that."""
     graph = ComputationGraph.from_edges([], work=[6, 0], output_bytes=[2, 2], param_bytes=[2, 4])
     own = devices([(1, math.inf, 2), (2, 3, 2), (3, 0.5, 2)], [math.inf, 3, 3])
-    instance = question_of_kinds(graph, own, [[6, 0], [0, 3], [5, 0]], 5, fit=True)
+    instance = Instance(graph, own, works=[[6, 0], [0, 3], [5, 0]], k=5, fit=True)
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2_000))
     assert found.cost == 6
 

@@ -62,7 +62,6 @@ RECORDS = {
     "instances.json_files",
     "instances.partitioning.constraints",
     "instances.partitioning.kinds.file",
-    "instances.partitioning.kinds.problem",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
     "instances.partitioning.stated_impossible",

@@ -49,7 +49,7 @@ def test_nothing_false_is_proved(forged: Document, tmp_path: Path) -> None:
     if verdict.cost is not None:
         partition = Partition(instance, forged["partition"]["block"], forged["partition"]["order"])
         assert math.isfinite(partition.bottleneck)
-        free = replace(instance, platform=replace(instance.platform, fit=False))
+        free = replace(instance, fit=False)
         assert verdict.cost == max(exact_costs(Partition(free, partition.block, partition.order)))
     if verdict.proved_bound is not None and instance.k <= 4:
         best = needed_optimum(instance)

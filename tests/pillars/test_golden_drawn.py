@@ -36,7 +36,6 @@ from heuristics.placement import search_placement
 from heuristics.planning import PLANNERS
 from instances import InputError, Instance, Platform, Result
 from instances.json_files import Value, json_text
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
@@ -100,7 +99,7 @@ def _kinds(seed: int) -> Document:
     )
     instance = instance_of(case)
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=500))
-    names = ("simple", "pinned", "ideals") if isinstance(instance, UnlikeInstance) else ("simple", "pinned")
+    names = ("simple", "pinned", "ideals") if not instance.is_alike else ("simple", "pinned")
     proved = [solve(instance, name, start=found.partition) for name in names]
     return certificate_document([found, *proved])
 

@@ -114,4 +114,4 @@ REPORTS = (vllm_6920, ollama_12010)
 
 def _with_memory(question: ServingInstance, memory: float) -> ServingInstance:
     platform = replace(question.instance.platform, memory=memory)
-    return replace(question, instance=replace(question.instance, platform=platform))
+    return replace(question, instance=question.instance.with_platform(platform))

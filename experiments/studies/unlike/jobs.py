@@ -18,8 +18,8 @@ from instances.flow.answer import FlowAnswer
 from instances.flow.file import read_flow_question
 from instances.graph.graph import ComputationGraph
 from instances.graph.merging import merge_graph
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
 from instances.runtimes.layer_stack import LayerStack
 from instances.suites.named import DATA_VARIABLE
 from mtpp.certifying.flow import certify_flow
@@ -99,7 +99,7 @@ class UnlikeJob(StudyJob):
         best = solve(instance, "ideals")
         assert best.proved or best.impossible
         return {
-            "best": _summary_of(best.partition) if isinstance(best.partition, UnlikePartition) else None,
+            "best": None if best.partition is None else _summary_of(best.partition),
             "rules": {rule: _summary_of(shared_out(instance, rule)) for rule in RULES},
         }
 
@@ -156,7 +156,7 @@ def flow_jobs(limit: float = SECONDS) -> list[FlowJob] | str:
     return [FlowJob(str(file), question.question_hash, question.n, limit) for file, question in questions]
 
 
-def question_of(network: str, cluster: str, phase: str) -> UnlikeInstance:
+def question_of(network: str, cluster: str, phase: str) -> Instance:
     """The layers of a decoder on the devices of a cluster, whose memories are hard limits.
 
     Its nodes are what comes before the layers, the layers, and what comes after them.
@@ -169,9 +169,7 @@ def question_of(network: str, cluster: str, phase: str) -> UnlikeInstance:
     build = ARCHITECTURES[architecture].build
     graphs = [_chain(build(level="layer", device=kind.roofline or DEFAULT_DEVICE, **dims)) for kind in devices.kinds]
     works = np.array([graph.work for graph in graphs])
-    instance = question_of_kinds(graphs[0], devices, works, fit=True, name=network)
-    assert isinstance(instance, UnlikeInstance)
-    return instance
+    return Instance(graphs[0], devices, network, works=works, fit=True)
 
 
 def _chain(graph: ComputationGraph) -> ComputationGraph:
@@ -179,7 +177,7 @@ def _chain(graph: ComputationGraph) -> ComputationGraph:
     return merged
 
 
-def _summary_of(partition: UnlikePartition) -> dict[str, Any]:
+def _summary_of(partition: Partition) -> dict[str, Any]:
     """Layers of each device that has some, and the bottleneck; None if the partition does not fit."""
     layers = np.bincount(partition.block[1:-1], minlength=partition.instance.k).tolist()
     fits = partition.bottleneck < np.inf

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from instances.devices.kinds import DeviceKind
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
 
 __all__ = ["RULES", "divided", "shared_out"]
 
@@ -44,15 +44,15 @@ def divided(layers: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
-def shared_out(instance: UnlikeInstance, rule: str) -> UnlikePartition:
+def shared_out(instance: Instance, rule: str) -> Partition:
     """The cut of a chain of layers by a rule on all devices, in the order of their kinds.
 
     What is before and behind the layers is with the first and the last one. A device that
     the rule gives no layer stays idle.
     """
-    n, kinds = instance.graph.n, instance.devices.kinds
-    weights = [RULES[rule](kind, float(instance.works[t, n // 2])) for t, kind in enumerate(kinds)]
-    counts = divided(n - 2, [weights[t] for t in instance.devices.sequence])
+    n, kinds = instance.graph.n, instance.machines.kinds
+    weights = [RULES[rule](kind, float(instance.work[t, n // 2])) for t, kind in enumerate(kinds)]
+    counts = divided(n - 2, [weights[t] for t in instance.machines.sequence])
     layers = np.repeat(np.arange(len(counts)), counts)
     block = np.array([layers[0], *layers, layers[-1]])
-    return UnlikePartition(instance, block, np.array(instance.devices.sequence))
+    return Partition(instance, block, kind=np.array(instance.machines.sequence))

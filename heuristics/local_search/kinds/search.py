@@ -22,10 +22,9 @@ from instances.devices.kinds import DeviceKind, Devices
 from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.rated_paths import layers_in_a_row
-from instances.partitioning.kinds.reductions import reduce_kinds
+from instances.partitioning.partition import IDLE
+from instances.partitioning.reductions import reduce_instance
 
 __all__ = ["has_one_order", "heuristic_of_kinds", "search_kinds"]
 
@@ -67,24 +66,23 @@ def heuristic_of_kinds(
         raise InputError(f"{asked.name} is for devices that are all alike; use {_PORTFOLIO}.")
 
     def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
-        assert isinstance(instance, UnlikeInstance)
-        reduction = reduce_kinds(instance)
-        begin = reduction.restrict(start) if isinstance(start, UnlikePartition) else None
+        reduction = reduce_instance(instance)
+        begin = None if start is None else reduction.restrict(start)
         return reduction.expand(search_kinds(reduction.instance, rng, limits, begin))
 
     return Method(asked.name, asked.summary, asked.reference, run)
 
 
 def search_kinds(
-    instance: UnlikeInstance, rng: np.random.Generator, limits: Limits | None = None, start: Partition | None = None
-) -> UnlikePartition:
+    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, start: Partition | None = None
+) -> Partition:
     """Best partition that is found; of a graph with one order the best of all, as far as `slice_kinds` is exact.
 
     Parameters
     ----------
     limits : Limits, optional
         An evaluation is a move of a walk. Without limits a dozen walks are taken.
-    start : UnlikePartition, optional
+    start : Partition, optional
         Where the walks begin, unless slicings are better.
 
     Raises
@@ -93,7 +91,7 @@ def search_kinds(
         If none fits.
     """
     limits = limits or Limits()
-    found = [start] if isinstance(start, UnlikePartition) else []
+    found = [] if start is None else [start]
     rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
     if rated:
         with suppress(NothingFoundError):
@@ -110,24 +108,24 @@ def search_kinds(
         raise NothingFoundError(f"{instance.label}: no partition was found that fits.")
     best = _best(found)
     best = best if has_one_order(instance) else _walks(instance, best, rng, limits)
-    return _exchanged(best, limits) if rated and not instance.devices.is_fixed else best
+    return _exchanged(best, limits) if rated and not instance.machines.is_fixed else best
 
 
-def _at_slowest_rates(instance: UnlikeInstance, rng: np.random.Generator, limits: Limits) -> UnlikePartition:
+def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
     """An answer that is found with the slowest rate of each kind; the walks behind take the fastest ones."""
     assert instance.rates is not None
     slowest = np.minimum(instance.rates.min(axis=0), instance.rates.min(axis=1)).tolist()
     kinds = [
         DeviceKind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
-        for t, (kind, rate) in enumerate(zip(instance.devices.kinds, slowest, strict=True))
+        for t, (kind, rate) in enumerate(zip(instance.machines.kinds, slowest, strict=True))
     ]
-    question = replace(instance, devices=Devices(kinds, instance.devices.order))
+    question = replace(instance, machines=Devices(kinds, instance.machines.order))
     evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
     found = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
-    return UnlikePartition(instance, found.block, found.kind, found.order)
+    return Partition(instance, found.block, found.order, found.kind)
 
 
-def _exchanged(best: UnlikePartition, limits: Limits) -> UnlikePartition:
+def _exchanged(best: Partition, limits: Limits) -> Partition:
     """The answer with devices exchanged as long as that is better by their rates."""
     instance, again = best.instance, True
     while again:
@@ -138,13 +136,13 @@ def _exchanged(best: UnlikePartition, limits: Limits) -> UnlikePartition:
                     continue
                 other = device.copy()
                 other[[a, b]] = other[[b, a]]
-                changed = UnlikePartition(instance, best.block, other[: instance.k], best.order)
+                changed = Partition(instance, best.block, best.order, other[: instance.k])
                 if changed.preference < best.preference:
                     best, device, again = changed, other, True
     return best
 
 
-def _orders(instance: UnlikeInstance, rng: np.random.Generator, limits: Limits) -> Iterator[IntArray]:
+def _orders(instance: Instance, rng: np.random.Generator, limits: Limits) -> Iterator[IntArray]:
     """Orders that list the blocks of good cuts for devices that are all alike."""
     graph = instance.graph
     yield graph.topological_order
@@ -166,9 +164,7 @@ def _listed(partition: Partition) -> IntArray:
     return np.lexsort((position, partition.block))
 
 
-def _walks(
-    instance: UnlikeInstance, best: UnlikePartition, rng: np.random.Generator, limits: Limits
-) -> UnlikePartition:
+def _walks(instance: Instance, best: Partition, rng: np.random.Generator, limits: Limits) -> Partition:
     graph, kinds = instance.graph, _kind_arrays(instance)
     free = replace(graph, work=np.zeros(graph.n))
     arrays = KernelArrays.of(Instance(free, Platform(instance.k, 1.0, _AMPLE, 0.0), constraints=instance.constraints))
@@ -191,18 +187,18 @@ def _walks(
 
 
 def _walk(
-    instance: UnlikeInstance,
-    start: UnlikePartition,
+    instance: Instance,
+    start: Partition,
     device: IntArray,
     arrays: KernelArrays,
     kinds: KindArrays,
     moves: int,
     rng: np.random.Generator,
     limits: Limits,
-) -> UnlikePartition:
+) -> Partition:
     """The best partition of one walk that cools down."""
     block, order = start.block.copy(), start.order.copy()
-    exchanges = 0.0 if instance.devices.is_fixed else _EXCHANGES
+    exchanges = 0.0 if instance.machines.is_fixed else _EXCHANGES
     state, done, seen = start_state(block, order, instance.k, arrays), 0, start
     while done < moves and not limits.reached(seen.bottleneck):
         chunk = min(_CHUNK, moves - done)
@@ -210,19 +206,19 @@ def _walk(
         before = instance.graph.predecessors
         _, found, at = anneal_kinds(state, arrays, kinds, device, before, cooling, exchanges, seed)
         with suppress(NothingFoundError):
-            seen = _best([seen, UnlikePartition(instance, found, at[: instance.k], order)])
+            seen = _best([seen, Partition(instance, found, order, at[: instance.k])])
         done += chunk
     return seen
 
 
-def _best(partitions: Sequence[UnlikePartition]) -> UnlikePartition:
+def _best(partitions: Sequence[Partition]) -> Partition:
     return min(partitions, key=lambda partition: partition.preference)
 
 
-def _devices(instance: UnlikeInstance, partition: UnlikePartition) -> IntArray:
+def _devices(instance: Instance, partition: Partition) -> IntArray:
     """(K,) kinds: those of the blocks, any that are left for idle ones, and the free devices behind."""
-    spare = list(instance.devices.sequence)
-    if instance.devices.is_fixed:
+    spare = list(instance.machines.sequence)
+    if instance.machines.is_fixed:
         return np.array(spare)
     for t in partition.kind[partition.kind != IDLE].tolist():
         spare.remove(t)
@@ -230,7 +226,7 @@ def _devices(instance: UnlikeInstance, partition: UnlikePartition) -> IntArray:
     return np.array(own + spare)
 
 
-def _kind_arrays(instance: UnlikeInstance) -> KindArrays:
+def _kind_arrays(instance: Instance) -> KindArrays:
     own = [KernelArrays.of(instance.of_kind(t)) for t in range(instance.kinds)]
     return KindArrays(
         work=np.array(instance.finite_works),

@@ -20,11 +20,10 @@ from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import best_path, best_sequence, is_countable
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
 from instances.partitioning.kinds.windowed_paths import best_placed_path, is_placeable, windows_of_steps
-from instances.partitioning.partition import check_order
+from instances.partitioning.partition import IDLE, Partition, check_order
+from instances.partitioning.problem import Instance
 
 __all__ = ["costs_of_kinds", "slice_kinds"]
 
@@ -34,7 +33,7 @@ _MOST_SEGMENTS = 2**27
 _EXCHANGES = 40
 
 
-def costs_of_kinds(instance: UnlikeInstance, order: IntArray, *, still: bool = False) -> FloatArray:
+def costs_of_kinds(instance: Instance, order: IntArray, *, still: bool = False) -> FloatArray:
     """Cost of each segment of an order on a device of each kind, (T, n, n).
 
     It is infinite where the segment has to fit and does not, or cannot run there. If `still`, transfers are left out.
@@ -64,9 +63,7 @@ def costs_of_kinds(instance: UnlikeInstance, order: IntArray, *, still: bool = F
     return np.array(tables)
 
 
-def slice_kinds(
-    instance: UnlikeInstance, order: ArrayLike, deadline: Deadline | None = None, seed: int = 0
-) -> UnlikePartition:
+def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None = None, seed: int = 0) -> Partition:
     """Best partition of an order into consecutive segments.
 
     Parameters
@@ -80,7 +77,7 @@ def slice_kinds(
 
     Returns
     -------
-    UnlikePartition
+    Partition
         Optimal among all partitions into segments of `order`, in a fixed order or where all states can be looked at.
 
     Raises
@@ -91,7 +88,7 @@ def slice_kinds(
     order = check_order(instance.graph, order)
     if instance.has_windows:
         return _slice_within(instance, order)
-    sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.devices
+    sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.machines
     if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
         own = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
         path = best_rated_path(own, devices, instance.k)
@@ -113,12 +110,12 @@ def slice_kinds(
     return _cut(instance, order, starts, sequence)
 
 
-def _slice_within(instance: UnlikeInstance, order: IntArray) -> UnlikePartition:
+def _slice_within(instance: Instance, order: IntArray) -> Partition:
     """Best segments in their windows; these do not fall along edges, so that sorted by them it is an order too.
 
     Where there are too many states, the devices are taken as they are given.
     """
-    rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.devices
+    rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
     devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
     order = order[np.argsort((rules.first + rules.last)[order], kind="stable")]
     inside = np.argsort(order) < np.arange(n + 1)[:, None]
@@ -128,12 +125,10 @@ def _slice_within(instance: UnlikeInstance, order: IntArray) -> UnlikePartition:
     return _cut(instance, order, path.starts, path.kinds, path.places)
 
 
-def _descend(
-    instance: UnlikeInstance, costs: FloatArray, deadline: Deadline, seed: int
-) -> tuple[float, IntArray, IntArray]:
+def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
     """Exchange devices of a sequence, the fastest first, as long as that is no worse; those beyond k are left out."""
     rng, k = np.random.default_rng(seed), instance.k
-    sequence = np.array(instance.devices.sequence)
+    sequence = np.array(instance.machines.sequence)
     sequence = sequence[np.argsort(instance.finite_works.sum(axis=1)[sequence], kind="stable")]
     best, starts = best_sequence(costs, sequence[:k])
     for _ in range(_EXCHANGES * len(sequence)):
@@ -151,11 +146,11 @@ def _descend(
 
 
 def _cut(
-    instance: UnlikeInstance, order: IntArray, starts: IntArray, kinds: IntArray, places: IntArray | None = None
-) -> UnlikePartition:
+    instance: Instance, order: IntArray, starts: IntArray, kinds: IntArray, places: IntArray | None = None
+) -> Partition:
     places = np.arange(len(kinds)) if places is None else places
     block = np.empty(len(order), dtype=np.int64)
     block[order] = places[np.searchsorted(starts, np.arange(len(order)), side="right") - 1]
     padded = np.full(instance.k, IDLE)
     padded[places] = kinds
-    return UnlikePartition(instance, block, padded, order)
+    return Partition(instance, block, order, padded)

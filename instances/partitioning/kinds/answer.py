@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.partitioning.kinds.file import KindsCertificate, StatedKinds, kinds_from_document
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.partition import Partition
+from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Certificate
 from instances.partitioning.stated_serving import StatedPoint
@@ -42,21 +40,18 @@ def stated_partition(certificate: Certificate | KindsCertificate) -> Partition |
     stated = certificate.partition
     instance = certificate.instance
     if isinstance(stated, StatedKinds):
-        assert isinstance(instance, UnlikeInstance)
-        return UnlikePartition(instance, stated.block, _kind_numbers(instance, stated.kind), stated.order)
+        return Partition(instance, stated.block, stated.order, _kind_numbers(instance, stated.kind))
     return None if stated is None else Partition(instance, stated.block, stated.order)
 
 
 def served_cut(instance: Instance, point: StatedPoint) -> Partition:
     """The cut of a point of a serving front, with its costs computed anew; `InputError` if it is none."""
-    if isinstance(instance, UnlikeInstance):
-        return UnlikePartition(instance, point.block, _kind_numbers(instance, point.kind or ()))
-    return Partition(instance, point.block)
+    return Partition(instance, point.block, kind=_kind_numbers(instance, point.kind or ()))
 
 
-def _kind_numbers(instance: UnlikeInstance, names: Sequence[str | None]) -> list[int]:
+def _kind_numbers(instance: Instance, names: Sequence[str | None]) -> list[int]:
     """Kinds by their names, `IDLE` for None; `InputError` if there is no such kind."""
-    numbers = {kind.name: t for t, kind in enumerate(instance.devices.kinds)}
+    numbers = {kind.name: t for t, kind in enumerate(instance.machines.kinds)}
     for name in names:
         if name is not None and name not in numbers:
             raise InputError(f"there is no kind {name!r} among its devices; there are {', '.join(numbers)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,15 +12,13 @@ from instances.certificates.claims import KINDS, Envelope, envelope
 from instances.certificates.provenance import check_written, opened
 from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.kinds_file import rates_document, rates_of
-from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value, finite_or_none
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
-from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.kinds.works import check_works
+from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import graph_members
 
 __all__ = [
@@ -56,7 +54,7 @@ class StatedKinds:
 class KindsCertificate(Envelope):
     """Certificate of a partition over kinds of devices as its file states it."""
 
-    instance: UnlikeInstance
+    instance: Instance
     graph_hash: str
     partition: StatedKinds | None
     impossible: str | None = None  # why there is none, in words; no file has a proof of it
@@ -65,7 +63,7 @@ class KindsCertificate(Envelope):
     cost_name: ClassVar[str] = "bottleneck"
 
 
-def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
+def question_of_kinds_document(instance: Instance) -> dict[str, Any]:
     """The question as the member `instance` of a file; infinite numbers are null."""
     platform = instance.platform
     return {
@@ -80,9 +78,9 @@ def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
     }
 
 
-def kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
+def kinds_document(instance: Instance) -> dict[str, Any]:
     """Members `order` and `kinds` of a question, and `rates` where there are some."""
-    devices = instance.devices
+    devices = instance.machines
     return {
         **({} if instance.rates is None else {"rates": rates_document(instance.rates.tolist())}),
         "order": devices.order,
@@ -94,7 +92,7 @@ def kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
                 "bandwidth": finite_or_none(rate),
                 "works": [finite_or_none(work) for work in works.tolist()],
             }
-            for kind, rate, works in zip(devices.kinds, instance.bandwidths, instance.works, strict=True)
+            for kind, rate, works in zip(devices.kinds, instance.bandwidths, instance.work, strict=True)
         ],
     }
 
@@ -124,20 +122,24 @@ def kinds_from_document(document: Value) -> KindsCertificate:
     )
 
 
-def _question(value: Value) -> UnlikeInstance:
+def _question(value: Value) -> Instance:
     fields = value.members(_QUESTION, ("rates", "constraints"))
     graph = graph_from_document(fields["graph"])
     devices, works = devices_of_members(fields["kinds"], fields["order"], graph.n, fields.get("rates"))
     try:
-        limits, fit = [kind.memory for kind in devices.kinds if math.isfinite(kind.memory)], fields["fit"].truth()
-        memory = max(limits) if limits and (fit or len(limits) == len(devices.kinds)) else math.inf
-        buffer = fields["activation_buffer"].optional_number()
-        platform = Platform(fields["k"].whole(), _or_infinite(fields["bandwidth"]), memory, buffer, fit)
-        rules = NO_CONSTRAINTS
+        k, rules = fields["k"].whole(), NO_CONSTRAINTS
         if "constraints" in fields:
-            rules = stated_constraints(fields["constraints"], graph, platform.k)
-        check_works(graph, devices, works)
-        return UnlikeInstance(graph, platform, fields["name"].text(), rules, devices=devices, works=works)
+            rules = stated_constraints(fields["constraints"], graph, k)
+        return Instance(
+            graph,
+            replace(devices, bandwidth=_or_infinite(fields["bandwidth"])),
+            fields["name"].text(),
+            rules,
+            k=k,
+            works=works,
+            activation_buffer=fields["activation_buffer"].optional_number(),
+            fit=fields["fit"].truth(),
+        )
     except InputError as error:
         value.fail(str(error))
 

@@ -8,27 +8,28 @@ from instances.errors import printable
 from instances.graph.display import figures
 from instances.graph.memory import held_alone
 from instances.partitioning import no_fit
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import needs_of, room, surely_above, total_held
 from instances.partitioning.problem import Instance
 
-__all__ = ["proof_of_no_fit", "proof_of_no_kind"]
+__all__ = ["proof_of_no_fit"]
 
 
 def proof_of_no_fit(instance: Instance) -> str | None:
     """Say why no partition fits into the hard memory limits; None if that is not proved."""
-    return _no_kind_fits(instance) if isinstance(instance, UnlikeInstance) else no_fit.proof_of_no_fit(instance)
+    if instance.is_alike:
+        return no_fit.proof_of_no_fit(instance)
+    return _no_kind_runs(instance) or _no_kind_fits(instance)
 
 
-def _no_kind_fits(instance: UnlikeInstance) -> str | None:
+def _no_kind_fits(instance: Instance) -> str | None:
     """Say in one line why nothing fits: all parameters together, or one node on each kind; None if that is not proved.
 
     Where some kind has no limit on its memory, everything fits there.
     """
-    devices, questions = instance.devices, [instance.of_kind(t) for t in range(instance.kinds)]
+    machines, questions = instance.machines, [instance.of_kind(t) for t in range(instance.kinds)]
     if not all(question.platform.fit for question in questions):
         return None
-    rooms = sorted((max(0.0, room(questions[t])) for t in devices.sequence), reverse=True)[: instance.k]
+    rooms = sorted((max(0.0, room(questions[t])) for t in machines.sequence), reverse=True)[: instance.k]
     total = total_held(questions[0])
     if surely_above(questions[0], total, sum(rooms)) > 0:
         there = figures(sum(rooms), "bytes")
@@ -44,9 +45,12 @@ def _no_kind_fits(instance: UnlikeInstance) -> str | None:
     return None
 
 
-def proof_of_no_kind(instance: UnlikeInstance) -> str | None:
-    """Say in one line which nodes, merged as they share a block, no kind can run together; None if there are none."""
-    for v in np.flatnonzero(~instance.able.any(axis=0))[:1].tolist():
+def _no_kind_runs(instance: Instance) -> str | None:
+    """Say in one line which nodes that share a block no kind can run together; None if there are none."""
+    rules = instance.rules
+    group = rules.group if rules.has_groups else np.arange(instance.graph.n)
+    nowhere = np.all([np.bincount(group, ~able) > 0 for able in instance.able], axis=0)
+    for v in np.flatnonzero(nowhere[group])[:1].tolist():
         name = printable(instance.graph.names[v])
         return f"does not fit: no kind of devices can run all nodes that share a block with node {name}"
     return None

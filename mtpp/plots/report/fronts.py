@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from instances import Bound
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.serving import ServedPartition
 from instances.runtimes.layer_cut import layers_in_words
 from instances.runtimes.serving_front import Front
@@ -53,9 +52,9 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[str]:
         "activations": partition.peaks.tolist(),
     }
     labels = [str(n) for n in range(partition.instance.k)]
-    if isinstance(partition, UnlikePartition):
+    if not partition.instance.is_alike:
         labels = [f"{label} ({name})" for label, name in zip(labels, partition.kind_names, strict=True)]
-    alike = not isinstance(partition, UnlikePartition)
+    alike = partition.instance.is_alike
     yield memory_section(labels, sizes, partition.instance.platform.memory if alike else math.inf, "stage")
     yield paragraph(f"The states are keys and values at a context of {_tokens(answer.capacity)} tokens.", "soft")
     yield from partition_sections(partition, bound, memory=False)

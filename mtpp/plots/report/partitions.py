@@ -9,7 +9,6 @@ import numpy as np
 
 from instances import Bound, Partition
 from instances.graph.display import figures
-from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
 from mtpp.plots.layout import block_columns
@@ -58,7 +57,7 @@ def partition_sections(partition: Partition, bound: Bound | None, *, memory: boo
             "activations": [stage.peak_bytes for stage in found],
         }
         labels, limit = [str(stage.stage) for stage in found], partition.instance.platform.memory
-        if isinstance(partition, UnlikePartition):  # each kind has its own limit
+        if not partition.instance.is_alike:  # each kind has its own limit
             limit = math.inf
             labels = [f"{label}, {partition.kind_names[int(label)]}" for label in labels]
         yield memory_section(labels, sizes, limit, "stage")
@@ -92,7 +91,7 @@ def _stage_section(partition: Partition, found: tuple[Stage, ...], bound: Bound 
         lines.append(Line(bound.value, "bound", f"no cut is below {time_in_words(bound.value, unit)}"))
     parts = {kind: [getattr(stage, kind) for stage in found] for kind in kinds}
     bars = stacked_bars([str(stage.stage) for stage in found], parts, scale, lines)
-    devices = partition.kind_names if isinstance(partition, UnlikePartition) else None
+    devices = partition.kind_names or None
     rows = [
         [
             str(stage.stage),

@@ -10,7 +10,7 @@ from fractions import Fraction
 from instances.certificates.claims import Claim
 from instances.json_files import Value
 from instances.partitioning.kinds.file import KindsCertificate, StatedKinds, kinds_from_document
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.problem import Instance
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
 from mtpp.verification.fractions import as_float
@@ -63,15 +63,15 @@ def verify_kinds(document: Value, limits: Limits) -> Verdict:
     return Verdict(certificate, cost, checks, tuple(faults), no_answer=no_answer)
 
 
-def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated: StatedKinds) -> str | None:
+def _fault_of_kinds(instance: Instance, exact: list[ExactInstance], stated: StatedKinds) -> str | None:
     """The first reason why the kinds of the blocks are none; None if they are."""
     fault = fault_of_devices(instance, stated.block, stated.kind)
     if fault is not None:
         return fault
-    names = [kind.name for kind in instance.devices.kinds]
+    names = [kind.name for kind in instance.machines.kinds]
     for v, b in enumerate(stated.block):
         own = stated.kind[b]
-        if own is not None and math.isinf(instance.works[names.index(own), v]):
+        if own is not None and math.isinf(instance.work[names.index(own), v]):
             return f"node {v} cannot run on {own}"
     for b, name in enumerate(stated.kind):
         if name is None:
@@ -85,9 +85,9 @@ def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated
     return None
 
 
-def fault_of_devices(instance: UnlikeInstance, block: Sequence[int], kind: Sequence[str | None]) -> str | None:
+def fault_of_devices(instance: Instance, block: Sequence[int], kind: Sequence[str | None]) -> str | None:
     """The first reason why there are no such devices for the blocks; None if there are."""
-    devices, names = instance.devices, [own.name for own in instance.devices.kinds]
+    devices, names = instance.machines, [own.name for own in instance.machines.kinds]
     if len(kind) != instance.k:
         return f"there are {len(kind)} kinds for {instance.k} blocks"
     used = [0] * len(names)
@@ -108,8 +108,8 @@ def fault_of_devices(instance: UnlikeInstance, block: Sequence[int], kind: Seque
     return None
 
 
-def _bottleneck(instance: UnlikeInstance, exact: list[ExactInstance], stated: StatedKinds) -> Fraction:
-    names = [kind.name for kind in instance.devices.kinds]
+def _bottleneck(instance: Instance, exact: list[ExactInstance], stated: StatedKinds) -> Fraction:
+    names = [kind.name for kind in instance.machines.kinds]
     most = Fraction(0)
     for t, name in enumerate(names):
         own = {b for b, kind in enumerate(stated.kind) if kind == name}
@@ -134,7 +134,7 @@ def _faults_of_copies(certificate: KindsCertificate, stated: StatedKinds, cost: 
 class _Task:
     """Question and limits for all checkers."""
 
-    instance: UnlikeInstance
+    instance: Instance
     exact: list[ExactInstance]  # a kind, with one node for each group of nodes that have to share a block
     group: Sequence[int]  # node of `exact` that holds each node of the file
     clock: Clock
@@ -154,7 +154,7 @@ class _Task:
             fault = f"parameters.shares are not {self.instance.kinds} numbers, none below 0 and not all 0"
             return Check(claim, None, "false", fault)
         works = [[work * one.unit for work in one.work] for one in self.exact]
-        total = sum(count * share for count, share in zip(self.instance.devices.counts, shares, strict=True))
+        total = sum(count * share for count, share in zip(self.instance.machines.counts, shares, strict=True))
         speed = sum(min(s * w for s, w in zip(shares, column, strict=True)) for column in zip(*works, strict=True))
         alone = max(min(column) for column in zip(*works, strict=True))
         return compare(claim, max(alone, speed / total), "re-proved by its formula")
@@ -205,7 +205,7 @@ class _Task:
         elif shares is None or min(shares) <= 0:
             fault = f"parameters.shares are not {self.instance.kinds} numbers above 0"
         else:
-            devices = sum(count * share for count, share in zip(self.instance.devices.counts, shares, strict=True))
+            devices = sum(count * share for count, share in zip(self.instance.machines.counts, shares, strict=True))
             if sum(map(Fraction, prices)) < devices:
                 fault = "the nodes are worth less than the devices"
         return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)

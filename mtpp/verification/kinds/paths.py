@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.problem import Instance
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 
@@ -30,7 +30,7 @@ class TooManyIdealsError(Exception):
 
 
 def some_path_is_below(
-    instance: UnlikeInstance,
+    instance: Instance,
     exact: Sequence[ExactInstance],
     goal: Fraction,
     clock: Clock,
@@ -74,7 +74,7 @@ def some_path_is_below(
 
 
 def blocks_lead_through(
-    instance: UnlikeInstance,
+    instance: Instance,
     blocks: Sequence[Sequence[Sequence[int]]],
     clock: Clock,
     window: _Window | None = None,
@@ -93,8 +93,8 @@ def blocks_lead_through(
     TooManyIdealsError, OutOfTimeError
     """
     window = window or (lambda i, j: (0, instance.k - 1))
-    if instance.devices.is_fixed:
-        return _leads_in_sequence(instance.devices.sequence, blocks, window)
+    if instance.machines.is_fixed:
+        return _leads_in_sequence(instance.machines.sequence, blocks, window)
     return _leads(instance, blocks, clock, window)
 
 
@@ -160,9 +160,9 @@ def costs_of_block(
     return found
 
 
-def _leads(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window) -> bool:
+def _leads(instance: Instance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window) -> bool:
     """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
-    shape = tuple(count + 1 for count in instance.devices.counts)
+    shape = tuple(count + 1 for count in instance.machines.counts)
     last, states, k = len(blocks), int(np.prod(shape, dtype=np.float64)), instance.k
     if (last + 1) * states > MOST_TRUTHS:
         raise TooManyIdealsError(f"there are {states} numbers of devices for {last + 1} ideals")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.partitioning.kinds.file import StatedKinds
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.problem import Instance
 from mtpp.verification.clock import Clock
 from mtpp.verification.kinds.paths import MOST_TRUTHS, TooManyIdealsError, costs_of_block
 from mtpp.verification.partitioning.costs import block_terms
@@ -20,9 +20,9 @@ __all__ = ["is_a_row", "row_leads_below", "slowest_block", "stages_lead_below", 
 _Truths = NDArray[np.bool_]
 
 
-def slowest_block(instance: UnlikeInstance, exact: Sequence[ExactInstance], stated: StatedKinds) -> Fraction:
+def slowest_block(instance: Instance, exact: Sequence[ExactInstance], stated: StatedKinds) -> Fraction:
     """Cost of the slowest block; what several others read is sent once, at the least of their rates."""
-    names = [kind.name for kind in instance.devices.kinds]
+    names = [kind.name for kind in instance.machines.kinds]
     kind = [None if name is None else names.index(name) for name in stated.kind]
     costs = [Fraction(0)] * instance.k
     for t, one in enumerate(exact):
@@ -44,7 +44,7 @@ def is_a_row(exact: ExactInstance) -> bool:
     return exact.edges == frozenset(zip(exact.order, exact.order[1:], strict=False))
 
 
-def row_leads_below(instance: UnlikeInstance, exact: Sequence[ExactInstance], goal: Fraction, clock: Clock) -> bool:
+def row_leads_below(instance: Instance, exact: Sequence[ExactInstance], goal: Fraction, clock: Clock) -> bool:
     """Whether layers in a row have a partition all blocks of which cost less than the goal; errors as below."""
     order = exact[0].order
     passing = [Fraction(0)] * (exact[0].n + 1)
@@ -55,14 +55,14 @@ def row_leads_below(instance: UnlikeInstance, exact: Sequence[ExactInstance], go
     return stages_lead_below(instance, times, lambda i: _costs_from(exact, order, i), goal, clock)
 
 
-def times_between(instance: UnlikeInstance, passing: Sequence[Fraction]) -> list[list[list[Fraction]]]:
+def times_between(instance: Instance, passing: Sequence[Fraction]) -> list[list[list[Fraction]]]:
     """Time of the bytes that pass each place, from each kind to each kind."""
     kinds = range(instance.kinds)
     return [[[_time(instance, size, p, q) for q in kinds] for p in kinds] for size in passing]
 
 
 def stages_lead_below(
-    instance: UnlikeInstance,
+    instance: Instance,
     times: Sequence[Sequence[Sequence[Fraction]]],
     costs_from: Callable[[int], Sequence[Sequence[Fraction | None]]],
     goal: Fraction | None,
@@ -126,9 +126,9 @@ def _costs_from(exact: Sequence[ExactInstance], order: Sequence[int], i: int) ->
     return rows
 
 
-def _states(instance: UnlikeInstance) -> tuple[_Truths, Callable[[_Truths, int], _Truths]]:
+def _states(instance: Instance) -> tuple[_Truths, Callable[[_Truths, int], _Truths]]:
     """An empty table of truths, and what a table becomes with a device of some kind."""
-    devices = instance.devices
+    devices = instance.machines
     if devices.is_fixed:
         return np.zeros(devices.total + 1, dtype=bool), lambda table, t: _next_in_sequence(table, devices.sequence, t)
     shape = tuple(count + 1 for count in devices.counts)
@@ -151,7 +151,7 @@ def _next_in_sequence(table: _Truths, sequence: Sequence[int], t: int) -> _Truth
     return following
 
 
-def _time(instance: UnlikeInstance, size: float | Fraction, s: int | None, t: int | None) -> Fraction:
+def _time(instance: Instance, size: float | Fraction, s: int | None, t: int | None) -> Fraction:
     assert instance.rates is not None
     assert s is not None
     assert t is not None

@@ -17,7 +17,6 @@ from typing import Any
 
 from instances.errors import printable
 from instances.json_files import Value
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import ROUNDING, is_near, unequal
@@ -164,7 +163,7 @@ def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | N
         return f"{place}.block: it is no list of {n} blocks from 0 to {k - 1} that never fall"
     if len(point.stages) != k:
         return f"{place}.stages: there are {len(point.stages)} of {k}"
-    if not isinstance(stated.instance, UnlikeInstance):
+    if stated.instance.is_alike:
         return None if point.kind is None else f"{place}.kind: all devices are alike"
     fault = fault_of_devices(stated.instance, point.block, point.kind or ())
     return None if fault is None else f"{place}: {fault}"
@@ -173,16 +172,16 @@ def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | N
 def _of_kinds(stated: StatedServing) -> list[StatedServing]:
     """The question for devices of each kind alone; one if all are alike."""
     instance = stated.instance
-    if not isinstance(instance, UnlikeInstance):
+    if instance.is_alike:
         return [stated]
     return [replace(stated, instance=instance.of_kind(t)) for t in range(instance.kinds)]
 
 
 def _kinds(stated: StatedServing, point: StatedPoint) -> list[int]:
     """Number of the kind of each stage; 0 where it is empty."""
-    if not isinstance(stated.instance, UnlikeInstance):
+    if stated.instance.is_alike:
         return [0] * stated.instance.k
-    names = [kind.name for kind in stated.instance.devices.kinds]
+    names = [kind.name for kind in stated.instance.machines.kinds]
     return [0 if name is None else names.index(name) for name in point.kind or ()]
 
 
@@ -233,7 +232,7 @@ def _reaches(
             clock.raise_if_late()
             if (below is None or stage.cost < below) and holds(one, stage, int(context)):
                 able_of_kinds[-1].append(stage)
-    if isinstance(stated.instance, UnlikeInstance) and stated.instance.rates is not None:
+    if not stated.instance.is_alike and stated.instance.rates is not None:
         n = stated.instance.graph.n
         rows: list[list[list[Fraction | None]]] = [[[None] * (n - i) for _ in stages] for i in range(n)]
         for t, own in enumerate(able_of_kinds):
@@ -241,7 +240,7 @@ def _reaches(
                 if stage.first < stage.end:
                     rows[stage.first][t][stage.end - stage.first - 1] = stage.cost
         return stages_lead_below(stated.instance, times_of_places(stated), rows.__getitem__, below, clock)
-    if isinstance(stated.instance, UnlikeInstance):
+    if not stated.instance.is_alike:
         blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(stated.instance.graph.n)]
         for t, own in enumerate(able_of_kinds):
             for stage in own:

@@ -14,7 +14,6 @@ from operator import add
 
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.stated_serving import StatedServing
 from mtpp.verification.faults import is_near, unequal
 from mtpp.verification.fractions import as_float
@@ -74,9 +73,9 @@ def _works_of_kinds(
     stated: StatedServing, works: FloatArray | None, layer: list[int]
 ) -> dict[str, tuple[list[float], list[Fraction]]]:
     """Works of the chain on each kind as they are stated, and as they are by its operators."""
-    if works is None or not isinstance(stated.instance, UnlikeInstance):
+    if works is None or stated.instance.is_alike:
         return {}
-    rows = zip(stated.instance.works.tolist(), works.tolist(), strict=True)
+    rows = zip(stated.instance.work.tolist(), works.tolist(), strict=True)
     return {f"kinds[{t}].works": (row, _sums(own, layer, stated.instance.graph.n)) for t, (row, own) in enumerate(rows)}
 
 

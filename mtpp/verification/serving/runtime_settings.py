@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.problem import Instance
 from instances.partitioning.stated_serving import StatedServing
 
 __all__ = ["faults_of_words", "stages_of_layers"]
@@ -35,7 +35,7 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
             yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    untold = not stated.settings and (stated.question_hash is None or isinstance(stated.instance, UnlikeInstance))
+    untold = not stated.settings and (stated.question_hash is None or not stated.instance.is_alike)
     if untold or not 0 <= stated.answer < len(stated.front):
         return
     block = stated.front[stated.answer].block
@@ -45,7 +45,7 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
     except ValueError as error:
         yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
         return
-    if isinstance(stated.instance, UnlikeInstance):
+    if not stated.instance.is_alike:
         device = _devices(stated.instance, stated.front[stated.answer].kind or ())
         told, layers = _devices_told(stated, told), [device[b] for b in layers]
     elif stated.runtime in _DENSE:  # empty stages take no device
@@ -54,9 +54,9 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
         yield f"words: they have the layers in stages {told}, and the answer in {layers}"
 
 
-def _devices(instance: UnlikeInstance, kind: Sequence[str | None]) -> list[int]:
+def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
     """Number of the device of each stage, in the order in which the kinds are given; -1 where it is empty."""
-    devices = instance.devices
+    devices = instance.machines
     free: dict[str | None, list[int]] = {}
     for d, t in enumerate(devices.sequence):
         free.setdefault(devices.kinds[t].name, []).append(d)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.stated_serving import StatedServing
 from mtpp.verification.clock import Clock
 from mtpp.verification.kinds.rates import times_between
@@ -28,12 +27,11 @@ class Stage(NamedTuple):
 
 def is_rated(stated: StatedServing) -> bool:
     """Whether there is a rate for each pair of kinds."""
-    return isinstance(stated.instance, UnlikeInstance) and stated.instance.rates is not None
+    return not stated.instance.is_alike and stated.instance.rates is not None
 
 
 def times_of_places(stated: StatedServing) -> list[list[list[Fraction]]]:
     """Time of what passes each place between nodes, from kind to kind."""
-    assert isinstance(stated.instance, UnlikeInstance)
     tensors = stated.instance.graph.tensors
     passing = [Fraction(0)] * (stated.instance.graph.n + 1)
     read = (tensors.start[1:] > tensors.start[:-1]).tolist()

@@ -23,10 +23,10 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
 from instances.partitioning.kinds.windowed_paths import PlacedPath, best_placed_path, is_placeable, windows_of_steps
+from instances.partitioning.partition import IDLE, Partition
+from instances.partitioning.problem import Instance
 from mtpp_models.simple import speed_bound, speed_shares
 
 __all__ = ["IDEALS", "ideals_of_kinds", "list_ideals", "sufficient_counts"]
@@ -39,9 +39,7 @@ _Ideals = tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]  # as o
 _ROUNDING = 1e-13
 
 
-def ideals_of_kinds(
-    instance: UnlikeInstance, start: UnlikePartition | None = None, deadline: Deadline | None = None
-) -> Result:
+def ideals_of_kinds(instance: Instance, start: Partition | None = None, deadline: Deadline | None = None) -> Result:
     """The optimum with its partition, of a graph with few ideals; else the bound `speed`.
 
     Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still.
@@ -66,20 +64,20 @@ def ideals_of_kinds(
     for b, position in zip(places.tolist(), path.starts.tolist(), strict=True):
         block[~inside[position]] = b
     kind[places] = path.kinds
-    found = UnlikePartition(instance, block, kind)
+    found = Partition(instance, block, kind=kind)
     best = found if start is None or found.preference < start.preference else start
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
 
 
-def _is_small(instance: UnlikeInstance, positions: int) -> bool:
+def _is_small(instance: Instance, positions: int) -> bool:
     if instance.has_windows:
-        return is_placeable(instance.devices, positions)
-    return instance.devices.is_fixed or is_countable(instance.devices.counts, positions)
+        return is_placeable(instance.machines, positions)
+    return instance.machines.is_fixed or is_countable(instance.machines.counts, positions)
 
 
-def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | PlacedPath | None:
+def _best_path(instance: Instance, listed: _Ideals) -> CountedPath | PlacedPath | None:
     """The best path of blocks; with rates for pairs at the fastest ones, unless layers are in a row without windows."""
-    devices = instance.devices
+    devices = instance.machines
     if instance.has_windows:
         windows = windows_of_steps(instance.rules, listed[0], instance.k)
         return best_placed_path(_steps(instance, *listed), windows, devices, instance.k)
@@ -95,7 +93,7 @@ def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | Place
 
 
 def sufficient_counts(
-    instance: UnlikeInstance, choices: Iterable[tuple[int, ...]], ceiling: float, deadline: Deadline
+    instance: Instance, choices: Iterable[tuple[int, ...]], ceiling: float, deadline: Deadline
 ) -> Iterator[tuple[int, ...]]:
     """Yield the numbers of devices of each kind that are not excluded from a bottleneck of at most `ceiling`.
 
@@ -120,7 +118,7 @@ def sufficient_counts(
             yield counts
 
 
-def list_ideals(instance: UnlikeInstance, most: int, deadline: Deadline) -> _Ideals | None:
+def list_ideals(instance: Instance, most: int, deadline: Deadline) -> _Ideals | None:
     """All ideals, the smaller first; and for each the last nodes that it can have, with the ideal without them.
 
     Returns
@@ -161,7 +159,7 @@ def list_ideals(instance: UnlikeInstance, most: int, deadline: Deadline) -> _Ide
 
 
 def _steps(
-    instance: UnlikeInstance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray, *, still: bool = False
+    instance: Instance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray, *, still: bool = False
 ) -> FloatArray:
     """(T, m, m) cost of each step between ideals, as `best_path` takes it; infinite where there is none.
 

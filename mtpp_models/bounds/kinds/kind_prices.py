@@ -21,8 +21,8 @@ from scipy.sparse import coo_array, csr_array, hstack, vstack
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
 from mtpp_models.bounds.priced.block_cost import LeastOverflow, block_cost
 from mtpp_models.bounds.priced.block_search import Relations
 from mtpp_models.bounds.priced.heavy_blocks import Effort, heavy_blocks
@@ -63,17 +63,17 @@ class KindPrices:
 
     Parameters
     ----------
-    start : UnlikePartition
+    start : Partition
         With a positive bottleneck; its blocks are the first that the prices must respect.
     seed, threads : int
         As of `PriceSearch`.
     """
 
-    def __init__(self, start: UnlikePartition, seed: int = 0, threads: int = 1) -> None:
+    def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
         self._threads = threads
-        self.instance: UnlikeInstance = start.instance
+        self.instance: Instance = start.instance
         self.questions = [self.instance.of_kind(t).relaxed() for t in range(self.instance.kinds)]
-        self._counts = np.array(self.instance.devices.counts, dtype=np.float64)
+        self._counts = np.array(self.instance.machines.counts, dtype=np.float64)
         self._arrays = [KernelArrays.of(question) for question in self.questions]
         self._overflows = [LeastOverflow.of(question, start.bottleneck) for question in self.questions]
         self._relations = Relations.of(self.instance.graph)
@@ -89,7 +89,7 @@ class KindPrices:
         """Number of blocks that the prices respect."""
         return len(self._rows)
 
-    def learn(self, start: UnlikePartition) -> None:
+    def learn(self, start: Partition) -> None:
         """Respect the blocks of a partition as well."""
         for b in np.unique(start.block).tolist():
             self.add(start.block == b)

@@ -12,7 +12,7 @@ import numpy as np
 
 from instances import Bound, Result
 from instances.deadline import Deadline
-from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.partition import Partition
 from mtpp_models.cuts.block_cuts import BlockCuts
 
 __all__ = ["PINNED", "pinned_kinds"]
@@ -20,7 +20,7 @@ __all__ = ["PINNED", "pinned_kinds"]
 PINNED = "pinned"
 
 
-def pinned_kinds(start: UnlikePartition, deadline: Deadline | None = None) -> Result:
+def pinned_kinds(start: Partition, deadline: Deadline | None = None) -> Result:
     """The largest of the cuts; the witness names the node, as `nodes`. Behind the deadline, the largest so far."""
     instance, deadline = start.instance, deadline or Deadline()
     cutoff = start.bottleneck or 1.0

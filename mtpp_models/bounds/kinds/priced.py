@@ -18,7 +18,7 @@ import numpy as np
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
-from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.partition import Partition
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.kinds.kind_prices import KindPrices, Prices
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
@@ -59,7 +59,7 @@ class PricesOfKinds:
         self._ceiling = math.inf
         self._trees: list[BlockTree] = []  # one a kind
 
-    def __call__(self, start: UnlikePartition, controls: Controls) -> Result:
+    def __call__(self, start: Partition, controls: Controls) -> Result:
         """Prove; the witness holds `prices` of the nodes and `shares` of the kinds."""
         instance = start.instance
         if self._question != instance.key:
@@ -80,7 +80,7 @@ class PricesOfKinds:
         }
         return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
-    def _climb(self, start: UnlikePartition, controls: Controls) -> bool:
+    def _climb(self, start: Partition, controls: Controls) -> bool:
         """Raise the bound until time is up; whether no better one is to be expected."""
         deadline, watch, most = controls.deadline, Stopwatch(), start.bottleneck
         self._ceiling = min(self._ceiling, most)
@@ -140,7 +140,7 @@ class PricesOfKinds:
 
     def _prove(self, prices: Prices, goal: float, deadline: Deadline) -> bool:
         """Search a tree a kind; the blocks in the way are learnt."""
-        search, counts = self._prices, np.array(self._prices.instance.devices.counts, dtype=np.float64)
+        search, counts = self._prices, np.array(self._prices.instance.machines.counts, dtype=np.float64)
         spare = min(_SPARE, _PART * (prices.worth - 1))
         node = prices.node.copy()
         kind = prices.kind * (prices.worth * (1 - spare) / float(counts @ prices.kind))

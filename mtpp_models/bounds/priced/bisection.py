@@ -97,7 +97,7 @@ def halved(instance: Instance) -> tuple[Instance, FloatArray]:
     buffer = None if platform.activation_buffer is None else times * platform.activation_buffer
     two = replace(platform, k=_TWO, memory=times * platform.memory, activation_buffer=buffer)
     total = graph.work.sum()
-    return replace(with_ends(instance), platform=two), np.append(graph.work, [total, total])
+    return with_ends(instance).with_platform(two), np.append(graph.work, [total, total])
 
 
 def _two_blocks(instance: Instance, block: BoolArray) -> Partition:

@@ -24,7 +24,7 @@ __all__ = ["partition_with_ends", "with_ends"]
 
 def with_ends(instance: Instance) -> Instance:
     """The question with the two more nodes, the last ones, and no more blocks than it had nodes."""
-    graph, platform, n = instance.graph, instance.platform, instance.graph.n
+    graph, n = instance.graph, instance.graph.n
     sources, sinks = (np.flatnonzero(np.diff(rows[0]) == 0) for rows in (graph.predecessors, graph.successors))
     tensors = graph.tensors
     readers = [tensors.consumers[begin:end] for begin, end in pairwise(tensors.start)]
@@ -45,7 +45,7 @@ def with_ends(instance: Instance) -> Instance:
         state_bytes=np.append(graph.state_bytes, [0.0, 0.0]),
     )
     need = None if instance.need is None else np.append(instance.need, [0.0, 0.0])
-    return replace(instance, graph=longer, platform=replace(platform, k=min(platform.k, n)), need=need)
+    return replace(instance.with_k(min(instance.k, n)), graph=longer, need=need)
 
 
 def partition_with_ends(start: Partition) -> Partition:

@@ -25,7 +25,7 @@ def linear_instances(draw: st.DrawFn, max_nodes: int = 12, max_k: int = 9) -> In
     """Instances whose costs do not depend on the peaks of an order."""
     instance = draw(instances(max_nodes, max_k))
     buffer = instance.platform.activation_buffer or 0.0
-    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+    return replace(instance, activation_buffer=buffer)
 
 
 def rounding(instance: Instance) -> float:

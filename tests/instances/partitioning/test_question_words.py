@@ -13,7 +13,6 @@ from strategies import questions
 from instances import Instance
 from instances.devices.kinds import DeviceKind, Devices
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.problem import question_of_kinds
 
 # Values that are near one another, so that six digits are not enough.
 _CHOICES: dict[str, list[Any]] = {
@@ -44,12 +43,20 @@ _FACTS = {name: st.sampled_from(values) for name, values in _CHOICES.items()}
 
 
 def _question(
-    counts: Any, memories: Any, speeds: Any, bandwidths: Any, order: str, rates: Any, params: float, **words: Any
+    counts: Any,
+    memories: Any,
+    speeds: Any,
+    bandwidths: Any,
+    order: str,
+    rates: Any,
+    bandwidth: float,
+    params: float,
+    **words: Any,
 ) -> Instance:
     graph = chain([1.0] * 12, [1.0] * 11, param_bytes=[params] * 12)
     columns = zip(("x", "y"), counts, speeds, memories, bandwidths, strict=True)
     kinds = [DeviceKind(name, n, speed=s, memory=m, bandwidth=b) for name, n, s, m, b in columns]
-    return question_of_kinds(graph, Devices(kinds, order, rates), [graph.work / s for s in speeds], **words)
+    return Instance(graph, Devices(kinds, order, rates, bandwidth), **words)
 
 
 @given(st.fixed_dictionaries(_FACTS), st.sampled_from(sorted(_FACTS)), st.data())

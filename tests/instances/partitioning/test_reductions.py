@@ -59,7 +59,7 @@ def test_a_parameter_node_stays_where_its_bytes_would_overflow() -> None:
     graph = ComputationGraph.from_edges([(0, 1)], [0, 5], [1, 0], [100, 100])
     tight = Instance(graph, Platform(2, 1.0, memory=100.0, activation_buffer=0.0))
     assert reduce_instance(tight).instance.graph.n == 2
-    assert reduce_instance(replace(tight, platform=Platform(2, 1.0))).instance.graph.n == 1
+    assert reduce_instance(tight.with_platform(Platform(2, 1.0))).instance.graph.n == 1
 
 
 def test_nothing_is_merged_under_the_true_peak() -> None:

@@ -9,8 +9,7 @@ import pytest
 from kinds_cases import devices, question
 
 from instances import ComputationGraph, InputError
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
 from instances.runtimes import RUNTIMES
 
 NAMES = ["model.embed_tokens", *(f"model.layers.{i}" for i in range(6)), "lm_head"]
@@ -18,12 +17,11 @@ NAMES = ["model.embed_tokens", *(f"model.layers.{i}" for i in range(6)), "lm_hea
 FAST, SLOW = 0, 1
 
 
-def _cut(block: list[int], kinds: list[int], order: str = "free") -> UnlikePartition:
+def _cut(block: list[int], kinds: list[int], order: str = "free") -> Partition:
     edges = [(i, i + 1) for i in range(len(NAMES) - 1)]
     graph = ComputationGraph.from_edges(edges, work=[1.0] * len(NAMES), names=NAMES)
     instance = question(graph, devices([(2, 1, 1), (1, 1, 3)], order=order))
-    assert isinstance(instance, UnlikeInstance)
-    return UnlikePartition(instance, block, kinds)
+    return Partition(instance, block, kind=kinds)
 
 
 def test_devices_are_numbered_kind_by_kind() -> None:

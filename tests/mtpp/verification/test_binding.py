@@ -40,11 +40,11 @@ def test_the_hash_is_the_same_in_all_versions() -> None:
 
 QUESTION = Instance(path(), Platform(2, 1.0, 8.0))
 OTHERS = {
-    "k": replace(QUESTION, platform=Platform(3, 1.0, 8.0)),
-    "bandwidth": replace(QUESTION, platform=Platform(2, 2.0, 8.0)),
-    "memory": replace(QUESTION, platform=Platform(2, 1.0, 9.0)),
-    "buffer": replace(QUESTION, platform=Platform(2, 1.0, 8.0, 0.0)),
-    "fit": replace(QUESTION, platform=Platform(2, 1.0, 8.0, fit=True)),
+    "k": QUESTION.with_platform(Platform(3, 1.0, 8.0)),
+    "bandwidth": QUESTION.with_platform(Platform(2, 2.0, 8.0)),
+    "memory": QUESTION.with_platform(Platform(2, 1.0, 9.0)),
+    "buffer": QUESTION.with_platform(Platform(2, 1.0, 8.0, 0.0)),
+    "fit": QUESTION.with_platform(Platform(2, 1.0, 8.0, fit=True)),
     "unit": replace(QUESTION, graph=path(time_unit="h")),
     "names": replace(QUESTION, graph=path(names=("a", "b", "c", "d"))),
     "parameters": replace(QUESTION, graph=path(parameters=(SharedParameter("", 1.0, (0, 1)),))),

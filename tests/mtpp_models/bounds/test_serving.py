@@ -83,7 +83,7 @@ def test_decoders_agree_with_the_program_over_ideals(name: str, runtime: str) ->
     graph = ARCHITECTURES[name].build(phase="decode", batch=32)
     question = serving_chain(graph, Platform(4, 64e9, 1e13, fit=True), RUNTIMES[runtime])
     best = serving_front(question).points[0]
-    answer = solve(replace(question.instance, platform=Platform(4, 64e9)), "ideals")
+    answer = solve(question.instance.with_platform(Platform(4, 64e9)), "ideals")
     assert answer.bound is not None
     assert best.bottleneck == pytest.approx(answer.bound.value, rel=1e-12)
     assert sum(LayerCut.of(best.partition).counts) == len(question.instance.graph.names) - 2
@@ -100,9 +100,9 @@ def test_windows_of_attention() -> None:
 
 def test_nothing_fits() -> None:
     """No cut has room for the weights, or for a single token more than them; the largest context says which."""
-    tight = chain([1.0, 1.0], instance=replace(chain([1.0, 1.0]).instance, platform=Platform(2, 1.0, 9.0, fit=True)))
+    tight = chain([1.0, 1.0], instance=chain([1.0, 1.0]).instance.with_platform(Platform(2, 1.0, 9.0, fit=True)))
     assert (serving_front(tight).points, serving_front(tight).largest) == ((), -1)
-    full = replace(tight, instance=replace(tight.instance, platform=Platform(2, 1.0, 10.0, fit=True)))
+    full = replace(tight, instance=tight.instance.with_platform(Platform(2, 1.0, 10.0, fit=True)))
     assert (serving_front(full).points, serving_front(full).largest) == ((), 0)
 
 

@@ -21,7 +21,7 @@ import mtpp as api
 from instances import InputError
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import Value, read_json
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes.serving_file import serving_document
 from mtpp.problems.checking import verify
@@ -33,8 +33,7 @@ _MOST = 70  # tokens that brute force looks at; more are any number, as memories
 def _answers(question: ServingInstance) -> Iterator[tuple[Fraction, float]]:
     """Bottleneck and largest context of every cut on every choice of kinds."""
     instance = question.instance
-    assert isinstance(instance, UnlikeInstance)
-    devices = instance.devices
+    devices = instance.machines
     alone = [replace(question, instance=instance.of_kind(t)) for t in range(2)]
     for block in cuts(instance.graph.n, instance.k):
         costs = [stage_costs(one, block) for one in alone]
@@ -49,11 +48,11 @@ def _answers(question: ServingInstance) -> Iterator[tuple[Fraction, float]]:
             yield cost, next(lost, math.inf) - 1
 
 
-def _rated(instance: UnlikeInstance, block: Sequence[int], own: list[tuple[int, int]]) -> Fraction:
+def _rated(instance: Instance, block: Sequence[int], own: list[tuple[int, int]]) -> Fraction:
     """Bottleneck where what passes between two stages takes its bytes over the rate of their kinds."""
-    devices, costs = instance.devices, []
+    devices, costs = instance.machines, []
     for b, t in own:
-        costs.append(sum((Fraction(instance.works[t, v]) for v, home in enumerate(block) if home == b), Fraction(0)))
+        costs.append(sum((Fraction(instance.work[t, v]) for v, home in enumerate(block) if home == b), Fraction(0)))
     for i, ((_, s), (b, t)) in enumerate(pairwise(own)):
         assert devices.rates is not None
         rate = min(devices.rates[s][t], *(devices.kinds[kind].bandwidth or math.inf for kind in (s, t)))

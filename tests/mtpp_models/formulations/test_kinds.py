@@ -13,8 +13,8 @@ from kinds_oracle import draw_case
 
 from heuristics import Limits, search
 from instances import InputError
-from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
 from mtpp_models import SolveOptions, solve
 from mtpp_models.formulations.kinds import exact_of_kinds
 from mtpp_models.formulations.scaled_kinds import ScaledKinds
@@ -47,16 +47,16 @@ def test_relaxations_lie_between_their_floor_and_the_optimum(name: str) -> None:
         assert bounds[1].value > 6
 
 
-def _random_partition(instance: UnlikeInstance, rng: random.Random) -> UnlikePartition | None:
+def _random_partition(instance: Instance, rng: random.Random) -> Partition | None:
     """Random blocks along a topological order, on random devices."""
-    n, devices_ = instance.graph.n, list(instance.devices.sequence)
+    n, devices_ = instance.graph.n, list(instance.machines.sequence)
     ends = sorted(rng.randint(0, n) for _ in range(instance.k - 1))
     block = np.zeros(n, dtype=np.int64)
     block[instance.graph.topological_order] = np.searchsorted(ends, np.arange(n), side="right")
-    if not instance.devices.is_fixed:
+    if not instance.machines.is_fixed:
         rng.shuffle(devices_)
     with suppress(InputError):  # of windows
-        found = UnlikePartition(instance, block, devices_[: instance.k])
+        found = Partition(instance, block, kind=devices_[: instance.k])
         return found if found.bottleneck < np.inf else None
     return None
 
@@ -71,16 +71,15 @@ def test_each_partition_is_a_solution_that_costs_as_much(seed: int) -> None:
             instance = instance_of(case).modelled()
         except InputError:  # windows that contradict
             continue
-        partition = _random_partition(instance, rng) if isinstance(instance, UnlikeInstance) else None
+        partition = _random_partition(instance, rng) if not instance.is_alike else None
         if partition is None or not partition.bottleneck > 0:
             continue
-        assert isinstance(instance, UnlikeInstance)
         data = ScaledKinds.of(instance, None)
         if partition.bottleneck > 1.9 * data.unit or data.leaves_out_overflow:
             continue  # what is far from the optimum may be capped
         m, kinds = exact_of_kinds(data), [t for t in partition.kind.tolist() if t >= 0]
         home = np.unique(partition.block, return_inverse=True)[1]
-        if instance.devices.is_fixed or instance.has_windows:
+        if instance.machines.is_fixed or instance.has_windows:
             home, kinds = partition.block, partition.kind.tolist()
         for v in m.V:
             for b in m.B_before_last:
@@ -96,8 +95,7 @@ def test_each_partition_is_a_solution_that_costs_as_much(seed: int) -> None:
 def test_a_start_is_kept_and_improved() -> None:
     """What is worse than the start may be lost, and nothing else."""
     instance, optimum = GOLDEN["two kinds"]
-    assert isinstance(instance, UnlikeInstance)
-    worse = UnlikePartition(instance, [0, 0, 0, 1, 1, 1], [1, 0, 1])
+    worse = Partition(instance, [0, 0, 0, 1, 1, 1], kind=[1, 0, 1])
     best = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=500)).partition
     for start in (worse, best):
         result = solve(instance, "exact", SolveOptions(time_limit=20.0), start=start)
