@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from heuristics.placement import PLACERS
     from heuristics.planning import PLANNERS
     from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
-    from instances.devices.kinds import DeviceKind, Devices
     from instances.errors import WordError
     from instances.flow.problem import FlowInstance
+    from instances.machines import Kind, Machines
     from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
@@ -51,12 +51,12 @@ __all__ = [
     "Cluster",
     "ComputationGraph",
     "Constraints",
-    "DeviceKind",
-    "Devices",
     "FlowInstance",
     "InputError",
     "Instance",
+    "Kind",
     "LayerChain",
+    "Machines",
     "Partition",
     "Placement",
     "Plan",
@@ -95,9 +95,9 @@ _HOMES = {
     "heuristics.placement": "PLACERS",
     "heuristics.planning": "PLANNERS",
     "instances": "Bound ComputationGraph InputError Instance Partition Platform Result",
-    "instances.devices.kinds": "DeviceKind Devices",
     "instances.errors": "WordError",
     "instances.flow.problem": "FlowInstance",
+    "instances.machines": "Kind Machines",
     "instances.partitioning.constraints": "Constraints",
     "instances.placement.placement": "Placement",
     "instances.planning": "Cluster LayerChain Plan",

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instances.devices.kinds import DeviceKind, Devices
 from instances.errors import InputError, printable
 from instances.flow.problem import FlowInstance
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.tensors import FloatArray
+from instances.machines import Kind, Machines
 from instances.runtimes.layer_stack import LayerStack
 
 __all__ = ["DecoderLayers", "flow_of_decoder"]
@@ -70,7 +70,7 @@ class DecoderLayers:
 
 
 def flow_of_decoder(
-    graph: ComputationGraph, devices: Devices, bandwidth: float, work: Callable[[DeviceKind, int], FloatArray]
+    graph: ComputationGraph, devices: Machines, bandwidth: float, work: Callable[[Kind, int], FloatArray]
 ) -> FlowInstance:
     """The question of flow.
 
@@ -120,7 +120,7 @@ def flow_of_decoder(
     )
 
 
-def _rates(devices: Devices, bandwidth: float, passed: float) -> FloatArray:
+def _rates(devices: Machines, bandwidth: float, passed: float) -> FloatArray:
     """(n + 2, n + 2) sequences per second of links between devices, the source and the sink."""
     port = [_port(kind, bandwidth) for kind in devices.kinds]
     kinds = range(len(port))
@@ -135,7 +135,7 @@ def _rates(devices: Devices, bandwidth: float, passed: float) -> FloatArray:
     return rates
 
 
-def _port(kind: DeviceKind, bandwidth: float) -> float:
+def _port(kind: Kind, bandwidth: float) -> float:
     return bandwidth if kind.bandwidth is None else kind.bandwidth
 
 

@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError, printable
 from instances.graph.display import exact_figures, figures
@@ -36,6 +35,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.question_lines import GraphQuestion, digest_of, hash_of_question, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
+from instances.machines import Machines
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
 from instances.partitioning.node_names import NodeName, Windows
 from instances.partitioning.question_lines import (
@@ -63,7 +63,7 @@ class Instance(GraphQuestion):
     Parameters
     ----------
     graph : ComputationGraph
-    machines : Devices or Platform
+    machines : Machines or Platform
         A platform stands for k devices that are alike, and for k, buffer and fit.
     name : str, optional
         By default the name of the graph.
@@ -103,7 +103,7 @@ class Instance(GraphQuestion):
     problem: ClassVar[str] = "partitioning"
 
     graph: ComputationGraph
-    machines: Devices
+    machines: Machines
     k: int  # number of blocks
     works: FloatArray | None  # as `work`; None: that of the graph, where devices are alike
     activation_buffer: float | None
@@ -117,7 +117,7 @@ class Instance(GraphQuestion):
     def __init__(
         self,
         graph: ComputationGraph,
-        machines: Devices | Platform,
+        machines: Machines | Platform,
         name: str = "",
         constraints: Constraints = NO_CONSTRAINTS,
         need: FloatArray | None = None,
@@ -133,7 +133,7 @@ class Instance(GraphQuestion):
         activation_buffer: float | None = None,
         fit: bool = False,
     ) -> None:
-        if not (isinstance(graph, ComputationGraph) and isinstance(machines, Devices | Platform)):
+        if not (isinstance(graph, ComputationGraph) and isinstance(machines, Machines | Platform)):
             raise InputError(
                 f"An instance is made of a ComputationGraph and a Platform, not of {type(graph).__name__} and "
                 f"{type(machines).__name__}; `mtpp.load` makes a graph of what describes one."
@@ -142,13 +142,13 @@ class Instance(GraphQuestion):
         if not all(said is None or (isinstance(said, tuple) and not said) for said in given.values()):
             constraints += Constraints.of(graph, **given)
         if isinstance(machines, Platform):
-            platform, machines, works = machines, Devices.alike(machines), None
+            platform, machines, works = machines, Machines.alike(machines), None
             if constraints.on:
                 raise InputError("The constraints say on which kinds nodes are, and devices are alike; leave 'on' out.")
         else:
             platform = machines.platform(k, activation_buffer, fit)
             graph, works, constraints = _worked(graph, machines, works, constraints)
-            machines = Devices.alike(platform, machines.kinds[0].name) if machines.are_alike else machines
+            machines = Machines.alike(platform, machines.kinds[0].name) if machines.are_alike else machines
         fields = {
             "graph": graph,
             "machines": machines,
@@ -186,7 +186,7 @@ class Instance(GraphQuestion):
 
     @cached_property
     def platform(self) -> Platform:
-        """Blocks, buffer and fit, with bandwidth and memory as of `Devices.platform`."""
+        """Blocks, buffer and fit, with bandwidth and memory as of `Machines.platform`."""
         return self.machines.platform(self.k, self.activation_buffer, self.fit)
 
     @cached_property
@@ -465,7 +465,7 @@ class Instance(GraphQuestion):
         return replace(free, fit=False) if free.fit else free
 
 
-def places_of_kinds(graph: ComputationGraph, machines: Devices, constraints: Constraints) -> NDArray[np.bool_]:
+def places_of_kinds(graph: ComputationGraph, machines: Machines, constraints: Constraints) -> NDArray[np.bool_]:
     """(T, n) whether constraints let each node be on each kind.
 
     Raises
@@ -484,7 +484,7 @@ def places_of_kinds(graph: ComputationGraph, machines: Devices, constraints: Con
 
 
 def _worked(
-    graph: ComputationGraph, machines: Devices, works: ArrayLike | None, constraints: Constraints
+    graph: ComputationGraph, machines: Machines, works: ArrayLike | None, constraints: Constraints
 ) -> tuple[ComputationGraph, FloatArray | None, Constraints]:
     """The graph, the works on each kind, and the constraints that works do not state.
 

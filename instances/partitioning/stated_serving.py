@@ -10,12 +10,12 @@ import numpy as np
 
 from instances.certificates.claims import Envelope
 from instances.certificates.provenance import check_written, opened
-from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value
+from instances.machines import Machines
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import refused_at, stated_constraints
 from instances.partitioning.kinds.file import devices_of_members, kinds_of_blocks
@@ -81,7 +81,7 @@ def serving_from_document(document: Value) -> StatedServing:
     rules = NO_CONSTRAINTS
     if "constraints" in question:
         rules = stated_constraints(question["constraints"], graph, platform.k)
-    machines: Platform | Devices = platform
+    machines: Platform | Machines = platform
     more: dict[str, Any] = {}
     if not ("kinds" in question) == ("order" in question) >= ("works" in question or "rates" in question):
         fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together, and 'rates' to them.")

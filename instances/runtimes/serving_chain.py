@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.merging import merge_graph
 from instances.graph.tensors import FloatArray
+from instances.machines import Machines
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.serving_lines import ServedDecoder
@@ -29,7 +29,7 @@ def serving_chain(
     graph: ComputationGraph,
     platform: Platform,
     runtime: Runtime,
-    devices: Devices | None = None,
+    devices: Machines | None = None,
     works: FloatArray | None = None,
 ) -> ServingInstance:
     """The serving question of a decoder in a phase.

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.runtimes import RUNTIMES
@@ -55,7 +54,7 @@ class Front(Displayed):
     @property
     def unsettled(self) -> str:
         """Why the runtime cannot be told on which devices the stages are; empty if it can."""
-        if isinstance(self.instance.instance, UnlikeInstance):
+        if not self.instance.instance.is_alike:
             try:
                 RUNTIMES[self.runtime].settings(self.partition)
             except InputError as error:

@@ -25,7 +25,7 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     question : FlowInstance, str or path
         Layers, devices with the requests per second that they serve by their number of layers, and links; or a decoder,
         an architecture or a ``config.json``, with `devices`.
-    devices : str, path or Devices, optional
+    devices : str, path or Machines, optional
         Of the cluster on which a decoder runs, with the rates between them.
     dims : mapping, optional
         Of the decoder: phase, decode by default, context, and batch, the most sequences that a device works at in a

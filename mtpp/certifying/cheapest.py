@@ -9,7 +9,7 @@ from itertools import product
 
 from instances import InputError, Instance, Result
 from instances.deadline import Deadline
-from instances.devices.kinds import Devices
+from instances.machines import Machines
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import LeastK, find_least_k
@@ -33,12 +33,12 @@ class LeastPrice(LeastK):
     ----------
     devices : Devices, optional
         None if there are none that are good enough.
-    undecided : list of Devices
+    undecided : list of Machines
         Cheaper ones that nothing excludes, and on which no good enough answer is known.
     """
 
-    devices: Devices | None = None
-    undecided: list[Devices] = field(default_factory=list)
+    devices: Machines | None = None
+    undecided: list[Machines] = field(default_factory=list)
 
     @property
     def open(self) -> list[int]:
@@ -109,7 +109,7 @@ def find_least(
     return least
 
 
-def _decided(least: LeastPrice, found: Result, chosen: Devices) -> bool:
+def _decided(least: LeastPrice, found: Result, chosen: Machines) -> bool:
     """Take in what is found on some devices; whether it is good enough."""
     if reaches(found, least.good_enough):
         least.devices, least.known = chosen, {chosen.total: found}

@@ -77,8 +77,8 @@ def _readers() -> Rows:
 
 
 def _devices() -> Rows:
-    from instances.devices.kinds import SHIPPED
     from instances.graph.display import figures
+    from instances.machines import SHIPPED
 
     rows: Rows = []
     for name, kind in SHIPPED.items():

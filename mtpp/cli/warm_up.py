@@ -129,8 +129,8 @@ def _kinds_and_flows() -> Iterator[str]:
     from heuristics.flow.search import search_flow
     from instances import ComputationGraph, Instance
     from instances.deadline import Deadline
-    from instances.devices.kinds import DeviceKind, Devices
     from instances.flow.problem import FlowInstance
+    from instances.machines import Kind, Machines
     from instances.partitioning.constraints import Constraints
     from instances.random_graphs import regal_style
     from mtpp_models import SolveOptions, solve
@@ -141,16 +141,16 @@ def _kinds_and_flows() -> Iterator[str]:
 
     yield "kinds of devices"
     graph = regal_style("erdos-renyi", _NODES, seed=1)
-    kinds = [DeviceKind("fast", 1, speed=2.0, bandwidth=1.0), DeviceKind("slow", 2, bandwidth=0.5)]
+    kinds = [Kind("fast", 1, speed=2.0, bandwidth=1.0), Kind("slow", 2, bandwidth=0.5)]
     for order in ("free", "fixed"):
-        instance = Instance(graph, Devices(kinds, order))
+        instance = Instance(graph, Machines(kinds, order))
         start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=_FEW)).partition
         for name in (name for name, model in KIND_MODELS.items() if isinstance(model, KindModel)):
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
     row = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 1.0])
-    rated = Instance(row, Devices(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]))
+    rated = Instance(row, Machines(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]))
     rules = Constraints(windows=((0, 0, 0),))
-    within = Instance(row, Devices(kinds), constraints=rules)
+    within = Instance(row, Machines(kinds), constraints=rules)
     for own in (rated, within):
         solve(own, "ideals", start=search(own, "portfolio", np.random.default_rng(0)).partition)
     yield "flows"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Annotated
 
-from instances.devices.kinds import DeviceKind
 from instances.errors import InputError, WordError, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.file import read_flow_question
 from instances.flow.problem import FlowInstance
 from instances.graph.tensors import FloatArray
+from instances.machines import Kind
 from instances.readers.huggingface.files import find_architecture
 from instances.runtimes.serving_chain import DEFAULT_LINK
 from mtpp.questions.kinds import DevicesWords, devices_of, work_on_kind
@@ -91,7 +91,7 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
 
     loaded = read_graph(question, reading)
 
-    def work(kind: DeviceKind, batch: int) -> FloatArray:
+    def work(kind: Kind, batch: int) -> FloatArray:
         own: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
         return work_on_kind(question, loaded if kind.roofline else read_graph(question, own), kind, own)
 

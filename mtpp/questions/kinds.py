@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 
-from instances.devices.kinds import DeviceKind, Devices
-from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.errors import InputError, WordError, printable, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
+from instances.machines import Kind, Machines, devices_of_text, read_kinds
 from instances.partitioning.constraints import BlockRules, Constraints
 from instances.partitioning.problem import Instance
 from mtpp.questions.reading import ReadingWords, read_graph
@@ -32,7 +31,7 @@ class DevicesWords(TypedDict, total=False):
     """The devices, if they are not alike."""
 
     devices: Annotated[
-        Devices | str | PathLike[str] | None,
+        Machines | str | PathLike[str] | None,
         Word(
             "Devices of several kinds, such as 4xA100,6xL4 (mtpp list devices), with the rate between kinds if wanted, "
             "as 4xA100,6xL4@1.25GB/s, or a file (mtpp-devices/2); k is then the most of them that are used.  "
@@ -42,7 +41,7 @@ class DevicesWords(TypedDict, total=False):
     ]
 
 
-def devices_of(given: Devices | str | PathLike[str], bandwidth: float, memory: float) -> Devices:
+def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: float) -> Machines:
     """Devices of an object, a text or a file; what a file leaves out is `bandwidth` and `memory`.
 
     Raises
@@ -50,16 +49,16 @@ def devices_of(given: Devices | str | PathLike[str], bandwidth: float, memory: f
     InputError
         If they are refused.
     """
-    if isinstance(given, Devices):
+    if isinstance(given, Machines):
         return given
     if not isinstance(given, str | PathLike):
-        raise WordError("devices", given, "give mtpp.Devices, a text such as 4xA100,6xL4, or a file.")
+        raise WordError("devices", given, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
     text = fspath(given)
     kinds, at, rate = text.rpartition("@")
     apart = devices_of_text(kinds) if at else None
     if apart is not None:
         between, own = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
-        return Devices(apart.kinds, apart.order, [[math.inf if s == t else between for t in own] for s in own])
+        return Machines(apart.kinds, apart.order, [[math.inf if s == t else between for t in own] for s in own])
     return devices_of_text(text) or read_kinds(text, bandwidth, memory)
 
 
@@ -67,7 +66,7 @@ def questions_of_kinds(
     graph: GraphLike,
     loaded: ComputationGraph,
     counts: Sequence[int] | None,
-    devices: Devices,
+    devices: Machines,
     reading: ReadingWords,
     *,
     bandwidth: float,
@@ -130,12 +129,12 @@ def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -
     return own
 
 
-def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Devices, reading: ReadingWords) -> FloatArray:
+def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Machines, reading: ReadingWords) -> FloatArray:
     """(T, n) works of the nodes on each kind; an `InputError` if one cannot price the graph."""
     return np.array([work_on_kind(graph, loaded, kind, reading) for kind in devices.kinds])
 
 
-def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: DeviceKind, reading: ReadingWords) -> FloatArray:
+def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: Kind, reading: ReadingWords) -> FloatArray:
     """(n,) works of the nodes on a kind; an `InputError` if it cannot price the graph.
 
     Parameters

@@ -17,10 +17,10 @@ import numpy as np
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
-from instances.devices.kinds import Devices
 from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import WordError, printable
 from instances.graph.display import figures
+from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import places_of_kinds
 from instances.partitioning.question_lines import rule_lines, rules_in_words
@@ -70,7 +70,7 @@ class StatementWords(TypedDict, total=False):
     constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE", _PANEL)]
     runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME", _PANEL)]
     unequal: Annotated[
-        str | PathLike[str] | Devices | DeviceTable | None,
+        str | PathLike[str] | Machines | DeviceTable | None,
         Word(
             "Devices of several kinds, such as 2xA100,2xT4, or a file; of a placement, unequal ones.",
             None,
@@ -157,7 +157,7 @@ def _other_places(instance: Instance, asked: Constraints) -> str | None:
     return None
 
 
-def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Devices:
+def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Machines:
     """The devices that a caller states, completed as those of the question were."""
     rate = instance.platform.bandwidth
     if given.get("bandwidth") is not None:
@@ -166,7 +166,7 @@ def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Devices:
     return devices_of(given["unequal"], rate, limit)
 
 
-def _other_devices(instance: Instance, asked: Devices) -> str | None:
+def _other_devices(instance: Instance, asked: Machines) -> str | None:
     """Hold the devices of a question against those that are asked for; works on them come from the graph."""
     true, default = instance.machines, instance.platform.bandwidth
     names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
@@ -195,7 +195,7 @@ def _other_devices(instance: Instance, asked: Devices) -> str | None:
     return None if same else "its rates between kinds are not those that you ask for"
 
 
-def _other_alike(instance: Instance, asked: Devices, k: int) -> str | None:
+def _other_alike(instance: Instance, asked: Machines, k: int) -> str | None:
     """Hold devices that are all alike against those that are asked for, of which k are used."""
     platform, (kind, *more) = instance.platform, asked.kinds
     if more or asked.is_fixed or instance.k != k or k > asked.total:
@@ -208,7 +208,7 @@ def _other_alike(instance: Instance, asked: Devices, k: int) -> str | None:
     return unlike("memory", *_apart(platform.memory, kind.memory, "bytes"))
 
 
-def _counted(devices: Devices) -> str:
+def _counted(devices: Machines) -> str:
     return ",".join(f"{kind.count}x{printable(kind.name)}" for kind in devices.kinds)
 
 
@@ -224,7 +224,7 @@ def unstated(instance: Instance, given: Mapping[str, Any]) -> Iterator[str]:
     if not {"runtime", "constraints"} & given.keys():
         if rules:
             yield f"constraints are {rules_in_words(rules, platform.k)}"
-        if isinstance(instance, UnlikeInstance):
+        if not instance.is_alike:
             yield from filter(None, [_other_places(instance, rules)])
 
 

@@ -20,8 +20,8 @@ from kinds_oracle import KindsCase, draw_case, optimum_of
 
 from heuristics import Limits, search
 from instances import ComputationGraph, InputError, Instance, Result
-from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import Value, json_text, parse_json
+from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.rated_paths import layers_in_a_row
 from instances.partitioning.reductions import reduce_instance
@@ -45,10 +45,10 @@ def instance_of(case: KindsCase) -> Instance:
         edges, work=[1.0] * case.n, output_bytes=[size for _, size, _ in case.tensors], param_bytes=case.params
     )
     kinds = [
-        DeviceKind(f"kind {t}", count, speed=t + 1.0, memory=memory, bandwidth=rate)
+        Kind(f"kind {t}", count, speed=t + 1.0, memory=memory, bandwidth=rate)
         for t, (count, memory, rate) in enumerate(zip(case.counts, case.memories, case.bandwidths, strict=True))
     ]
-    devices = Devices(kinds, "fixed" if case.fixed else "free", case.rates)
+    devices = Machines(kinds, "fixed" if case.fixed else "free", case.rates)
     return Instance(
         graph,
         devices,

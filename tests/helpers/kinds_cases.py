@@ -6,21 +6,21 @@ import math
 from typing import Any
 
 from instances import ComputationGraph, Instance
-from instances.devices.kinds import DeviceKind, Devices
+from instances.machines import Kind, Machines
 
 __all__ = ["GOLDEN", "U1", "chain", "devices", "question"]
 
 Kinds = list[tuple[float, float, int]]
 
 
-def devices(kinds: Kinds, memories: list[float] | None = None, order: str = "free") -> Devices:
+def devices(kinds: Kinds, memories: list[float] | None = None, order: str = "free") -> Machines:
     """Kinds with a speed, a bandwidth and a count each."""
     limits = memories or [math.inf] * len(kinds)
-    named = [DeviceKind(f"kind {t}", n, speed=s, bandwidth=b, memory=limits[t]) for t, (s, b, n) in enumerate(kinds)]
-    return Devices(named, order)
+    named = [Kind(f"kind {t}", n, speed=s, bandwidth=b, memory=limits[t]) for t, (s, b, n) in enumerate(kinds)]
+    return Machines(named, order)
 
 
-def question(graph: ComputationGraph, own: Devices, **words: Any) -> Instance:
+def question(graph: ComputationGraph, own: Machines, **words: Any) -> Instance:
     """The question where each kind takes the works of the graph over its speed."""
 
     return Instance(graph, own, **words)

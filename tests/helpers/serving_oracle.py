@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kinds_cases import chain
 
 from instances import ComputationGraph, Platform, SharedParameter
-from instances.devices.kinds import DeviceKind, Devices
+from instances.machines import Kind, Machines
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 
@@ -122,13 +122,13 @@ def draw_served(rng: random.Random) -> ServingInstance:
     """A chain over two kinds of devices, with small whole numbers."""
     n, order = rng.randint(2, 5), rng.choice(["free", "fixed"])
     kinds = [
-        DeviceKind(f"{t}", rng.randint(1, 2), speed=t + 1.0, memory=rng.randint(8, 60), bandwidth=rng.choice([1, 2.5]))
+        Kind(f"{t}", rng.randint(1, 2), speed=t + 1.0, memory=rng.randint(8, 60), bandwidth=rng.choice([1, 2.5]))
         for t in range(2)
     ]
     graph = chain([0] * n, [rng.randint(0, 5) for _ in range(n - 1)], param_bytes=[rng.randint(0, 6) for _ in range(n)])
     works = [[rng.randint(0, 9) for _ in range(n)] for _ in kinds]
     rates = [[rng.choice([0.5, 1, 2.5, math.inf]) for _ in kinds] for _ in kinds] if rng.random() < 0.5 else None
-    devices = Devices(kinds, order, rates)
+    devices = Machines(kinds, order, rates)
     k = devices.total if order == "fixed" else rng.randint(1, devices.total)
     return ServingInstance(
         instance=Instance(graph, devices, by_need=True, k=k, works=works, fit=True),

@@ -16,8 +16,8 @@ from heuristics import Limits, search
 from heuristics.flow.search import search_flow
 from instances import ComputationGraph, Instance, Platform, Result
 from instances.architectures import ARCHITECTURES
-from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.network import Network
+from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
@@ -73,7 +73,7 @@ def _impossible() -> Document:
 
 
 def _kinds() -> Document:
-    devices = Devices([DeviceKind("a", 1, speed=2.0, bandwidth=2.0), DeviceKind("b", 2, speed=1.0, bandwidth=1.0)])
+    devices = Machines([Kind("a", 1, speed=2.0, bandwidth=2.0), Kind("b", 2, speed=1.0, bandwidth=1.0)])
     instance = Instance(GRAPH, devices, works=[GRAPH.work / 2.0, GRAPH.work])
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
     return certificate_document(
@@ -90,8 +90,8 @@ def _front() -> Document:
 
 
 def _front_over_kinds() -> Document:
-    kinds = [DeviceKind("a", 1, speed=2.0, memory=4e8, bandwidth=64e9), DeviceKind("b", 2, speed=1.0, memory=3e8)]
-    found = serve("gpt2", devices=Devices(kinds), bandwidth=32e9, dims={"batch": 32}, runtime="llama-cpp")
+    kinds = [Kind("a", 1, speed=2.0, memory=4e8, bandwidth=64e9), Kind("b", 2, speed=1.0, memory=3e8)]
+    found = serve("gpt2", devices=Machines(kinds), bandwidth=32e9, dims={"batch": 32}, runtime="llama-cpp")
     assert found.answer is not None
     return result_document(found)
 

@@ -11,8 +11,8 @@ import pytest
 from command_line import assert_impossible, assert_misuse, columns, mtpp
 
 import mtpp as api
-from instances.devices.kinds import DeviceKind, Devices
 from instances.flow.problem import FlowInstance
+from instances.machines import Kind, Machines
 from mtpp.questions.flow import FlowWords, flow_instance
 from mtpp.questions.reading import read_graph
 from mtpp.questions.words import checked
@@ -20,7 +20,7 @@ from mtpp.questions.words import checked
 LAYERS, WIDTH = 12, 768 * 4  # of gpt2: a sequence passes as one vector of so many bytes
 
 
-def asked(devices: Devices, **dims: Any) -> FlowInstance:
+def asked(devices: Machines, **dims: Any) -> FlowInstance:
     return flow_instance("gpt2", checked(FlowWords, {"devices": devices, "dims": dims}))
 
 
@@ -34,8 +34,8 @@ def layer(batch: int, what: str) -> float:
 
 def test_capacities_are_the_batch_over_the_time_of_the_layers() -> None:
     """As fast as the device is, and no faster than its port."""
-    kinds = [DeviceKind("fast", 1, speed=2.0), DeviceKind("slow", 2, speed=0.5, bandwidth=WIDTH * 100.0)]
-    instance = asked(Devices(kinds), batch=8, context=512)
+    kinds = [Kind("fast", 1, speed=2.0), Kind("slow", 2, speed=0.5, bandwidth=WIDTH * 100.0)]
+    instance = asked(Machines(kinds), batch=8, context=512)
     assert (instance.layers, instance.devices) == (LAYERS, ("fast-0", "slow-0", "slow-1"))
     rate = 8 / (np.arange(1, LAYERS + 1) * layer(8, "work"))
     assert instance.capacity[0, 1:] == pytest.approx(2 * rate)
@@ -47,7 +47,7 @@ def test_capacities_are_the_batch_over_the_time_of_the_layers() -> None:
 def test_a_device_works_at_the_sequences_whose_caches_fit() -> None:
     """With more layers there is room for fewer, until their weights alone do not fit."""
     memory = 4 * layer(8, "param_bytes") + 3.9 * 4 * layer(1, "state_bytes")  # and some for activations
-    instance = asked(Devices([DeviceKind("a", 1, speed=1.0, memory=memory)]), batch=8, context=512)
+    instance = asked(Machines([Kind("a", 1, speed=1.0, memory=memory)]), batch=8, context=512)
     assert instance.capacity[0, 2] == pytest.approx(8 / (2 * layer(8, "work")))
     assert instance.capacity[0, 4] == pytest.approx(3 / (4 * layer(3, "work")))
     assert instance.capacity[0, 5] == pytest.approx(1 / (5 * layer(1, "work")))
@@ -56,8 +56,8 @@ def test_a_device_works_at_the_sequences_whose_caches_fit() -> None:
 
 def test_rates_between_sites_are_links() -> None:
     """No more than the ports of both ends."""
-    kinds = [DeviceKind("here", 2, speed=1.0), DeviceKind("there", 1, speed=1.0, bandwidth=WIDTH * 1000.0)]
-    instance = asked(Devices(kinds, rates=[[WIDTH * 5000.0, WIDTH * 10.0], [WIDTH * 20.0, WIDTH * 1e9]]), batch=1)
+    kinds = [Kind("here", 2, speed=1.0), Kind("there", 1, speed=1.0, bandwidth=WIDTH * 1000.0)]
+    instance = asked(Machines(kinds, rates=[[WIDTH * 5000.0, WIDTH * 10.0], [WIDTH * 20.0, WIDTH * 1e9]]), batch=1)
     expected = [[0, 5000, 10], [5000, 0, 10], [20, 20, 0]]
     assert instance.rates[:3, :3] == pytest.approx(np.array(expected))
 

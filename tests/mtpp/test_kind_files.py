@@ -15,9 +15,8 @@ from kinds_cases import GOLDEN, devices
 import mtpp as api
 from heuristics import Limits, search
 from instances import ComputationGraph, InputError
-from instances.devices.kinds import SHIPPED
-from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.json_files import read_json, write_json
+from instances.machines import SHIPPED, devices_of_text, read_kinds
 from mtpp.certificates.writing import certificate_document
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve

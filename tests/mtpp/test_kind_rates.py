@@ -17,9 +17,8 @@ from kinds_oracle import draw_case
 
 from heuristics import Limits, search
 from instances import Instance, Platform
-from instances.devices.kinds import DeviceKind, Devices
-from instances.devices.kinds_file import devices_document, read_kinds
 from instances.json_files import json_text, parse_json, write_json
+from instances.machines import Kind, Machines, devices_document, read_kinds
 from instances.partitioning.partition import Partition
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
@@ -29,8 +28,8 @@ from mtpp_models import SolveOptions, solve
 _ROW = chain([4, 2, 3, 1, 5, 3], [4, 2, 6, 2, 4])
 
 
-def _devices(rates: list[list[float]], order: str = "free") -> Devices:
-    return Devices([DeviceKind("fast", 1, speed=2.0), DeviceKind("slow", 2, speed=1.0)], order, rates)
+def _devices(rates: list[list[float]], order: str = "free") -> Machines:
+    return Machines([Kind("fast", 1, speed=2.0), Kind("slow", 2, speed=1.0)], order, rates)
 
 
 @pytest.mark.parametrize(("rates", "optimum"), [([[4, 1], [4, 2]], 6.5), ([[4, 4], [1, 2]], 7.0)])
@@ -47,8 +46,8 @@ def test_golden_values_are_found_proved_and_verified(rates: list[list[float]], o
 def test_a_tensor_takes_the_rate_of_its_two_kinds() -> None:
     """Of one that both others read, the sender waits for the slower one; what overflows takes the bandwidth."""
     graph = chain([1, 1, 1], [6, 0]).__class__.from_edges([(0, 1), (0, 2)], [1, 1, 1], [6, 0, 0], param_bytes=[0, 9, 0])
-    kinds = [DeviceKind("a", 1, speed=1.0), DeviceKind("b", 1, speed=1.0, memory=8.0, bandwidth=5.0)]
-    own = Devices([*kinds, DeviceKind("c", 1, speed=1.0)], rates=[[1, 9, 2], [1, 1, 1], [1, 1, 1]])
+    kinds = [Kind("a", 1, speed=1.0), Kind("b", 1, speed=1.0, memory=8.0, bandwidth=5.0)]
+    own = Machines([*kinds, Kind("c", 1, speed=1.0)], rates=[[1, 9, 2], [1, 1, 1], [1, 1, 1]])
     partition = Partition(question(graph, own, activation_buffer=0.0), [0, 1, 2], kind=[0, 1, 2])  # type: ignore[arg-type]
     assert [list(row) for row in partition.costs] == [[0, 6 / 5, 3], [1, 1, 1], [0, 1 / 5, 0], [3, 0, 0]]
     assert partition.tensor_times.tolist()[0] == 3
@@ -64,25 +63,25 @@ def test_no_bound_is_above_brute_force(chained: bool) -> None:
 
 def test_one_kind_and_equal_rates() -> None:
     """One kind is the question of devices that are alike; without rates nothing changes."""
-    one = question(_ROW, Devices([DeviceKind("a", 3, speed=1.0)], rates=[[2.0]]))
+    one = question(_ROW, Machines([Kind("a", 3, speed=1.0)], rates=[[2.0]]))
     assert type(one) is Instance
     assert one.key == Instance(_ROW, Platform(3, 2.0)).key
-    same = [question(U1, Devices(_devices([[3, 3], [3, 3]]).kinds, rates=r)) for r in (None, [[3, 3], [3, 3]])]
+    same = [question(U1, Machines(_devices([[3, 3], [3, 3]]).kinds, rates=r)) for r in (None, [[3, 3], [3, 3]])]
     assert same[0].key != same[1].key
     costs = [certify(asked, SolveOptions(time_limit=2.0)).cost for asked in (same[1], question(U1, _bandwidth(3.0)))]
     assert costs[0] == costs[1]
 
 
-def _bandwidth(rate: float) -> Devices:
-    return Devices([DeviceKind("fast", 1, speed=2.0, bandwidth=rate), DeviceKind("slow", 2, speed=1.0, bandwidth=rate)])
+def _bandwidth(rate: float) -> Machines:
+    return Machines([Kind("fast", 1, speed=2.0, bandwidth=rate), Kind("slow", 2, speed=1.0, bandwidth=rate)])
 
 
 def test_graphs_are_searched_at_their_rates() -> None:
     """Two sites with a slow link between: a layout of branches that stays inside is found."""
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (2, 4)]
     graph = chain([1], []).__class__.from_edges(edges, [4, 4, 1, 4, 4], [3, 3, 0.01, 3, 0])
-    kinds = [DeviceKind("here", 2, speed=1.0), DeviceKind("there", 2, speed=1.0)]
-    instance = question(graph, Devices(kinds, rates=[[10, 0.01], [0.01, 10]]))
+    kinds = [Kind("here", 2, speed=1.0), Kind("there", 2, speed=1.0)]
+    instance = question(graph, Machines(kinds, rates=[[10, 0.01], [0.01, 10]]))
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=4000)).partition
     assert found is not None
     assert found.bottleneck < 9

@@ -18,8 +18,8 @@ from kinds_oracle import draw_case, optimum_of
 
 from heuristics import Limits, search
 from instances import ComputationGraph, InputError, Instance, Platform
-from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import json_text, parse_json
+from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
 from mtpp.certificates.writing import certificate_document
@@ -112,9 +112,9 @@ def test_fewest_and_cheapest_devices_with_windows() -> None:
     """No fewer than the windows name; choices of devices with fewer places are left out."""
     least = find_least(_placed(((4, 1, 1),)), math.inf, SolveOptions(time_limit=5.0))
     assert least.k == 2
-    priced = [DeviceKind("fast", 1, speed=2.0, price=3.0), DeviceKind("slow", 2, speed=1.0, price=1.0)]
+    priced = [Kind("fast", 1, speed=2.0, price=3.0), Kind("slow", 2, speed=1.0, price=1.0)]
     rules = Constraints(windows=((4, 2, 2),))
-    cheapest = find_least(question(U1, Devices(priced), constraints=rules), math.inf, SolveOptions(time_limit=5.0))
+    cheapest = find_least(question(U1, Machines(priced), constraints=rules), math.inf, SolveOptions(time_limit=5.0))
     assert isinstance(cheapest, LeastPrice)
     assert cheapest.devices is not None
     assert cheapest.devices.counts == (1, 2)
@@ -138,8 +138,8 @@ def test_bug_without_time_there_is_an_answer(
 
 def test_bug_cheapest_devices_end_in_time() -> None:
     """The limit was for each choice; and a choice on which nothing fits is excluded, not open."""
-    priced = [DeviceKind("fast", 2, speed=2.0, price=3.0), DeviceKind("slow", 2, speed=1.0, price=1.0)]
-    asked = question(U1, Devices(priced), constraints=Constraints(windows=((2, 1, 1), (3, 0, 1))))
+    priced = [Kind("fast", 2, speed=2.0, price=3.0), Kind("slow", 2, speed=1.0, price=1.0)]
+    asked = question(U1, Machines(priced), constraints=Constraints(windows=((2, 1, 1), (3, 0, 1))))
     least = find_least(asked, 7.0, SolveOptions(time_limit=1e-9))
     assert isinstance(least, LeastPrice)
     assert least.devices is not None
@@ -283,9 +283,9 @@ def test_cuts_for_a_runtime(
 def test_bug_nodes_together_that_no_kind_can_run_are_impossible(model: str) -> None:
     """Each of them alone runs on some kind; a model said that its bound was infinite."""
     works = np.array([[1.0, np.inf, 2.0], [np.inf, 3.0, 1.0]])
-    kinds = [DeviceKind("a", 2, speed=1.0, bandwidth=1.0), DeviceKind("b", 1, speed=1.0, bandwidth=2.0)]
+    kinds = [Kind("a", 2, speed=1.0, bandwidth=1.0), Kind("b", 1, speed=1.0, bandwidth=2.0)]
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 1.0, 1.0])
-    asked = Instance(graph, Devices(kinds), works=works, constraints=Constraints(together=((0, 1),)))
+    asked = Instance(graph, Machines(kinds), works=works, constraints=Constraints(together=((0, 1),)))
     answer = solve(asked, model)
     assert answer.impossible == "does not fit: no kind of devices can run all nodes that share a block with node 1"
     assert answer.bound is None

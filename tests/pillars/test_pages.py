@@ -27,10 +27,10 @@ from pages import (
 )
 
 from instances import load_graph
-from instances.devices.kinds_file import read_kinds
 from instances.devices.unequal import read_devices
 from instances.flow.file import read_flow_question
 from instances.json_files import read_json
+from instances.machines import read_kinds
 from instances.partitioning.constraints_file import KINDS
 from instances.planning.grid.question_file import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster

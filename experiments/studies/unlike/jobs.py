@@ -12,12 +12,12 @@ import numpy as np
 
 from experiments.studies.unlike.rules import RULES, shared_out
 from instances.architectures import ARCHITECTURES
-from instances.devices.kinds_file import devices_of_text
 from instances.devices.roofline import DEFAULT_DEVICE
 from instances.flow.answer import FlowAnswer
 from instances.flow.file import read_flow_question
 from instances.graph.graph import ComputationGraph
 from instances.graph.merging import merge_graph
+from instances.machines import devices_of_text
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.runtimes.layer_stack import LayerStack

@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from instances.devices.kinds import DeviceKind
+from instances.machines import Kind
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
 __all__ = ["RULES", "divided", "shared_out"]
 
 
-def _flops(kind: DeviceKind, seconds: float) -> float:
+def _flops(kind: Kind, seconds: float) -> float:
     assert kind.roofline is not None
     return kind.roofline.peak_flops
 
 
 #: Name to the weight of a device, of its kind and the seconds that a layer takes there.
-RULES: dict[str, Callable[[DeviceKind, float], float]] = {
+RULES: dict[str, Callable[[Kind, float], float]] = {
     "even": lambda kind, seconds: 1.0,
     "memory": lambda kind, seconds: kind.memory,
     "flops": _flops,

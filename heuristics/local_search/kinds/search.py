@@ -18,9 +18,9 @@ from heuristics.method import Method
 from heuristics.orders.kahn import kahn
 from heuristics.portfolio import portfolio
 from instances import Instance, Partition, Platform
-from instances.devices.kinds import DeviceKind, Devices
 from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import IntArray
+from instances.machines import Kind, Machines
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.rated_paths import layers_in_a_row
 from instances.partitioning.partition import IDLE
@@ -116,10 +116,10 @@ def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limi
     assert instance.rates is not None
     slowest = np.minimum(instance.rates.min(axis=0), instance.rates.min(axis=1)).tolist()
     kinds = [
-        DeviceKind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
+        Kind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
         for t, (kind, rate) in enumerate(zip(instance.machines.kinds, slowest, strict=True))
     ]
-    question = replace(instance, machines=Devices(kinds, instance.machines.order))
+    question = replace(instance, machines=Machines(kinds, instance.machines.order))
     evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
     found = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
     return Partition(instance, found.block, found.order, found.kind)

@@ -10,12 +10,11 @@ import numpy as np
 
 from instances.certificates.claims import KINDS, Envelope, envelope
 from instances.certificates.provenance import check_written, opened
-from instances.devices.kinds import DeviceKind, Devices
-from instances.devices.kinds_file import rates_document, rates_of
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value, finite_or_none
+from instances.machines import Kind, Machines, rates_document, rates_of
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
 from instances.partitioning.problem import Instance
@@ -144,7 +143,7 @@ def _question(value: Value) -> Instance:
         value.fail(str(error))
 
 
-def devices_of_members(items: Value, order: Value, n: int, rates: Value | None = None) -> tuple[Devices, FloatArray]:
+def devices_of_members(items: Value, order: Value, n: int, rates: Value | None = None) -> tuple[Machines, FloatArray]:
     """Devices and (T, n) works of members `kinds`, `order` and `rates` of a question; `InputError` if they are none."""
     kinds, works = [], []
     for t, item in enumerate(items.items()):
@@ -157,9 +156,9 @@ def devices_of_members(items: Value, order: Value, n: int, rates: Value | None =
         with refused_at(item):
             # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.
             named = kind["name"].text(), kind["count"].whole()
-            kinds.append(DeviceKind(*named, speed=t + 1.0, memory=memory, bandwidth=rate))
+            kinds.append(Kind(*named, speed=t + 1.0, memory=memory, bandwidth=rate))
     with refused_at(items):
-        return Devices(kinds, order.text(), None if rates is None else rates_of(rates)), np.array(works)
+        return Machines(kinds, order.text(), None if rates is None else rates_of(rates)), np.array(works)
 
 
 def _stated(value: Value) -> StatedKinds:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
-from instances.devices.kinds import Devices
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
+from instances.machines import Machines
 from instances.partitioning.kinds.counted_paths import CountedPath
 
 __all__ = ["RatedSteps", "best_rated_path", "counted_states", "is_rateable", "layers_in_a_row", "rated_path_within"]
@@ -52,7 +52,7 @@ def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
     return sizes
 
 
-def is_rateable(devices: Devices, places: int) -> bool:
+def is_rateable(devices: Machines, places: int) -> bool:
     """Whether all states can be looked at."""
     kinds, words = len(devices.kinds), places // _WORD + 1
     states = devices.total + 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
@@ -60,7 +60,7 @@ def is_rateable(devices: Devices, places: int) -> bool:
     return cells <= _MOST_WORDS and cells * places * kinds <= _MOST_WORK
 
 
-def best_rated_path(steps: RatedSteps, devices: Devices, most: int, ceiling: float = math.inf) -> CountedPath | None:
+def best_rated_path(steps: RatedSteps, devices: Machines, most: int, ceiling: float = math.inf) -> CountedPath | None:
     """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
 
     Parameters
@@ -88,7 +88,7 @@ def best_rated_path(steps: RatedSteps, devices: Devices, most: int, ceiling: flo
         goal = math.nextafter(best.bottleneck, 0.0) if near else (low + best.bottleneck) / 2
 
 
-def rated_path_within(steps: RatedSteps, devices: Devices, most: int, goal: float) -> CountedPath | None:
+def rated_path_within(steps: RatedSteps, devices: Machines, most: int, goal: float) -> CountedPath | None:
     """Any path with a bottleneck of at most `goal`, as `best_rated_path` returns the best; None if there is none."""
     kinds, m, _ = steps.costs.shape
     following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
@@ -106,7 +106,7 @@ def counted_states(counts: tuple[int, ...], most: int) -> IntArray:
     return np.ascontiguousarray(np.where(able, np.arange(len(digits))[:, None] + strides, -1))
 
 
-def _in_sequence(devices: Devices) -> IntArray:
+def _in_sequence(devices: Machines) -> IntArray:
     """(devices + 1, kinds) state behind the next device of each kind; -1 if there is none."""
     following = np.full((devices.total + 1, len(devices.kinds)), -1)
     for d in range(devices.total - 1, -1, -1):
@@ -115,7 +115,7 @@ def _in_sequence(devices: Devices) -> IntArray:
     return following
 
 
-def _in_places(path: CountedPath, devices: Devices, m: int) -> CountedPath:
+def _in_places(path: CountedPath, devices: Machines, m: int) -> CountedPath:
     """The path with a step for each device of a fixed order; one that idles begins where the next one does."""
     starts, d = np.full(devices.total, m), 0
     for start, kind in zip(path.starts.tolist(), path.kinds.tolist(), strict=True):

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
-from instances.devices.kinds import Devices
 from instances.graph.tensors import FloatArray, IntArray
+from instances.machines import Machines
 from instances.partitioning.constraints import BlockRules
 from instances.partitioning.kinds.rated_paths import counted_states
 
@@ -65,13 +65,13 @@ def windows_of_steps(rules: BlockRules, inside: NDArray[np.bool_], k: int) -> St
     return StepWindows(first, last)
 
 
-def is_placeable(devices: Devices, positions: int) -> bool:
+def is_placeable(devices: Machines, positions: int) -> bool:
     """Whether all states can be looked at."""
     states = 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
     return states * len(devices.kinds) * positions**2 <= _MOST_WORK
 
 
-def best_placed_path(costs: FloatArray, windows: StepWindows, devices: Devices, k: int) -> PlacedPath | None:
+def best_placed_path(costs: FloatArray, windows: StepWindows, devices: Machines, k: int) -> PlacedPath | None:
     """Path of least bottleneck from position 0 to position m; None if there is none.
 
     Parameters

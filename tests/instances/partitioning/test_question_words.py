@@ -11,7 +11,7 @@ from kinds_cases import chain
 from strategies import questions
 
 from instances import Instance
-from instances.devices.kinds import DeviceKind, Devices
+from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 
 # Values that are near one another, so that six digits are not enough.
@@ -55,8 +55,8 @@ def _question(
 ) -> Instance:
     graph = chain([1.0] * 12, [1.0] * 11, param_bytes=[params] * 12)
     columns = zip(("x", "y"), counts, speeds, memories, bandwidths, strict=True)
-    kinds = [DeviceKind(name, n, speed=s, memory=m, bandwidth=b) for name, n, s, m, b in columns]
-    return Instance(graph, Devices(kinds, order, rates, bandwidth), **words)
+    kinds = [Kind(name, n, speed=s, memory=m, bandwidth=b) for name, n, s, m, b in columns]
+    return Instance(graph, Machines(kinds, order, rates, bandwidth), **words)
 
 
 @given(st.fixed_dictionaries(_FACTS), st.sampled_from(sorted(_FACTS)), st.data())

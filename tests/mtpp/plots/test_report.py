@@ -132,8 +132,8 @@ def test_an_optimum_that_is_proved_again_is_called_so() -> None:
 
 def test_every_format_has_a_page(tmp_path: Path) -> None:
     """Certificates, plans of all networks, placements, flows, fronts and partitions together in one page."""
-    kinds = [library.DeviceKind("fast", 1, 2.0, memory=5e9), library.DeviceKind("slow", 1, 1.0, memory=1e9)]
-    library.certify("gnmt", devices=library.Devices(kinds), level="layer", time_limit=1).save(tmp_path / "kinds.json")
+    kinds = [library.Kind("fast", 1, 2.0, memory=5e9), library.Kind("slow", 1, 1.0, memory=1e9)]
+    library.certify("gnmt", devices=library.Machines(kinds), level="layer", time_limit=1).save(tmp_path / "kinds.json")
     library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "flow.json")
     covered_grid(equal_question(4, 4)).result.save(tmp_path / "grid.json")
     library.certify("gnmt", k=2, level="layer", time_limit=2).save(tmp_path / "certificate.json")

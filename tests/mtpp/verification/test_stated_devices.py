@@ -12,16 +12,16 @@ from command_line import mtpp
 
 import mtpp as api
 from instances import ComputationGraph
-from instances.devices.kinds import DeviceKind, Devices
+from instances.machines import Kind, Machines
 from mtpp_models import solve
 
-FAST = DeviceKind("fast", 1, speed=2.0, memory=100.0, bandwidth=4.0)
-SLOW = DeviceKind("slow", 2, speed=1.0, memory=200.0, bandwidth=1.0)
+FAST = Kind("fast", 1, speed=2.0, memory=100.0, bandwidth=4.0)
+SLOW = Kind("slow", 2, speed=1.0, memory=200.0, bandwidth=1.0)
 GRAPH = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], [4.0, 2.0, 3.0, 1.0], [1.0, 2.0, 1.0, 0.0])
 RATES = [[4.0, 0.5], [1.0, 1.0]]
 
 
-def compared(asked: Any, devices: Devices, **words: Any) -> tuple[str, ...]:
+def compared(asked: Any, devices: Machines, **words: Any) -> tuple[str, ...]:
     """What is wrong with the question of a certificate over devices."""
     verdict = api.verify(api.certify(GRAPH, devices=devices, time_limit=2), unequal=asked, **words)
     assert "unequal" in verdict.compared
@@ -30,16 +30,19 @@ def compared(asked: Any, devices: Devices, **words: Any) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("order", ["free", "fixed"])
 def test_the_devices_of_a_question_are_recognised(order: str) -> None:
-    true = Devices([FAST, SLOW], order)
+    true = Machines([FAST, SLOW], order)
     assert compared(true, true, graph=GRAPH) == ()
     for wrong, words in [
-        (Devices([FAST, replace(SLOW, count=3)], order), "1xfast,2xslow, you ask for 1xfast,3xslow"),
-        (Devices([FAST], order), "you ask for 1xfast"),
-        (Devices([FAST, replace(SLOW, name="other")], order), "you ask for 1xfast,2xother"),
-        (Devices([FAST, replace(SLOW, memory=201.0)], order), "memory of slow is 200 bytes, you ask for 201 bytes"),
-        (Devices([replace(FAST, bandwidth=5.0), SLOW], order), "bandwidth of fast is 4 bytes/s, you ask for 5 bytes/s"),
-        (Devices([FAST, SLOW], "fixed" if order == "free" else "free"), f"in {order} order"),
-        (Devices([FAST, SLOW], order, RATES), "rates between kinds"),
+        (Machines([FAST, replace(SLOW, count=3)], order), "1xfast,2xslow, you ask for 1xfast,3xslow"),
+        (Machines([FAST], order), "you ask for 1xfast"),
+        (Machines([FAST, replace(SLOW, name="other")], order), "you ask for 1xfast,2xother"),
+        (Machines([FAST, replace(SLOW, memory=201.0)], order), "memory of slow is 200 bytes, you ask for 201 bytes"),
+        (
+            Machines([replace(FAST, bandwidth=5.0), SLOW], order),
+            "bandwidth of fast is 4 bytes/s, you ask for 5 bytes/s",
+        ),
+        (Machines([FAST, SLOW], "fixed" if order == "free" else "free"), f"in {order} order"),
+        (Machines([FAST, SLOW], order, RATES), "rates between kinds"),
     ]:
         (fault,) = compared(wrong, true)
         assert words in fault
@@ -47,32 +50,32 @@ def test_the_devices_of_a_question_are_recognised(order: str) -> None:
 
 def test_kinds_may_be_stated_in_another_order_unless_it_is_fixed() -> None:
     turned = [row[::-1] for row in RATES[::-1]]
-    assert compared(Devices([SLOW, FAST]), Devices([FAST, SLOW]), graph=GRAPH) == ()
-    assert compared(Devices([SLOW, FAST], rates=turned), Devices([FAST, SLOW], rates=RATES)) == ()
-    assert len(compared(Devices([SLOW, FAST], rates=RATES), Devices([FAST, SLOW], rates=RATES))) == 1
-    assert len(compared(Devices([SLOW, FAST], "fixed"), Devices([FAST, SLOW], "fixed"))) == 1
+    assert compared(Machines([SLOW, FAST]), Machines([FAST, SLOW]), graph=GRAPH) == ()
+    assert compared(Machines([SLOW, FAST], rates=turned), Machines([FAST, SLOW], rates=RATES)) == ()
+    assert len(compared(Machines([SLOW, FAST], rates=RATES), Machines([FAST, SLOW], rates=RATES))) == 1
+    assert len(compared(Machines([SLOW, FAST], "fixed"), Machines([FAST, SLOW], "fixed"))) == 1
 
 
 def test_speeds_show_in_the_works_of_the_graph() -> None:
-    true, faster = Devices([FAST, SLOW]), Devices([FAST, replace(SLOW, speed=1.5)])
+    true, faster = Machines([FAST, SLOW]), Machines([FAST, replace(SLOW, speed=1.5)])
     assert compared(faster, true) == ()  # a certificate holds works, and no speeds
     (fault,) = compared(faster, true, graph=GRAPH)
     assert "the work of node 0 (0) on slow is 4.0, there 2.66" in fault
 
 
 def test_devices_that_are_alike_are_a_platform() -> None:
-    true = Devices([SLOW])
+    true = Machines([SLOW])
     assert compared(true, true, graph=GRAPH) == ()
-    assert compared(Devices([replace(SLOW, count=3)]), true, k=2) == ()
+    assert compared(Machines([replace(SLOW, count=3)]), true, k=2) == ()
     for wrong, words in [
-        (Devices([replace(SLOW, count=3)]), "2 that are alike, you ask for 3xslow"),
-        (Devices([FAST, SLOW]), "2 that are alike, you ask for 1xfast,2xslow"),
-        (Devices([replace(SLOW, memory=100.0)]), "memory is 200 bytes"),
-        (Devices([replace(SLOW, bandwidth=2.0)]), "bandwidth is 1 bytes/s"),
+        (Machines([replace(SLOW, count=3)]), "2 that are alike, you ask for 3xslow"),
+        (Machines([FAST, SLOW]), "2 that are alike, you ask for 1xfast,2xslow"),
+        (Machines([replace(SLOW, memory=100.0)]), "memory is 200 bytes"),
+        (Machines([replace(SLOW, bandwidth=2.0)]), "bandwidth is 1 bytes/s"),
     ]:
         (fault,) = compared(wrong, true)
         assert words in fault
-    (fault,) = compared(Devices([replace(SLOW, speed=2.0)]), true, graph=GRAPH)
+    (fault,) = compared(Machines([replace(SLOW, speed=2.0)]), true, graph=GRAPH)
     assert "the work of node 0 (0) is 4.0, there 2.0" in fault
 
 
@@ -91,8 +94,8 @@ def test_memory_completes_what_a_file_leaves_out(folder: Path, capsys: pytest.Ca
 
 def test_bug_a_question_that_is_stated_as_a_whole_has_no_other_restriction() -> None:
     """Fit, buffer and nodes that are kept from a kind were compared with nothing, and shown nowhere."""
-    limited = Devices([replace(FAST, memory=8.0), replace(SLOW, memory=9.0)])
-    alike = Devices([replace(SLOW, memory=9.0)])
+    limited = Machines([replace(FAST, memory=8.0), replace(SLOW, memory=9.0)])
+    alike = Machines([replace(SLOW, memory=9.0)])
     for devices, words, told in [
         (limited, {"fit": True}, "fit is true, you state none"),
         (limited, {"activation_buffer": 3.0}, "activation buffer is 3 bytes, you state none"),
@@ -111,7 +114,7 @@ def test_bug_a_question_that_is_stated_as_a_whole_has_no_other_restriction() -> 
 
 def test_bug_a_trusted_bound_over_kinds_is_run_again() -> None:
     """Searches and solvers ended in an AssertionError."""
-    devices = Devices([FAST, SLOW])
+    devices = Machines([FAST, SLOW])
     question = api.partition(GRAPH, devices=devices).instance
     start = api.partition(question).partition
     for model in ("priced", "exact"):

@@ -19,8 +19,8 @@ from serving_oracle import cuts, draw_served, stage_costs, stage_holds
 
 import mtpp as api
 from instances import InputError
-from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import Value, read_json
+from instances.machines import Kind, Machines
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes.serving_file import serving_document
@@ -134,8 +134,8 @@ def test_a_decoder_on_unlike_devices(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_one_kind_is_the_question_of_equal_devices() -> None:
     """The same hash, which binds every number of the question, and the same answers."""
-    device = DeviceKind("one", 3, memory=4e8, bandwidth=20e9)
-    one = api.serve("gpt2", devices=Devices([device]), dims={"batch": 32})
+    device = Kind("one", 3, memory=4e8, bandwidth=20e9)
+    one = api.serve("gpt2", devices=Machines([device]), dims={"batch": 32})
     plain = api.serve("gpt2", 3, "400MB", bandwidth=20e9, dims={"batch": 32})
     assert one.instance.question_hash == plain.instance.question_hash
     assert one.answer is not None
@@ -163,4 +163,4 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         },
     )
     with pytest.raises(InputError, match="no limit"):
-        api.serve("gpt2", devices=Devices([DeviceKind("any", 1), DeviceKind("other", 1, speed=2.0)]))
+        api.serve("gpt2", devices=Machines([Kind("any", 1), Kind("other", 1, speed=2.0)]))

@@ -1,27 +1,55 @@
-"""Kinds of devices: how many of each there are, how fast they work, and what they hold."""
+"""Machines: how many devices of each kind there are, how fast they work, and what they hold.
+
+They are read from texts such as ``4xA100,6xL4`` and files ``mtpp-devices/2`` and ``/1``. A file ``/2`` holds `kinds`, a
+list of objects with `name`, `count`, either `speed` or both `peak_flops` and `memory_bandwidth`, and, if wanted,
+`memory` and `bandwidth`, null for no limit, and `price`; and perhaps `order`, free or fixed, and `rates`, a row a kind
+with the rate to each kind, null for no limit. Of a file ``/1`` devices with the same speed, memory and rates become one
+kind.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from instances.devices.platform import MOST_BLOCKS, Platform
 from instances.devices.roofline import Device
-from instances.errors import InputError, printable
+from instances.devices.unequal import DEVICES_FORMAT, DeviceTable, devices_from_members
+from instances.errors import InputError, WordError, printable
 from instances.graph.tensors import FloatArray, freeze
+from instances.json_files import Value, finite_or_none, read_json
+from instances.registry import unknown
 
-__all__ = ["SHIPPED", "DeviceKind", "Devices"]
+__all__ = [
+    "KINDS_FORMAT",
+    "SHIPPED",
+    "Kind",
+    "Machines",
+    "devices_document",
+    "devices_from_document",
+    "devices_of_text",
+    "rates_document",
+    "rates_of",
+    "read_kinds",
+]
 
+#: Files of kinds of devices.
+KINDS_FORMAT = "mtpp-devices/2"
+
+_TEXT = re.compile(r"\s*(\d{1,99})\s*[x×*]\s*([\w.+-]+)\s*")
+_MOST_KINDS = 256
 _MOST_DEVICES = 4096
 _ORDERS = ("free", "fixed")
 
 
 @dataclass(frozen=True)
-class DeviceKind:
+class Kind:
     """Devices that are alike.
 
     Parameters
@@ -78,12 +106,12 @@ class DeviceKind:
 
 
 @dataclass(frozen=True)
-class Devices:
+class Machines:
     """All devices, by kind.
 
     Parameters
     ----------
-    kinds : sequence of DeviceKind
+    kinds : sequence of Kind
         With different names; kinds that differ in name and count alone become one.
     order : {"free", "fixed"}
         Whether any block may be on any device, or block i is on device i, the kinds in their order.
@@ -101,14 +129,14 @@ class Devices:
         size or not positive.
     """
 
-    kinds: tuple[DeviceKind, ...]
+    kinds: tuple[Kind, ...]
     order: str = "free"
     rates: tuple[tuple[float, ...], ...] | None = None
     bandwidth: float = math.inf
 
     def __init__(
         self,
-        kinds: Sequence[DeviceKind],
+        kinds: Sequence[Kind],
         order: str = "free",
         rates: Sequence[Sequence[float]] | None = None,
         bandwidth: float = math.inf,
@@ -117,7 +145,7 @@ class Devices:
             raise InputError("There are no devices; give at least one kind.")
         if order not in _ORDERS:
             raise InputError(f"The order of devices is {order!r}; it is {' or '.join(_ORDERS)}.")
-        merged: list[DeviceKind] = []
+        merged: list[Kind] = []
         for kind in kinds:
             named = [other for other in merged if other.name == kind.name]
             near = merged[-1:] if order == "fixed" else merged  # a fixed order joins neighbours alone
@@ -139,9 +167,9 @@ class Devices:
             raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
 
     @classmethod
-    def alike(cls, platform: Platform, name: str = "device") -> Devices:
+    def alike(cls, platform: Platform, name: str = "device") -> Machines:
         """The devices of a platform."""
-        return cls((DeviceKind(name, platform.k, memory=platform.memory, bandwidth=platform.bandwidth),))
+        return cls((Kind(name, platform.k, memory=platform.memory, bandwidth=platform.bandwidth),))
 
     @cached_property
     def are_alike(self) -> bool:
@@ -206,12 +234,12 @@ class Devices:
         """Number of all devices."""
         return sum(self.counts)
 
-    def subset(self, counts: Sequence[int]) -> Devices:
+    def subset(self, counts: Sequence[int]) -> Machines:
         """So many devices of each kind, at least one in all, without the kinds of which there are none."""
         kept = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
         used = [t for t, count in enumerate(counts) if count]
         rates = self.rates and [[self.rates[s][t] for t in used] for s in used]
-        return Devices(kept, self.order, rates, self.bandwidth)
+        return Machines(kept, self.order, rates, self.bandwidth)
 
     @property
     def price(self) -> float | None:
@@ -243,14 +271,14 @@ def _checked_rates(rates: Sequence[Sequence[float]], size: int) -> tuple[tuple[f
     return tuple(tuple(map(float, row)) for row in rates)
 
 
-def _shipped(name: str, tflops: float, memory_bandwidth: float, gigabytes: float, port: float) -> DeviceKind:
+def _shipped(name: str, tflops: float, memory_bandwidth: float, gigabytes: float, port: float) -> Kind:
     roofline = Device(tflops * 1e12, memory_bandwidth * 1e9)
-    return DeviceKind(name, 1, roofline=roofline, memory=gigabytes * 1e9, bandwidth=port * 1e9)
+    return Kind(name, 1, roofline=roofline, memory=gigabytes * 1e9, bandwidth=port * 1e9)
 
 
 #: Kinds that are known by name, from the data sheets of their makers: dense half precision [TFLOP/s], own memory
 #: [GB/s], its size [GB], and what a slot of their PCI Express generation carries, about 80 % of its rate [GB/s].
-SHIPPED: dict[str, DeviceKind] = {
+SHIPPED: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         _shipped("H200", 989.0, 4800.0, 141.0, 50.0),
@@ -266,3 +294,158 @@ SHIPPED: dict[str, DeviceKind] = {
         _shipped("RTX3090", 71.0, 936.0, 24.0, 25.0),
     )
 }
+
+
+def devices_of_text(text: str) -> Machines | None:
+    """Devices of a text such as ``4xA100,6xL4``; None if it is none.
+
+    Raises
+    ------
+    InputError
+        If a kind is not known by name, or a count is 0.
+    """
+    parts = [_TEXT.fullmatch(part) for part in text.split(",")]
+    if not all(parts):
+        return None
+    kinds = []
+    for part in parts:
+        assert part is not None
+        count, name = int(part[1]), part[2]
+        known = next((kind for kind in SHIPPED.values() if kind.name.lower() == name.lower()), None)
+        if known is None:
+            raise WordError("devices", text, unknown(SHIPPED, name, "kind of devices"))
+        kinds.append(replace(known, count=count))
+    return Machines(kinds)
+
+
+def read_kinds(path: str | Path, bandwidth: float | None = None, memory: float = math.inf) -> Machines:
+    """Read a file of devices; what it does not say is taken from `bandwidth` and `memory`.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or does not hold devices.
+    """
+    document = read_json(path)
+    if document.check_format(KINDS_FORMAT, DEVICES_FORMAT) == DEVICES_FORMAT:
+        return _kinds_of_table(document, bandwidth, memory)
+    return devices_from_document(document, memory, ("format",))
+
+
+def devices_from_document(document: Value, memory: float = math.inf, beside: tuple[str, ...] = ()) -> Machines:
+    """The devices of an object with `kinds` and perhaps `order`; it may hold the members `beside`.
+
+    Raises
+    ------
+    InputError
+        If it holds none; the message names the place.
+    """
+    fields = document.members((*beside, "kinds"), ("order", "rates"))
+    values = fields["kinds"].items()
+    if len(values) > _MOST_KINDS:
+        fields["kinds"].fail(f"there are {len(values)} kinds; {_MOST_KINDS} are the most.")
+    kinds = [_kind(value, memory) for value in values]
+    order = fields["order"].text() if "order" in fields else "free"
+    rates = rates_of(fields["rates"]) if "rates" in fields else None
+    try:
+        return Machines(kinds, order, rates)
+    except InputError as error:
+        document.fail(str(error))
+
+
+def devices_document(devices: Machines) -> dict[str, object]:
+    """Members `kinds`, `order` and `rates` of a file."""
+    rates = {} if devices.rates is None else {"rates": rates_document(devices.rates)}
+    return {"order": devices.order, "kinds": [_kind_document(kind) for kind in devices.kinds], **rates}
+
+
+def rates_document(rates: Iterable[Iterable[float]]) -> list[list[float | None]]:
+    """Rates as rows of a file, null for no limit."""
+    return [[finite_or_none(rate) for rate in row] for row in rates]
+
+
+def rates_of(value: Value) -> list[list[float]]:
+    """Rates of rows of a file, infinite where there is no limit."""
+    rows = [[rate.optional_number() for rate in row.items()] for row in value.items()]
+    return [[math.inf if rate is None else rate for rate in row] for row in rows]
+
+
+def _kind_document(kind: Kind) -> dict[str, object]:
+    roofline = kind.roofline
+    priced = (
+        {} if roofline is None else {"peak_flops": roofline.peak_flops, "memory_bandwidth": roofline.memory_bandwidth}
+    )
+    return {
+        "name": kind.name,
+        "count": kind.count,
+        **({} if kind.speed is None else {"speed": kind.speed}),
+        **priced,
+        "memory": finite_or_none(kind.memory),
+        **({} if kind.bandwidth is None else {"bandwidth": finite_or_none(kind.bandwidth)}),
+        **({} if kind.price is None else {"price": kind.price}),
+    }
+
+
+def _kind(value: Value, memory: float) -> Kind:
+    optional = ("count", "speed", "peak_flops", "memory_bandwidth", "memory", "bandwidth", "price")
+    fields = value.members(("name",), optional)
+    roofs = [fields[name].number() for name in ("peak_flops", "memory_bandwidth") if name in fields]
+    if len(roofs) == 1:
+        value.fail("give both 'peak_flops' and 'memory_bandwidth', or neither.")
+    limit, rate = (fields[name].optional_number() if name in fields else None for name in ("memory", "bandwidth"))
+    speed, price = (fields[name].number() if name in fields else None for name in ("speed", "price"))
+    name, count = fields["name"].text(), fields["count"].whole() if "count" in fields else 1
+    try:
+        return Kind(
+            name,
+            count,
+            speed=speed,
+            roofline=Device(*roofs) if roofs else None,
+            memory=(math.inf if limit is None else limit) if "memory" in fields else memory,
+            bandwidth=(math.inf if rate is None else rate) if "bandwidth" in fields else None,
+            price=price,
+        )
+    except InputError as error:
+        value.fail(str(error))
+
+
+def _kinds_of_table(document: Value, bandwidth: float | None, memory: float) -> Machines:
+    """Devices of a table with a speed, a memory and rates for each.
+
+    Where all rates of each device agree, that is its bandwidth; else there is a rate for each pair of kinds.
+    """
+    table = devices_from_members(document, math.inf if bandwidth is None else bandwidth, memory, ("format",))
+    given = "rates" in document.open_members(())
+    kinds = []
+    for d, speed in enumerate(table.speeds):
+        out = {rate for e, rate in enumerate(table.rates[d]) if e != d}
+        into = {row[d] for e, row in enumerate(table.rates) if e != d}
+        if given and len(out | into) > 1:
+            return _with_rates(table)
+        rate = next(iter(out)) if given and out else None
+        kinds.append(Kind(f"device {d}", 1, speed=speed, memory=table.memories[d], bandwidth=rate))
+    return Machines(kinds)
+
+
+def _with_rates(table: DeviceTable) -> Machines:
+    """Devices are of one kind where speeds, memories and all rates agree."""
+    groups: list[list[int]] = []
+    for d in range(len(table.speeds)):
+        group = next((group for group in groups if _alike(table, d, group[0])), None)
+        if group is None:
+            groups.append([d])
+        else:
+            group.append(d)
+    kinds = [Kind(f"device {g[0]}", len(g), speed=table.speeds[g[0]], memory=table.memories[g[0]]) for g in groups]
+    return Machines(kinds, "free", [[table.rates[one[0]][other[-1]] for other in groups] for one in groups])
+
+
+def _alike(table: DeviceTable, d: int, e: int) -> bool:
+    if (table.speeds[d], table.memories[d], table.rates[d][e]) != (
+        table.speeds[e],
+        table.memories[e],
+        table.rates[e][d],
+    ):
+        return False
+    others = [f for f in range(len(table.speeds)) if f not in (d, e)]
+    return all(table.rates[d][f] == table.rates[e][f] and table.rates[f][d] == table.rates[f][e] for f in others)
