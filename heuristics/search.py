@@ -15,8 +15,8 @@ from heuristics.registry import go_on, heuristic_of
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
-from instances.partitioning.kinds.no_fit import proof_of_no_fit
 from instances.partitioning.least_peaks import with_least_peaks
+from instances.partitioning.no_fit import proof_of_no_fit
 
 __all__ = ["search"]
 

@@ -178,6 +178,12 @@ class Machines:
             return False
         return self.between is None or self.kinds[0].bandwidth in (None, self.between[0, 0])
 
+    def without_overflow(self, fit: bool) -> Machines:
+        """The same devices; of a single kind that overflows nothing, all moves at the rate between two of them."""
+        if self.between is None or len(self.kinds) > 1 or not (fit or math.isinf(self.kinds[0].memory)):
+            return self
+        return Machines([replace(self.kinds[0], bandwidth=None)], self.order, self.between.tolist(), self.bandwidth)
+
     @cached_property
     def own_rates(self) -> tuple[float, ...]:
         """Bytes per unit of work time in and out of a device of each kind, (T,); of one that are alike their rate."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.partitioning.kinds.no_fit import proof_of_no_fit
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
 from instances.registry import find
 from instances.system.interrupts import catch_interrupt
@@ -104,7 +104,7 @@ def solve(
             question = question.modelled()
         begin = None if start is None else _modelled(question, reduction.restrict(start))
         controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
-        if (reason := proof_of_no_fit(question)) is not None:
+        if (reason := proof_of_no_fit(instance)) is not None:
             return Result(chosen.name, instance, impossible=reason)
         result = _prove(chosen, question, begin, controls)
         result = _expanded(result, reduction, start if chosen.is_bound else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,9 @@ from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.partitioning.problem import Instance
 
 __all__ = ["KernelArrays"]
+
+# Of what a block can hold, over the time that it takes beyond the memory at the most.
+_LARGEST = 1e-300
 
 
 class KernelArrays(NamedTuple):
@@ -61,6 +65,9 @@ class KernelArrays(NamedTuple):
         successor_start, successor = graph.successors
         buffer, rules = platform.activation_buffer, instance.rules
         step = 2.0 * float(graph.work.sum() + 2.0 * instance.tensor_time.sum()) or 1.0
+        # No overflow is infinite, however small the memory is.
+        held = graph.held_total + float(graph.tensors.bytes.sum()) + (buffer or 0.0)
+        least = max(_LARGEST * held, sys.float_info.min)
         return cls(
             work=graph.work,
             tensor_time=instance.tensor_time,
@@ -81,7 +88,9 @@ class KernelArrays(NamedTuple):
             memory=float(platform.memory) if instance.limits_memory else math.inf,
             activation_buffer=0.0 if buffer is None else float(buffer),
             needs_peaks=instance.needs_peaks,
-            overflow_bandwidth=(platform.memory or 1.0) / step if platform.fit else float(platform.bandwidth),
+            overflow_bandwidth=max((platform.memory or 1.0) / step, least)
+            if platform.fit
+            else float(platform.bandwidth),
             overflow_step=step if platform.fit else 0.0,
             is_constrained=rules.forbid(instance.k),
             first=rules.first,

@@ -9,7 +9,7 @@ comes from outside, to its last reader in the block.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.problem import Instance
 
-__all__ = ["block_peaks", "largest_needs", "overflow_bytes"]
+__all__ = ["WholeBytes", "block_peaks", "largest_needs", "overflow_bytes"]
 
 
 def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: int) -> FloatArray:
@@ -49,39 +49,71 @@ def largest_needs(needs: NDArray[Any], block: IntArray, k: int) -> NDArray[Any]:
     return largest
 
 
-def overflow_bytes(instance: Instance, block: IntArray, order: IntArray, memories: FloatArray) -> FloatArray:
-    """(k,) bytes by which parameters, states and activations of each block exceed its memory; 0 where it suffices.
+class WholeBytes(NamedTuple):
+    """Bytes of a question in whole numbers, multiples of a power of two; so that sums and differences are exact.
 
-    They are summed without rounding: an overflow may be a small difference of large numbers, of which a sum of floats
-    would leave nothing.
+    An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
     """
-    graph, k, buffer = instance.graph, instance.k, instance.activation_buffer
-    limited = np.isfinite(memories)
-    shared = [parameter.bytes for parameter in graph.parameters]
-    parts: tuple[Iterable[float], ...] = (
-        graph.tensors.bytes,
-        graph.param_bytes,
-        graph.state_bytes,
-        shared,
-        memories[limited],
-        (buffer or 0.0,),
-        instance.needs if instance.by_need else (),
-    )
-    unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
-    sizes, params, states, shared_sizes, limits, (kept,), needs = (_whole(part, unit) for part in parts)
+
+    unit: int  # so many to a byte
+    tensors: NDArray[Any]  # (t,)
+    held: NDArray[Any]  # (n,) parameters and states of each node
+    shared: NDArray[Any]  # of each parameter with several users
+    buffer: int
+    limits: list[int | None]  # as many as memories are given; None where one is infinite
+    need: NDArray[Any] | None  # (n,) of merged nodes, as the question states it
+
+    @classmethod
+    def of(cls, instance: Instance, memories: FloatArray) -> WholeBytes:
+        """Read the bytes of a question beside some memories."""
+        graph, need = instance.graph, instance.need
+        shared, buffer = [parameter.bytes for parameter in graph.parameters], instance.activation_buffer or 0.0
+        limited = np.isfinite(memories)
+        parts: tuple[Iterable[float], ...] = (
+            graph.tensors.bytes,
+            graph.param_bytes,
+            graph.state_bytes,
+            shared,
+            memories[limited],
+            (buffer,),
+            () if need is None else need,
+        )
+        unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
+        tensors, params, states, sizes, finite, (kept,), needs = (_whole(part, unit) for part in parts)
+        rest = iter(finite)
+        limits = [next(rest) if is_finite else None for is_finite in limited]
+        return cls(unit, tensors, params + states, sizes, kept, limits, None if need is None else needs)
+
+    def needs(self, graph: ComputationGraph) -> NDArray[Any]:
+        """(n,) what is live while each node runs."""
+        if self.need is not None:
+            return self.need
+        touched = np.full(graph.n, 0, dtype=object)
+        np.add.at(touched, graph.tensors.producer, self.tensors)
+        np.add.at(touched, graph.tensors.consumers, self.tensors[graph.edge_tensor])
+        return touched
+
+
+def overflow_bytes(instance: Instance, block: IntArray, order: IntArray, memories: FloatArray) -> FloatArray:
+    """(k,) bytes by which parameters, states and activations of each block exceed its memory; 0 where it suffices."""
+    graph, k = instance.graph, instance.k
+    whole = WholeBytes.of(instance, memories)
     held = np.full(k, 0, dtype=object)
-    if buffer is None and instance.by_need:
-        held = largest_needs(needs, block, k)
-    elif buffer is None:
-        held = _peaks(graph, sizes, block, order, k)
+    if instance.activation_buffer is not None:
+        held[np.unique(block)] = whole.buffer
+    elif instance.by_need:
+        held = largest_needs(whole.needs(graph), block, k)
     else:
-        held[np.unique(block)] = kept
-    np.add.at(held, block, params + states)
-    for parameter, size in zip(graph.parameters, shared_sizes, strict=True):
+        held = _peaks(graph, whole.tensors, block, order, k)
+    np.add.at(held, block, whole.held)
+    for parameter, size in zip(graph.parameters, whole.shared, strict=True):
         held[np.unique(block[list(parameter.users)])] += size
-    excess = np.zeros(k)
-    excess[limited] = [max(0, total - memory) / unit for total, memory in zip(held[limited], limits, strict=True)]
-    return excess
+    return np.array(
+        [
+            0.0 if limit is None else max(0, total - limit) / whole.unit
+            for total, limit in zip(held, whole.limits, strict=True)
+        ]
+    )
 
 
 def _whole(sizes: Iterable[float], unit: int) -> NDArray[Any]:

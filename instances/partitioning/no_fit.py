@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instances.errors import printable
-from instances.graph.memory import held_alone
-from instances.graph.tensors import FloatArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.memory import WholeBytes
 from instances.partitioning.problem import Instance
-from instances.partitioning.reductions import contract_groups
 
-__all__ = ["NoFit", "find_no_fit", "needs_of", "proof_of_no_fit", "room", "surely_above", "total_held"]
+__all__ = [
+    "BYTE_ROUNDING",
+    "Loads",
+    "NoFit",
+    "find_no_fit",
+    "needs_of",
+    "proof_of_no_fit",
+    "room",
+    "surely_above",
+    "total_held",
+]
 
-# Sums of bytes that are not exact may be off by this part of their largest term.
-_ROUNDING = 1e-12
+#: Sums of bytes that are not exact may be off by this part of their largest term.
+BYTE_ROUNDING = 1e-12
 # First and last blocks of windows that are looked at, at the most.
 _MOST_ENDS = 64
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -44,7 +54,7 @@ def surely_above(instance: Instance, held: T, limit: float) -> T:
     if instance.has_exact_bytes:
         return np.maximum(0.0, held - limit)
     with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
-        return np.maximum(0.0, held - limit - _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
+        return np.maximum(0.0, held - limit - BYTE_ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
 
 
 class NoFit(NamedTuple):
@@ -54,57 +64,124 @@ class NoFit(NamedTuple):
     proof: dict[str, Any]
 
 
+class Loads(NamedTuple):
+    """What nodes hold and devices have room for, in whole numbers; nodes that have to share a block are one."""
+
+    unit: int  # so many to a byte
+    group: IntArray  # (n,) merged node that holds each node
+    held: NDArray[Any]  # (m,) parameters and states
+    need: NDArray[Any]  # (m,) the most that one of its nodes reads and writes; the buffer is less room
+    shared: list[tuple[IntArray, int]]  # merged nodes that use a parameter, and its size
+    rooms: list[int | None]  # (T,) of a device of each kind; None without a limit
+
+    @classmethod
+    def of(cls, instance: Instance) -> Loads:
+        """Read a question."""
+        graph, rules = instance.graph, instance.rules
+        whole = WholeBytes.of(instance, np.array([kind.memory for kind in instance.machines.kinds]))
+        group = rules.group if rules.has_groups else np.arange(graph.n)
+        held, need = (np.full(int(group.max()) + 1, 0, dtype=object) for _ in range(2))
+        np.add.at(held, group, whole.held)
+        if instance.activation_buffer is None:
+            np.maximum.at(need, group, whole.needs(graph))
+        shared = [
+            (np.unique(group[list(parameter.users)]), size)
+            for parameter, size in zip(graph.parameters, whole.shared, strict=True)
+            if parameter.users
+        ]
+        rooms = [None if limit is None or not instance.fit else limit - whole.buffer for limit in whole.limits]
+        return cls(whole.unit, group, held, need, shared, rooms)
+
+    def load(self, inside: NDArray[np.bool_]) -> tuple[int, int]:
+        """Bytes held by some merged nodes, shared ones once, and the largest need."""
+        shared = sum(size for users, size in self.shared if inside[users].any())
+        return self.held[inside].sum() + shared, self.need[inside].max(initial=0)
+
+    def words(self, size: int) -> str:
+        """A size as a text."""
+        return _bytes(size / self.unit)
+
+
 def proof_of_no_fit(instance: Instance) -> str | None:
-    """Say why no partition fits, as `find_no_fit`; None if that is not proved."""
+    """Say why there is no partition, as `find_no_fit`; None if that is not proved."""
     found = find_no_fit(instance)
     return None if found is None else found.reason
 
 
 def find_no_fit(instance: Instance) -> NoFit | None:
-    """Find why no partition fits into the hard memory limit; None if that is not proved.
+    """Find why no partition fits into memories that are hard limits, or can run; None if that is not proved.
+
+    All is compared in whole numbers.
 
     Returns
     -------
     NoFit or None
-        All parameters together, the largest node or group, or what windows force into some blocks.
+        All parameters together, nodes that share a block and for which no device has room or can run them, or what
+        windows force into some blocks.
     """
-    if not instance.platform.fit:
+    if not instance.fit and instance.able.all():
         return None
-    merged = contract_groups(instance)
-    instance = merged.instance
-    k, m = instance.k, room(instance)
-    held, needs = held_alone(instance.graph), needs_of(instance)
-    what = "parameters" if instance.platform.activation_buffer is None else "parameters beside the buffers"
-    total = total_held(instance)
-    if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:
-        peak = f" and {_bytes(needs.max())} of activations" if total <= k * m else ""
-        devices = "1 device" if k == 1 else f"{k} devices"
-        reason = f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {devices}"
+    loads = Loads.of(instance)
+    held, need = loads.load(np.ones(len(loads.held), dtype=bool))
+    limit = _room_of(instance, loads, 0, instance.k - 1)
+    if limit is not None and held + need > limit:
+        what = "parameters" if instance.activation_buffer is None else "parameters beside the buffers"
+        peak = f" and {loads.words(need)} of activations" if held <= limit else ""
+        devices = "1 device" if instance.k == 1 else f"{instance.k} devices"
+        reason = f"does not fit: {loads.words(held)} of {what}{peak}, {loads.words(limit)} on {devices}"
         return NoFit(reason, {"kind": "sum"})
-    over = surely_above(instance, held + needs, m)
-    v = int(over.argmax())
-    if over[v] > 0:
-        anchor, others = int(merged.anchor[v]), int((merged.group == v).sum()) - 1
+    return _node_without_device(instance, loads) or _windows_too_small(instance, loads)
+
+
+def _room_of(instance: Instance, loads: Loads, first: int, last: int) -> int | None:
+    """The most that some blocks have room for, of which one is not empty; None without a limit."""
+    machines, size = instance.machines, last - first + 1
+    kinds = machines.sequence[first : last + 1] if machines.is_fixed else machines.sequence
+    rooms = [room for t in kinds if (room := loads.rooms[t]) is not None]
+    if len(rooms) < len(kinds):
+        return None
+    return max(*rooms, sum(sorted((room for room in rooms if room > 0), reverse=True)[:size]))
+
+
+def _node_without_device(instance: Instance, loads: Loads) -> NoFit | None:
+    """The largest of the nodes that share a block, or single ones, for which no device has room or can run them."""
+    load = loads.held + loads.need
+    for users, size in loads.shared:
+        load[users] += size
+    able = np.array([np.bincount(loads.group, ~row) == 0 for row in instance.able])
+    large = np.array([load > (np.inf if room is None else room) for room in loads.rooms], dtype=bool)
+    nowhere = np.flatnonzero((large | ~able).all(axis=0)).tolist()
+    if not nowhere:
+        return None
+    g = max(nowhere, key=lambda g: load[g])
+    nodes = np.flatnonzero(loads.group == g).tolist()
+    v, others = nodes[-1], len(nodes) - 1
+    name, taken, room = printable(instance.graph.names[v]), loads.words(load[g]), loads.rooms[0]
+    if not able[:, g].any():
+        reason = f"no kind of devices can run all nodes that share a block with node {name}"
+    else:
         group = f", with {others} that share its block," if others else ""
-        name, taken = printable(merged.original.graph.names[anchor]), _bytes(held[v] + needs[v])
-        reason = f"does not fit: node {anchor} ({name}){group} takes {taken}, {_bytes(m)} on a device"
-        return NoFit(reason, {"kind": "node", "node": anchor})
-    return _windows_too_small(instance, m) if instance.constraints else None
+        there = ", more than a device has that can run it"
+        if instance.is_alike and room is not None:
+            there = f", {loads.words(room)} on a device"
+        reason = f"node {v} ({name}){group} takes {taken}{there}"
+    return NoFit(f"does not fit: {reason}", {"kind": "node", "node": v})
 
 
-def _windows_too_small(instance: Instance, m: float) -> NoFit | None:
-    """The blocks that have no room for the parameters of the nodes that may be in no other."""
-    graph, rules = instance.graph, instance.rules
-    for a in np.unique(rules.first)[:_MOST_ENDS].tolist():
-        for b in np.unique(rules.last[rules.first >= a])[:_MOST_ENDS].tolist():
-            inside = (rules.first >= a) & (rules.last <= b)
-            shared = sum(p.bytes for p in graph.parameters if inside[list(p.users)].any())
-            held = float(graph.held_bytes[inside].sum() + shared)
-            if surely_above(instance, held + needs_of(instance)[inside].max(initial=0.0), (b - a + 1) * m) > 0:
+def _windows_too_small(instance: Instance, loads: Loads) -> NoFit | None:
+    """The blocks that have no room for the nodes that may be in no other."""
+    if not instance.constraints:
+        return None
+    first, last = (np.zeros(len(loads.held), dtype=np.int64) for _ in range(2))
+    first[loads.group], last[loads.group] = instance.rules.first, instance.rules.last
+    for a in np.unique(first)[:_MOST_ENDS].tolist():
+        for b in np.unique(last[first >= a])[:_MOST_ENDS].tolist():
+            held, need = loads.load((first >= a) & (last <= b))
+            limit = _room_of(instance, loads, a, b)
+            if limit is not None and held + need > limit:
                 blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
-                room = _bytes((b - a + 1) * m)
-                reason = f"does not fit: windows force {_bytes(held)} of parameters into {blocks}, {room}"
-                return NoFit(reason, {"kind": "windows", "first": a, "last": b})
+                reason = f"does not fit: windows force {loads.words(held)} of parameters into {blocks}, "
+                return NoFit(reason + loads.words(limit), {"kind": "windows", "first": a, "last": b})
     return None
 
 

@@ -146,6 +146,7 @@ class Instance(GraphQuestion):
             if constraints.on:
                 raise InputError("The constraints say on which kinds nodes are, and devices are alike; leave 'on' out.")
         else:
+            machines = machines.without_overflow(fit)
             platform = machines.platform(k, activation_buffer, fit)
             graph, works, constraints = _worked(graph, machines, works, constraints)
             machines = Machines.alike(platform, machines.kinds[0].name) if machines.are_alike else machines

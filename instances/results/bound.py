@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,4 +39,4 @@ class Bound:
 
 def exceeds(bound: float, cost: float) -> bool:
     """Whether a bound is above a cost, rounding aside; then it is no bound on it."""
-    return bound > cost * (1 + _ROUNDING)
+    return bound > cost + _ROUNDING * max(cost, sys.float_info.min)  # smaller floats have fewer digits

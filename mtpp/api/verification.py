@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, Unpack
 
 from instances import InputError
+from instances.compiled import is_warm
 from instances.errors import WordError, word
 from instances.json_files import read_json
 from instances.system.bounded_call import NotBoundedError, run_bounded
@@ -20,8 +21,8 @@ from mtpp.verification.verdict import Verdict
 
 __all__ = ["Saved", "verified", "verify"]
 
-# Seconds to read a file, beside its limits.
-_PATIENCE = 20.0
+# Seconds to read a file, beside its limits, and to compile kernels where that is not done.
+_PATIENCE, _COMPILING = 20.0, 120.0
 
 
 class Saved(Protocol):
@@ -115,7 +116,8 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
     if words["ideals"]:
         warnings.warn(f"{word('ideals')} is always done now and will go; leave it out.", FutureWarning, stacklevel=2)
     options = {"rerun": words["rerun"], "time_limit": limit}
-    verdict = run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
+    seconds = 2 * limit + _PATIENCE + (0.0 if is_warm() else _COMPILING)
+    verdict = run_bounded(_verdict, file, seconds=seconds, **options)
     compared, faults = differences(verdict.certificate, own, words)
     return replace(verdict, compared=compared, faults=(*faults, *verdict.faults))
 

@@ -93,7 +93,8 @@ def _no_answer(found: Result) -> dict[str, Any]:
     known = find_no_fit(found.instance)
     proof = None if known is None else known.proof
     sources = [part for part in found.parts or (found,) if part.impossible is not None]
-    if proof is None and found.instance.platform.fit and any(part.solver is None for part in sources):
+    by_ideals = found.instance.fit or not found.instance.is_alike
+    if proof is None and by_ideals and any(part.solver is None for part in sources):
         proof = {"kind": "ideals"}
     return {"reason": found.impossible, "proof": proof}
 
@@ -107,7 +108,7 @@ def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
         "partition": None if best.partition is None else _partition_of_kinds(best.partition),
         "bottleneck": best.cost,
         **_claims([] if best.impossible is not None else answers, KINDS),
-        **({} if best.impossible is None else {"impossible": {"reason": best.impossible, "proof": None}}),
+        **({} if best.impossible is None else {"impossible": _no_answer(best)}),
     }
     return _with_provenance(document, best)
 

@@ -13,7 +13,7 @@ import numpy as np
 from heuristics import Limits, search
 from instances import Bound, InputError, Instance, Result
 from instances.deadline import Deadline
-from instances.partitioning.kinds.no_fit import proof_of_no_fit
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.loop import reaches, rules_out

@@ -59,7 +59,7 @@ def read_kinds(document: Value) -> Result[Any, Any]:
     """The answer of a certificate of a partition over kinds of devices."""
     certificate = kinds_from_document(document)
     if certificate.impossible is not None:
-        return Result("read", certificate.instance, impossible=f"{certificate.impossible}, as the file states")
+        return Result("read", certificate.instance, impossible=f"{certificate.impossible.reason}, as the file states")
     return _result(document, certificate.instance, kinds_partition(document), certificate.claims)
 
 

@@ -9,10 +9,12 @@ from fractions import Fraction
 from instances.certificates.claims import Envelope
 from mtpp.verification.fractions import as_float
 
-__all__ = ["ROUNDING", "faults_of_copies", "faults_of_cost", "faults_of_sum", "is_near", "ratio_of", "unequal"]
+__all__ = ["ROUNDING", "faults_of_copies", "faults_of_cost", "faults_of_sum", "is_near", "ratio_of", "slack", "unequal"]
 
 #: Stated numbers are floats, computed in some order: they may differ by this part from what they mean.
 ROUNDING = Fraction(1, 10**9)
+# Floats below this one have fewer digits.
+_LEAST_NORMAL = Fraction(1, 2**1022)
 
 
 def faults_of_copies(claimed: Mapping[str, object], true: Mapping[str, object], place: str = "") -> Iterator[str]:
@@ -34,7 +36,7 @@ def faults_of_sum(certificate: Envelope, cost: Fraction | None) -> Iterator[str]
     if cost is None and certificate.cost is not None:
         yield f"{certificate.cost_name}: {certificate.cost!r} is claimed without a {certificate.answer_name}"
     for claim in certificate.claims:
-        if cost is not None and Fraction(claim.value) > cost * (1 + ROUNDING):
+        if cost is not None and Fraction(claim.value) > cost + slack(cost):
             above = f"{claim.value!r} is above the {certificate.cost_name} {as_float(cost)!r}"
             yield f"{claim.place}.value ({claim.method}): {above}"
     if certificate.bound != best:
@@ -44,14 +46,24 @@ def faults_of_sum(certificate: Envelope, cost: Fraction | None) -> Iterator[str]
     if claimed is None:  # files have no number for a ratio beyond the largest
         same = ratio is None or math.isinf(as_float(ratio))
     else:
-        same = ratio is not None and abs(Fraction(claimed) - ratio) <= 2 * ROUNDING * ratio
+        same = ratio is not None and abs(Fraction(claimed) - ratio) <= _slack_of_ratio(ratio, cost, best)
     if not same:
         yield unequal("ratio", claimed, None if ratio is None else as_float(ratio))
 
 
 def is_near(claimed: float, true: Fraction) -> bool:
     """Whether a stated number is what it means, up to `ROUNDING`."""
-    return abs(Fraction(claimed) - true) <= ROUNDING * true
+    return abs(Fraction(claimed) - true) <= slack(true)
+
+
+def slack(value: Fraction) -> Fraction:
+    """The most by which a stated float may differ from what it means."""
+    return ROUNDING * max(value, _LEAST_NORMAL)
+
+
+def _slack_of_ratio(ratio: Fraction, cost: Fraction | None, bound: float | None) -> Fraction:
+    """The most by which a ratio may differ that is one of floats."""
+    return ROUNDING * ratio + (slack(cost or Fraction(0)) / Fraction(bound) if bound else 0)
 
 
 def unequal(place: str, claimed: object, true: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from instances.certificates.claims import Claim, Envelope
 from instances.errors import printable
 from mtpp.verification.clock import OutOfTimeError
-from mtpp.verification.faults import ROUNDING, ratio_of
+from mtpp.verification.faults import ROUNDING, ratio_of, slack
 from mtpp.verification.fractions import as_float
 
 __all__ = ["Check", "NoAnswer", "Verdict", "by_solver", "check_claims", "compare"]
@@ -41,7 +41,7 @@ class NoAnswer(NamedTuple):
 def compare(claim: Claim, proved: Fraction, how: str) -> Check:
     """Hold a claim against what its method proves here."""
     value = Fraction(claim.value)
-    if value > proved * (1 + ROUNDING):
+    if value > proved + slack(proved):
         return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
     return Check(claim, min(value, proved), how)
 
@@ -96,7 +96,7 @@ class Verdict:
             return not self.no_answer.holds
         held = [Fraction(check.claim.value) for check in self.checks if check.confirmed]
         best = max([*held, self.proved_bound or Fraction(0)])
-        return self.stated_bound is not None and self.stated_bound > best * (1 + ROUNDING)
+        return self.stated_bound is not None and self.stated_bound > best + slack(best)
 
     @property
     def ran_out(self) -> bool:

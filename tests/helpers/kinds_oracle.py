@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
-__all__ = ["KindsCase", "draw_case", "optimum_of"]
+__all__ = ["KindsCase", "Peak", "draw_case", "optimum_of"]
 
 Number = Fraction | None
 
@@ -35,6 +35,10 @@ class KindsCase:
     def n(self) -> int:
         """Number of nodes."""
         return len(self.params)
+
+
+#: Least bytes that are live at a time in a block with these nodes.
+Peak = Callable[[KindsCase, list[int]], Fraction]
 
 
 def draw_case(
@@ -97,8 +101,8 @@ def draw_case(
     return replace(case, windows=tuple((rng.randrange(n), *span) for span in spans))
 
 
-def optimum_of(case: KindsCase) -> Number:
-    """Least bottleneck where a block's peak is the buffer, or the largest need of its nodes; None if nothing fits."""
+def optimum_of(case: KindsCase, peak: Peak | None = None) -> Number:
+    """Least bottleneck, None if nothing fits; the peak of a block is the buffer, or else the largest need of a node."""
     everything = (1 << case.n) - 1
     before = [0] * case.n
     for u, _, readers in case.tensors:
@@ -109,11 +113,11 @@ def optimum_of(case: KindsCase) -> Number:
 
     @cache
     def cost(block: int, t: int) -> Number:
-        return _cost(case, block, t)
+        return _cost(case, block, t, peak)
 
     sequence = [t for t, count in enumerate(case.counts) for _ in range(count)]
     if case.rates is not None:
-        return min(_of_all(case, ideals, sequence), default=None)
+        return min(_of_all(case, ideals, sequence, peak), default=None)
 
     @cache
     def rest(done: int, left: tuple[int, ...]) -> Number:
@@ -132,13 +136,13 @@ def optimum_of(case: KindsCase) -> Number:
     return rest(0, (0,) if case.fixed else (*case.counts, case.k))
 
 
-def _of_all(case: KindsCase, ideals: list[int], sequence: list[int]) -> Iterator[Fraction]:
+def _of_all(case: KindsCase, ideals: list[int], sequence: list[int], peak: Peak | None) -> Iterator[Fraction]:
     """Bottlenecks of all partitions that fit."""
     everything = (1 << case.n) - 1
 
     def longer(done: int, left: tuple[int, ...], blocks: list[tuple[int, int]]) -> Iterator[Fraction]:
         if done == everything:
-            costs = [_rated_cost(case, blocks, b) for b in range(len(blocks))]
+            costs = [_rated_cost(case, blocks, b, peak) for b in range(len(blocks))]
             known = [cost for cost in costs if cost is not None]
             if len(known) == len(costs):
                 yield max(known)
@@ -151,11 +155,11 @@ def _of_all(case: KindsCase, ideals: list[int], sequence: list[int]) -> Iterator
     return longer(0, (0,) if case.fixed else (*case.counts, case.k), [])
 
 
-def _rated_cost(case: KindsCase, blocks: list[tuple[int, int]], b: int) -> Number:
+def _rated_cost(case: KindsCase, blocks: list[tuple[int, int]], b: int, peak: Peak | None) -> Number:
     """Cost of a block: by its kind alone without transfers, and all that enters, and all that leaves once."""
     inside, t = blocks[b]
     ample = replace(case, memories=[float("inf")] * len(case.counts))
-    alone, moving = _cost(case, inside, t), _cost(ample, inside, t)
+    alone, moving = _cost(case, inside, t, peak), _cost(ample, inside, t, None)
     if alone is None or moving is None:
         return None
     total = alone - moving + sum(Fraction(case.works[t][v]) for v in range(case.n) if inside >> v & 1)
@@ -192,7 +196,7 @@ def _may_be(case: KindsCase, block: int, place: int) -> bool:
     return all(first <= place <= last for v, first, last in case.windows if block >> v & 1)
 
 
-def _cost(case: KindsCase, block: int, t: int) -> Number:
+def _cost(case: KindsCase, block: int, t: int, peak: Peak | None) -> Number:
     inside = [v for v in range(case.n) if block >> v & 1]
     moved, needs = Fraction(0), [Fraction(0)] * case.n
     for u, size, readers in case.tensors:
@@ -205,8 +209,9 @@ def _cost(case: KindsCase, block: int, t: int) -> Number:
     free = rate == float("inf")
     over = Fraction(0)
     if case.memories[t] < float("inf"):
-        peak = max(needs[v] for v in inside) if case.buffer is None else Fraction(case.buffer)
-        over = max(Fraction(0), sum(Fraction(case.params[v]) for v in inside) + peak - Fraction(case.memories[t]))
+        live = max(needs[v] for v in inside) if case.buffer is None else Fraction(case.buffer)
+        live = live if peak is None else peak(case, inside)
+        over = max(Fraction(0), sum(Fraction(case.params[v]) for v in inside) + live - Fraction(case.memories[t]))
     if over and case.fit:
         return None
     if any(case.works[t][v] == float("inf") for v in inside):

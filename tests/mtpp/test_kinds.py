@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ from kinds_cases import GOLDEN, U1, chain, devices, question
 from kinds_oracle import draw_case, optimum_of
 
 from heuristics import Limits, search
-from instances import ComputationGraph, InputError, Instance, Platform
+from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
 from instances.json_files import json_text, parse_json
+from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.candidates import methods_for
@@ -171,3 +174,83 @@ def test_the_search_does_not_depend_on_the_unit() -> None:
         return result.cost / unit, result.partition.block.tolist()
 
     assert found(2.0**-30) == found(1.0)
+
+
+def answered(instance: Instance) -> Result:
+    """Its answer, or that there is none, which the checker proves again."""
+    result = certify(instance, SolveOptions(time_limit=5.0))
+    verdict = verify(parse_json(json_text(certificate_document(result.parts)), "drawn.json"))
+    assert verdict.faults == ()
+    assert not verdict.rests_on_trust
+    assert (verdict.no_answer is None) == (result.impossible is None)
+    return result
+
+
+@pytest.mark.parametrize(("memory", "cost"), [(18014398509482036.0, 1.0), (18014398509482032.0, None)])
+def test_bug_a_node_that_fits_to_the_last_byte_was_called_impossible(memory: float, cost: float | None) -> None:
+    """Of 22 and two outputs beyond 2^52 floats make a sum that is 4 bytes too large."""
+    sizes = [[9007199254741006.0, 9007199254741008.0]]
+    graph = ComputationGraph.from_edges([], work=[1], output_bytes=sizes, param_bytes=[22])
+    kinds = [Kind("x", 1, speed=1, memory=memory), Kind("y", 1, speed=2, memory=10)]
+    over_kinds = answered(Instance(graph, Machines(kinds, bandwidth=1.0), fit=True))
+    alike = answered(Instance(graph, Platform(2, 1.0, memory, fit=True)))
+    assert over_kinds.cost == alike.cost == cost
+
+
+def test_bug_a_memory_near_zero_ended_the_question() -> None:
+    """The time of what does not fit was divided by a bandwidth of 0."""
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], param_bytes=[1, 1])
+    kinds = [Kind("x", 1, speed=1, memory=5e-324), Kind("y", 1, speed=2, memory=10)]
+    assert answered(Instance(graph, Machines(kinds, bandwidth=1.0), fit=True)).cost == 1.0
+
+
+@pytest.mark.parametrize("words", [{"fit": True, "activation_buffer": 0.0}, {"k": 1}, {"together": [[0, 2]]}, {}])
+def test_nothing_fits_over_kinds_is_proved_again(words: dict[str, Any]) -> None:
+    """By the room of two devices for three layers, or as each kind cannot run an end of the row."""
+    graph = chain([1, 1, 1], [0, 0], param_bytes=[10, 10, 10])
+    kinds = [Kind("x", 1, speed=1, memory=19), Kind("y", 1, speed=2, memory=12)]
+    works = [[math.inf, 1, 1], [1, math.inf, math.inf]] if not words.get("fit") else None
+    order = "free" if words else "fixed"
+    instance = Instance(graph, Machines(kinds, order, bandwidth=1.0), works=works, **words)
+    assert answered(instance).impossible is not None
+
+
+def test_bug_a_true_bound_was_called_false_by_its_rounding() -> None:
+    """A sum of floats is above 167/6."""
+    instance = question(chain([27.5], [], param_bytes=[1]), devices([(1, 3, 1), (0.5, 3, 1)], [0, 0]))
+    optimum, value = Fraction(167, 6), 27.833333333333336
+    assert value > optimum
+    result = Result("ideals", instance, bound=Bound(value, "ideals"))
+    verdict = verify(parse_json(json_text(certificate_document([result])), "drawn.json"))
+    assert verdict.faults == ()
+    assert verdict.proved_bound == pytest.approx(optimum)
+
+
+@pytest.mark.parametrize("words", [{}, {"fit": True}])
+def test_bug_one_kind_with_a_rate_below_its_bandwidth_is_read_again(words: dict[str, Any]) -> None:
+    """Nothing overflows, so that the bandwidth has no say; the file stated the rate for it, and was refused."""
+    kinds = [Kind("x", 2, speed=1, bandwidth=3.0, memory=9 if words else math.inf)]
+    instance = Instance(chain([5, 4], [2]), Machines(kinds, rates=[[1.0]]), **words)
+    assert answered(instance).cost == 7.0
+
+
+def test_bug_a_true_cut_was_called_false_where_bytes_are_large_beside_times() -> None:
+    """Its overflow has too few digits beside the goal; what the node holds alone is enough."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1, 5], [9007199254740992.0, 4.5e16], [1.8e16, 9e15])
+    kinds = [Kind("x", 1, speed=1, bandwidth=1), Kind("y", 2, speed=2, memory=3.6e16, bandwidth=0.5)]
+    instance = Instance(graph, Machines(kinds), k=3)
+    start = Partition(instance, [0, 0], kind=[0, -1, -1])
+    result = solve(instance, "pinned", SolveOptions(time_limit=5.0), start=start)
+    assert result.bound is not None
+    assert result.bound.value == pytest.approx(6.0)
+    verdict = verify(parse_json(json_text(certificate_document([result])), "drawn.json"))
+    assert verdict.faults == ()
+    assert not verdict.rests_on_trust
+
+
+def test_bug_small_memories_beside_long_times_ended_searches() -> None:
+    """What does not fit took its bytes over a bandwidth that was rounded to 0."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [4e-150, 5e-150], [4e-150, 0])
+    kinds = [Kind("x", 2, speed=1, memory=1.3e-149), Kind("y", 1, speed=2, memory=6e-150)]
+    works = [[2e254, 2e254], [1e254, 3e254]]
+    assert answered(Instance(graph, Machines(kinds, bandwidth=1e300), works=works, fit=True)).cost is not None

@@ -50,10 +50,12 @@ def test_imports_follow_the_contract() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-#: The records that the second opinion may read and what compiles it, and nothing that computes a cost or a bound.
+#: The records that the second opinion may read, what compiles it and stops its clock, and nothing that computes a
+#: cost or a bound.
 RECORDS = {
     "instances.certificates.claims",
     "instances.compiled",
+    "instances.deadline",
     "instances.errors",
     "instances.flow.file",
     "instances.flow.problem",

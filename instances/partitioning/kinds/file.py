@@ -19,6 +19,7 @@ from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import graph_members
+from instances.partitioning.stated_impossible import StatedImpossible, read_impossible
 
 __all__ = [
     "KINDS_CERTIFICATE",
@@ -56,7 +57,7 @@ class KindsCertificate(Envelope):
     instance: Instance
     graph_hash: str
     partition: StatedKinds | None
-    impossible: str | None = None  # why there is none, in words; no file has a proof of it
+    impossible: StatedImpossible | None = None  # why there is none
 
     answer_name: ClassVar[str] = "partition"
     cost_name: ClassVar[str] = "bottleneck"
@@ -110,6 +111,7 @@ def kinds_from_document(document: Value) -> KindsCertificate:
     if fields["partition"].data is None and not fields["bounds"].items() and "impossible" not in fields:
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
     instance = _question(fields["instance"])
+    reason = read_impossible(fields["impossible"], instance.graph.n, instance.k) if "impossible" in fields else None
     if stated_hash is not None:
         check_written(fields["instance"], question_of_kinds_document(instance))
     return KindsCertificate(
@@ -117,7 +119,7 @@ def kinds_from_document(document: Value) -> KindsCertificate:
         instance=instance,
         graph_hash=fields["instance"].open_members(("graph_hash",))["graph_hash"].text(),
         partition=None if fields["partition"].data is None else _stated(fields["partition"]),
-        impossible=_reason(fields["impossible"]) if "impossible" in fields else None,
+        impossible=reason,
     )
 
 
@@ -175,13 +177,6 @@ def _stated(value: Value) -> StatedKinds:
 def kinds_of_blocks(value: Value) -> tuple[str | None, ...]:
     """Name of the kind of each block, None where it is empty."""
     return tuple(None if kind.data is None else kind.text() for kind in value.items())
-
-
-def _reason(value: Value) -> str:
-    fields = value.members(("reason", "proof"))
-    if fields["proof"].data is not None:
-        fields["proof"].fail("no proof is known for several kinds of devices; expected null.")
-    return fields["reason"].text()
 
 
 def _or_infinite(value: Value) -> float:

@@ -12,15 +12,16 @@ from instances.json_files import Value
 from instances.partitioning.kinds.file import KindsCertificate, StatedKinds, kinds_from_document
 from instances.partitioning.problem import Instance
 from mtpp.verification.clock import Clock, Limits
-from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
+from mtpp.verification.faults import faults_of_cost, faults_of_sum, slack, unequal
 from mtpp.verification.fractions import as_float
 from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
 from mtpp.verification.kinds.rates import is_a_row, row_leads_below, slowest_block
 from mtpp.verification.partitioning.costs import block_terms, find_fault, held
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
+from mtpp.verification.partitioning.impossible import check_impossible
 from mtpp.verification.partitioning.rules import find_breach
-from mtpp.verification.verdict import Check, NoAnswer, Verdict, by_solver, check_claims, compare
+from mtpp.verification.verdict import Check, Verdict, by_solver, check_claims, compare
 
 __all__ = ["fault_of_devices", "verify_kinds"]
 
@@ -51,16 +52,26 @@ def verify_kinds(document: Value, limits: Limits) -> Verdict:
         else:
             faults.append(f"partition: {fault}")
     group = shared_blocks(exact[0], instance.constraints)
-    task = _Task(instance, [merge_groups(one, group) for one in exact], group, Clock(limits.seconds))
+    merged = [merge_groups(one, group) for one in exact]
+    task = _Task(instance, merged, _barred(instance, group), group, Clock(limits.seconds))
     checks, false = check_claims(certificate, task.check, limits.seconds)
     faults += false
     if stated is None or cost is not None:
         faults += faults_of_sum(certificate, cost)
     no_answer = None
     if certificate.impossible is not None:
-        no_answer = NoAnswer(certificate.impossible, False, "trusted, as no proof is known for several kinds")
+        no_answer = check_impossible(instance, task.exact[0], group, certificate.impossible, task.fits_nowhere)
+        faults += [f"impossible: {no_answer.fault}"] if no_answer.fault else []
         faults += [] if stated is None else ["impossible: there is a partition beside it"]
     return Verdict(certificate, cost, checks, tuple(faults), no_answer=no_answer)
+
+
+def _barred(instance: Instance, group: Sequence[int]) -> list[int]:
+    """Of each kind the groups with a node that it cannot run, as bits."""
+    return [
+        sum(1 << g for g in {g for g, work in zip(group, row, strict=True) if math.isinf(work)})
+        for row in instance.work.tolist()
+    ]
 
 
 def _fault_of_kinds(instance: Instance, exact: list[ExactInstance], stated: StatedKinds) -> str | None:
@@ -136,13 +147,14 @@ class _Task:
 
     instance: Instance
     exact: list[ExactInstance]  # a kind, with one node for each group of nodes that have to share a block
+    barred: Sequence[int]  # of each kind the nodes of `exact` that it cannot run, as bits
     group: Sequence[int]  # node of `exact` that holds each node of the file
     clock: Clock
 
     def check(self, claim: Claim) -> Check:
         """Prove a claim again by the checker of its method."""
         self.clock.raise_if_late()
-        if claim.value <= 0:
+        if claim.value <= slack(Fraction(0)):
             return Check(claim, Fraction(0), "nothing to prove")
         checkers = {"simple": self._simple, "pinned": self._pinned, "ideals": self._ideals, "priced": self._priced}
         return checkers.get(claim.method, by_solver)(claim)
@@ -184,17 +196,29 @@ class _Task:
 
         With windows as well, either without them, or in them at the fastest rates of each kind.
         """
-        value, in_a_row = Fraction(claim.value), self.instance.rates is not None and is_a_row(self.exact[0])
-        windows = [(self.group[v], first, last) for v, first, last in self.instance.constraints.windows]
+        value = Fraction(claim.value)
         try:
-            below = not in_a_row or row_leads_below(self.instance, self.exact, value, self.clock)
-            if below and (windows or not in_a_row):
-                below = some_path_is_below(self.instance, self.exact, value, self.clock, windows)
+            for goal in (value, value - slack(value)):
+                if not self._leads_below(goal):
+                    return Check(claim, goal, "re-proved by all ideals")
         except TooManyIdealsError as error:
             return Check(claim, None, f"not re-checked: {error}")
-        if not below:
-            return Check(claim, value, "re-proved by all ideals")
         return Check(claim, None, "false", f"{claim.value!r} is claimed, but blocks below it exist")
+
+    def _leads_below(self, goal: Fraction) -> bool:
+        """Whether blocks below the goal lead from nothing to all nodes."""
+        in_a_row = self.instance.rates is not None and is_a_row(self.exact[0])
+        if in_a_row and not row_leads_below(self.instance, self.exact, self.barred, goal, self.clock):
+            return False
+        return (in_a_row and not self.instance.constraints.windows) or self._some_path_is_below(goal)
+
+    def _some_path_is_below(self, goal: Fraction | None) -> bool:
+        windows = [(self.group[v], first, last) for v, first, last in self.instance.constraints.windows]
+        return some_path_is_below(self.instance, self.exact, self.barred, goal, self.clock, windows)
+
+    def fits_nowhere(self) -> bool:
+        """Whether no blocks at all lead to all nodes."""
+        return not self._some_path_is_below(None)
 
     def _priced(self, claim: Claim) -> Check:
         """Check that the prices are valid; their bound is trusted."""

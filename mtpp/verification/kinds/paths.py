@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from instances.partitioning.problem import Instance
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.ideals import UndecidedError
 
 __all__ = ["MOST_TRUTHS", "TooManyIdealsError", "blocks_lead_through", "costs_of_block", "some_path_is_below"]
 
@@ -25,14 +26,15 @@ _MOST_IDEALS, _MOST_BLOCKS, MOST_TRUTHS = 20_000, 10_000_000, 2**29
 _Window = Callable[[int, int], tuple[int, int]]
 
 
-class TooManyIdealsError(Exception):
+class TooManyIdealsError(UndecidedError):
     """The program would take too long, or too much memory."""
 
 
 def some_path_is_below(
     instance: Instance,
     exact: Sequence[ExactInstance],
-    goal: Fraction,
+    barred: Sequence[int],
+    goal: Fraction | None,
     clock: Clock,
     windows: Sequence[tuple[int, int, int]] = (),
 ) -> bool:
@@ -42,6 +44,10 @@ def some_path_is_below(
     ----------
     exact : sequence of ExactInstance
         The question of each kind.
+    barred : sequence of int
+        Of each kind the nodes of `exact` that it cannot run, as bits.
+    goal : Fraction, optional
+        None: whatever they cost.
     windows : sequence of (node, first, last)
         Places that nodes of `exact` may be in.
 
@@ -53,9 +59,10 @@ def some_path_is_below(
     place = {ideal: i for i, ideal in enumerate(ideals)}
     blocks: list[list[list[int]]] = []
     count = 0
+    goals = [None if goal is None else ceil(goal / one.unit) for one in exact]
     for ideal in ideals[:-1]:
         clock.raise_if_late()
-        found = _blocks_from(exact, ideal, [ceil(goal / one.unit) for one in exact])
+        found = _blocks_from(exact, barred, ideal, goals)
         blocks.append([[place[end] for end in ends] for ends in found])
         count += sum(map(len, found))
         if count > _MOST_BLOCKS:
@@ -113,7 +120,9 @@ def _list_ideals(exact: ExactInstance, clock: Clock) -> list[int]:
     return found
 
 
-def _blocks_from(exact: Sequence[ExactInstance], first: int, goals: Sequence[int]) -> list[list[int]]:
+def _blocks_from(
+    exact: Sequence[ExactInstance], barred: Sequence[int], first: int, goals: Sequence[int | None]
+) -> list[list[int]]:
     """For each kind, where the blocks that begin behind an ideal end and cost less than the goal of that kind."""
     one = exact[0]
     before = [sum(1 << u for u in set(nodes)) for nodes in one.before]
@@ -124,30 +133,34 @@ def _blocks_from(exact: Sequence[ExactInstance], first: int, goals: Sequence[int
         following: dict[int, list[int]] = {}
         for last, works in level.items():
             if last != first:
-                for t, cost in enumerate(costs_of_block(exact, masks, last & ~first, works)):
-                    if cost is not None and cost < goals[t]:
+                for t, cost in enumerate(costs_of_block(exact, barred, masks, last & ~first, works)):
+                    if cost is not None and ((goal := goals[t]) is None or cost < goal):
                         ends[t].append(last)
             for v in range(one.n):
                 larger = last | 1 << v
                 if larger == last or before[v] & ~last or larger in following:
                     continue
                 grown = [work + own.work[v] for work, own in zip(works, exact, strict=True)]
-                if any(work < goal for work, goal in zip(grown, goals, strict=True)):
+                if any(goal is None or work < goal for work, goal in zip(grown, goals, strict=True)):
                     following[larger] = grown
         level = following
     return ends
 
 
 def costs_of_block(
-    exact: Sequence[ExactInstance], masks: Sequence[tuple[int, int]], block: int, works: Sequence[int]
+    exact: Sequence[ExactInstance],
+    barred: Sequence[int],
+    masks: Sequence[tuple[int, int]],
+    block: int,
+    works: Sequence[int],
 ) -> list[int | None]:
-    """Cost of a block on each kind in its own unit; None where it has to fit and does not."""
+    """Cost of a block on each kind in its own unit; None where it has to fit and does not, or cannot run."""
     one = exact[0]
     cut = [t for t, (maker, readers) in enumerate(masks) if (readers & ~block if maker & block else readers & block)]
     limited = any(own.memory is not None for own in exact)
     nodes = [v for v in range(one.n) if block >> v & 1] if limited else []
     found: list[int | None] = []
-    for own, work in zip(exact, works, strict=True):
+    for own, unable, work in zip(exact, barred, works, strict=True):
         over = 0
         if own.memory is not None:
             held = sum(own.held[v] for v in nodes) + sum(
@@ -155,7 +168,7 @@ def costs_of_block(
             )
             peak = own.buffer if own.buffer is not None else max(own.need[v] for v in nodes)
             over = max(0, held + peak - own.memory)
-        fits = not (own.fit and over)
+        fits = not (own.fit and over) and not block & unable
         found.append(work + over + sum(own.tensors[t].time for t in cut) if fits else None)
     return found
 

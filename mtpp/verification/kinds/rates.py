@@ -44,7 +44,9 @@ def is_a_row(exact: ExactInstance) -> bool:
     return exact.edges == frozenset(zip(exact.order, exact.order[1:], strict=False))
 
 
-def row_leads_below(instance: Instance, exact: Sequence[ExactInstance], goal: Fraction, clock: Clock) -> bool:
+def row_leads_below(
+    instance: Instance, exact: Sequence[ExactInstance], barred: Sequence[int], goal: Fraction, clock: Clock
+) -> bool:
     """Whether layers in a row have a partition all blocks of which cost less than the goal; errors as below."""
     order = exact[0].order
     passing = [Fraction(0)] * (exact[0].n + 1)
@@ -52,7 +54,7 @@ def row_leads_below(instance: Instance, exact: Sequence[ExactInstance], goal: Fr
         if tensor.readers:
             passing[order.index(tensor.producer) + 1] += Fraction(size)
     times = times_between(instance, passing)
-    return stages_lead_below(instance, times, lambda i: _costs_from(exact, order, i), goal, clock)
+    return stages_lead_below(instance, times, lambda i: _costs_from(exact, barred, order, i), goal, clock)
 
 
 def times_between(instance: Instance, passing: Sequence[Fraction]) -> list[list[list[Fraction]]]:
@@ -114,14 +116,16 @@ def stages_lead_below(
     return False
 
 
-def _costs_from(exact: Sequence[ExactInstance], order: Sequence[int], i: int) -> list[list[Fraction | None]]:
+def _costs_from(
+    exact: Sequence[ExactInstance], barred: Sequence[int], order: Sequence[int], i: int
+) -> list[list[Fraction | None]]:
     """For each kind, the costs without transfers of the blocks that begin at a place; None where one does not fit."""
     rows: list[list[Fraction | None]] = [[] for _ in exact]
     block, works = 0, [0] * len(exact)
     for v in order[i:]:
         block |= 1 << v
         works = [work + one.work[v] for work, one in zip(works, exact, strict=True)]
-        for row, one, cost in zip(rows, exact, costs_of_block(exact, [], block, works), strict=True):
+        for row, one, cost in zip(rows, exact, costs_of_block(exact, barred, [], block, works), strict=True):
             row.append(None if cost is None else cost * one.unit)
     return rows
 

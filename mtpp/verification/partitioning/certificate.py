@@ -15,6 +15,7 @@ from mtpp.verification.partitioning.checkers import Task
 from mtpp.verification.partitioning.costs import bottleneck, find_fault
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
+from mtpp.verification.partitioning.ideals import fits_nowhere
 from mtpp.verification.partitioning.impossible import check_impossible
 from mtpp.verification.partitioning.rules import find_breach
 from mtpp.verification.partitioning.stages import faults_of_stages
@@ -57,7 +58,9 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
     faults += false
     no_answer = None
     if certificate.impossible is not None:
-        no_answer = check_impossible(task.exact, group, rules, certificate.impossible, task.clock)
+        no_answer = check_impossible(
+            instance, task.exact, group, certificate.impossible, lambda: fits_nowhere(task.exact, task.clock)
+        )
         faults += [f"impossible: {no_answer.fault}"] if no_answer.fault else []
         faults += [] if stated is None else ["impossible: there is a partition beside it"]
     if stated is None or cost is not None:  # else the numbers below mean nothing

@@ -10,7 +10,7 @@ from itertools import combinations
 from instances.certificates.claims import Claim, read_claim
 from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
-from mtpp.verification.faults import ROUNDING
+from mtpp.verification.faults import slack
 from mtpp.verification.fractions import as_float
 from mtpp.verification.partitioning.bisection import halves_bound
 from mtpp.verification.partitioning.cuts import CutBound, block_bound
@@ -48,11 +48,11 @@ class Task:
         OutOfTimeError
         """
         self.clock.raise_if_late()
-        if claim.value <= 0:
+        if claim.value <= slack(Fraction(0)):
             return Check(claim, Fraction(0), "nothing to prove")
         if self.exact.nothing_fits:
             return Check(claim, Fraction(claim.value), "re-proved, as nothing fits into the memory")
-        if self.one_block is not None and Fraction(claim.value) > self.one_block * (1 + ROUNDING):
+        if self.one_block is not None and Fraction(claim.value) > self.one_block + slack(self.one_block):
             most = as_float(self.one_block)
             return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
         by_work = None if claim.method in _BY_NODES else self.by_work_alone(claim)
@@ -65,7 +65,7 @@ class Task:
         bound = self.exact.work_bound
         if claim.method == "simple":
             return compare(claim, bound, "re-proved by its formula")
-        if Fraction(claim.value) > bound * (1 + ROUNDING):
+        if Fraction(claim.value) > bound + slack(bound):
             return None
         return compare(claim, bound, "re-proved by the formula of simple")
 
@@ -119,7 +119,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
     """Search all chains of ideals for k blocks below the claim, up to changes of place of the branches it names."""
     value, swaps = Fraction(claim.value), read_swaps(claim.parameters, task.group)
     try:
-        for goal in (value, value * (1 - ROUNDING)):
+        for goal in (value, value - slack(value)):
             if (proved := ideals_bound(task.exact, goal, task.clock, swaps)) is not None:
                 equal = ", up to changes of place of equal branches" if swaps.families else ""
                 return Check(claim, proved, f"re-proved by all ideals{equal}")
@@ -151,7 +151,7 @@ def _other_k(task: Task, claim: Claim) -> Check:
     if check.fault:
         return check
     if "proof" not in fields:
-        if task.one_block is not None and value > task.one_block * (1 + ROUNDING):
+        if task.one_block is not None and value > task.one_block + slack(task.one_block):
             return Check(claim, None, "false", f"parameters.value is {as_float(value)!r}; one block costs less")
         return Check(claim, None, f"trusted, {check.how}, whose proof is not in the file")
     if task.depth >= _DEEPEST:

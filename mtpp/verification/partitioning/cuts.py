@@ -68,10 +68,11 @@ class BlockCuts:
         counted = parts if exact.may_overflow else (Fraction(0),)
         networks = [_network(exact, goal / exact.unit, part) for part in counted]
         self._networks = [network for network in networks if network is not None]
-        #: By how much a minimum cut may be above what is said of it: each capacity is rounded down.
+        #: By how much a minimum cut may be above what is said of it: each capacity is rounded down. All of the goal
+        #: where a network would have too few digits.
         self.lost = goal * max(
-            (Fraction(len(network.head) + len(network.work), network.goal) for network in self._networks),
-            default=Fraction(1),
+            Fraction(1) if network is None else Fraction(len(network.head) + len(network.work), network.goal)
+            for network in networks
         )
 
     def least(self, inside: Iterable[int], outside: Iterable[int] = (), multiplier: int = 0) -> int:
@@ -119,19 +120,22 @@ def block_bound(exact: ExactInstance, value: Fraction, pins: Iterable[Iterable[i
     for pin in pins:
         clock.raise_if_late()
         nodes = list(pin)
-        if exact.fit and not _fits(exact, nodes):
+        if _alone(exact, nodes) >= value:
             continue
         least, count = min(least, cuts.least(nodes)), count + 1
     return CutBound(value * least / UNIT, cuts.lost, count)
 
 
-def _fits(exact: ExactInstance, nodes: Sequence[int]) -> bool:
-    """Whether the nodes and all between them may be in one block, where the memory is a hard limit."""
-    if exact.room is None:
-        return True
-    inside = _reachable(exact.before, nodes) & _reachable(exact.after, nodes)
+def _alone(exact: ExactInstance, nodes: Sequence[int]) -> float | Fraction:
+    """Least cost of a block with these nodes by overflow alone, infinite where it has to fit and does not."""
+    if not exact.may_overflow or exact.room is None:
+        return Fraction(0)
+    inside = set(nodes)
+    if exact.fit:  # no edge points backwards, so that it holds all between them too
+        inside = _reachable(exact.before, nodes) & _reachable(exact.after, nodes)
     held = sum(exact.held[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
-    return held + max(exact.need[v] for v in inside) <= exact.room
+    over = max(0, held + max(exact.need[v] for v in inside) - exact.room)
+    return math.inf if over and exact.fit else over * exact.unit
 
 
 def _reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set[int]:

@@ -25,6 +25,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
 from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
 from instances.partitioning.kinds.windowed_paths import PlacedPath, best_placed_path, is_placeable, windows_of_steps
+from instances.partitioning.no_fit import BYTE_ROUNDING, Loads
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.problem import Instance
 from mtpp_models.simple import speed_bound, speed_shares
@@ -172,10 +173,15 @@ def _steps(
         if still:
             arrays = arrays._replace(tensor_time=np.zeros_like(arrays.tensor_time))
         needs = question.needs if by_need else np.zeros(question.graph.n)
-        costs = _step_kernel(
-            arrays, question.graph.tensors.start, question.graph.tensors.consumers, inside, node, parent, needs
-        )
+        tensors, slack = question.graph.tensors, 0.0 if question.has_exact_bytes else BYTE_ROUNDING
+        given = tensors.start, tensors.consumers, inside, node, parent, needs
+        costs = _step_kernel(arrays, *given, slack)
         if arrays.overflow_step > 0:
+            if slack:
+                doubtful = (costs < arrays.overflow_step) & (
+                    _step_kernel(arrays, *given, -slack) >= arrays.overflow_step
+                )
+                costs[_too_large(question, inside, doubtful)] = np.inf
             costs[costs >= arrays.overflow_step] = np.inf
         able = instance.able[t]
         barred = (inside & ~able).sum(axis=1)
@@ -183,6 +189,15 @@ def _steps(
         unsure = _ROUNDING * float(question.graph.work[able].sum() + 2 * arrays.tensor_time.sum())
         tables.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
     return np.array(tables)
+
+
+def _too_large(question: Instance, inside: NDArray[np.bool_], doubtful: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(m, m) which of the doubtful steps have no room on a device, in whole numbers."""
+    loads, large = Loads.of(question), np.zeros_like(doubtful)
+    room = loads.rooms[0]
+    for i, j in np.argwhere(doubtful).tolist():
+        large[i, j] = room is not None and sum(loads.load(inside[j + 1] & ~inside[i])) > room
+    return large
 
 
 @compiled
@@ -194,6 +209,7 @@ def _step_kernel(
     node: IntArray,
     parent: IntArray,
     needs: FloatArray,
+    slack: float,
 ) -> FloatArray:
     places = len(inside)
     costs = np.full((places - 1, places - 1), np.inf)
@@ -235,7 +251,8 @@ def _step_kernel(
                         bytes_held += arrays.shared_bytes[g]
                 known[j], time[j], held[j] = True, total, bytes_held
                 need[j] = max(need[smaller], needs[v])
-                excess = bytes_held + max(need[j], arrays.activation_buffer) - arrays.memory
+                peak = max(need[j], arrays.activation_buffer)
+                excess = bytes_held + peak - arrays.memory - slack * (bytes_held + peak + arrays.memory)
                 over = arrays.overflow_step + excess / arrays.overflow_bandwidth if excess > 0.0 else 0.0
                 costs[i, j - 1] = total + over
                 break

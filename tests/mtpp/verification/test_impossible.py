@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from strategies import questions
 
 from instances import ComputationGraph, InputError, Instance, Platform, Result
+from instances.deadline import CLOCK
 from instances.json_files import write_json
 from instances.partitioning.constraints import Constraints
 from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
-from mtpp.verification.clock import Clock
+from mtpp.verification.clock import Clock, OutOfTimeError
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
 from mtpp.verification.partitioning.ideals import fits_nowhere
@@ -101,6 +103,31 @@ def test_what_is_no_proof_is_refused(change: Any, tmp_path: Path) -> None:
     forged["impossible"]["proof"] = change
     with pytest.raises(InputError, match=r"impossible\.proof"):
         check(forged, tmp_path)
+
+
+def test_bug_windows_are_pushed_along_edges(tmp_path: Path) -> None:
+    """The second node may be in no block before the first; the checker looked at the first alone."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1.0] * 2, [0.0] * 2, [3.0] * 2)
+    instance = Instance(graph, Platform(2, 1.0, 5.0, 0.0, fit=True), windows={0: 1})
+    document = certificate_document([Result("ideals", instance, impossible="does not fit")])
+    assert document["impossible"]["proof"] == {"kind": "windows", "first": 1, "last": 1}
+    verdict = check(document, tmp_path)
+    assert verdict.faults == ()
+    assert not verdict.rests_on_trust
+
+
+def test_bug_the_clock_of_a_check_stands_still_while_kernels_are_compiled() -> None:
+    """Compiling took all the time of the check."""
+    CLOCK.halt()
+    try:
+        clock = Clock(0.001)
+        time.sleep(0.01)
+        clock.raise_if_late()
+    finally:
+        CLOCK.resume()
+    time.sleep(0.01)
+    with pytest.raises(OutOfTimeError):
+        clock.raise_if_late()
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
