@@ -22,7 +22,6 @@ from itertools import permutations
 
 from hunting_by_number import hunt_by_number
 from kinds_oracle import KindsCase, draw_case, optimum_of
-from mtpp.verification.verify import verify
 
 from instances import ComputationGraph, InputError, Instance
 from instances.json_files import json_text, parse_json
@@ -30,6 +29,7 @@ from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
+from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions
 
 __all__ = ["drawn_question", "false_answers", "stated_instance"]
