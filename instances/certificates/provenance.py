@@ -36,11 +36,11 @@ _GRAPH = r"\.(name|source|attributes|parameters\[\d+\]\.name)"
 _FREE = re.compile(
     rf"instance\.name|{_BOUND}\.(solver|version|seconds|parameters\.(time_limit|gap|threads|seed|model|by))"
     rf"|instance\.(graph|operators){_GRAPH}|instance\.(chain\.(name|source)|chains\[\d+\]\.(name|source)|cluster\.name)"
-    r"|impossible\.reason|steps|notes|repeatable|planner|order_name|seed|time_limit|version|graph|chain|cluster|partition\.graph"
+    r"|impossible\.reason|steps|notes|repeatable|basis|planner|order_name|seed|time_limit|version|graph|chain|cluster|partition\.graph"
 )
 _STEP = re.compile(r"\.?([a-z_]+)|\[(\d{1,9})\]")
 _MOST_PLACES = 10**6
-_FOR_PEOPLE = ("notes", "repeatable")
+_FOR_PEOPLE = ("basis", "notes", "repeatable")
 _OPTIMAL = re.compile(rf"{_BOUND}\.optimal")
 
 

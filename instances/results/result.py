@@ -155,6 +155,27 @@ class Result(Displayed, Generic[Q, A]):
             return Status.NOTHING if self.bound is None else Status.BOUND
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
 
+    @property
+    def basis(self) -> str | None:
+        """What the bound, or the proof that there is no answer, rests on; None without one.
+
+        That is a proof of this project, the word of a solver, which is trusted, or what others state.
+        """
+        if self.bound is None and self.impossible is None:
+            return None
+        if self.bound is not None and not self.bound.proved:
+            return "stated by others"
+        return "proved here" if self.solver is None else f"trusted from {self.solver}"
+
+    @property
+    def by(self) -> str:
+        """The method of the bound, with the solver whose word is trusted, if there is one; a dash without a bound."""
+        if self.bound is None:
+            return "–"
+        if not self.bound.proved:
+            return self.bound.method
+        return self.bound.method if self.solver is None else f"{self.bound.method} ({self.basis})"
+
     def summary(self) -> str:
         """Summarise in a few aligned lines."""
         lines = {"instance": self.instance.label, **self._facts()}
@@ -216,11 +237,12 @@ class Result(Displayed, Generic[Q, A]):
             lines[self.answer.cost_name] = figures(self.answer.cost, unit)
         lines |= getattr(self.answer, "measures", {})
         if self.bound is not None:
-            lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method})"
+            basis = self.basis if self.bound.proved else "by others"
+            lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method}, {basis})"
         if self.ratio is not None:
             lines["ratio"] = f"{self.ratio:.6f}"
         if self.impossible is not None:
-            lines["reason"] = self.impossible
+            lines["reason"] = f"{self.impossible} ({self.basis})"
         lines["seconds"] = f"{self.spent:.2f}"
         if self.notes:
             lines["notes"] = "; ".join(self.notes)

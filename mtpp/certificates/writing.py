@@ -239,6 +239,7 @@ def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dic
 def _with_provenance(document: dict[str, Any], best: Result[Any, Any]) -> dict[str, Any]:
     """The document in its newer format, with what a reader has to know beside the answer."""
     written = with_provenance(document, best.instance.question_hash)
+    written["provenance"] |= {"basis": best.basis} if best.basis else {}
     written["provenance"] |= {"notes": list(best.notes)} if best.notes else {}
     written["provenance"] |= {"repeatable": _CLOCKED} if best.clocked else {}
     return written

@@ -79,7 +79,7 @@ def _row(result: FlowResult) -> dict[str, str]:
         "layers": str(result.instance.layers),
         "flow [1/s]": f"{result.answer.flow:.7g}",
         "at most [1/s]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
-        "by": "–" if bound is None else bound.method,
+        "by": result.by,
         "ratio": "–" if result.ratio is None else f"{result.ratio:.6f}",
         "status": result.status.value,
         "seconds": f"{result.spent:.2f}",

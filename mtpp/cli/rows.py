@@ -49,7 +49,7 @@ def certificate_row(answer: Result) -> Row:
         **_instance(answer.instance),
         **(_no_costs(answer.instance) if answer.partition is None else _costs(answer.partition)),
         f"bound [{answer.instance.graph.time_unit}]": _number(None if answer.bound is None else answer.bound.value),
-        "by": "–" if answer.bound is None else answer.bound.method,
+        "by": answer.by,
         "ratio": _ratio(answer.ratio),
         "status": answer.status.value,
         "seconds": _seconds(answer),

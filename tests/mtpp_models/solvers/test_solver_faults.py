@@ -23,6 +23,7 @@ from instances.random_graphs import regal_style
 from instances.system.programs import run_program
 from mtpp.certifying.candidates import Methods, methods_for
 from mtpp.certifying.certify import certify
+from mtpp.cli.rows import certificate_row
 from mtpp.runs.log import read_runs
 from mtpp_models import (
     MODELS,
@@ -214,6 +215,10 @@ def test_a_lie_that_a_later_partition_shows_is_dropped(small: Instance, monkeypa
     start = HEURISTICS["random-1"].run(small, np.random.default_rng(0))
     assert start.bottleneck > lie
     lied = solve(small, "exact", SolveOptions(solver="liar"), start=start)
+    assert lied.basis == "trusted from liar 1"
+    assert certificate_row(lied)["by"] == "exact (trusted from liar 1)"
+    assert "(exact, trusted from liar 1)" in lied.summary()
+    assert "(exact, trusted from liar 1)" in repr(lied)
     faults: list[SolverNotAvailableError] = []
     result = certify(small, SolveOptions(time_limit=20, solver="liar"), known=[lied], on_fault=faults.append)
     assert result.bound is not None
