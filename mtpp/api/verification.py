@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol, Unpack
 
 from instances import InputError
-from instances.compiled import is_warm
 from instances.errors import WordError, word
 from instances.json_files import read_json
 from instances.system.bounded_call import NotBoundedError, run_bounded
@@ -21,8 +20,8 @@ from mtpp.verification.verdict import Verdict
 
 __all__ = ["Saved", "verified", "verify"]
 
-# Seconds to read a file, beside its limits, and to compile kernels where that is not done.
-_PATIENCE, _COMPILING = 20.0, 120.0
+# Seconds to read a file, beside its limits, and to compile kernels, for which the clock of these stands still.
+_PATIENCE = 140.0
 
 
 class Saved(Protocol):
@@ -116,8 +115,7 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
     if words["ideals"]:
         warnings.warn(f"{word('ideals')} is always done now and will go; leave it out.", FutureWarning, stacklevel=2)
     options = {"rerun": words["rerun"], "time_limit": limit}
-    seconds = 2 * limit + _PATIENCE + (0.0 if is_warm() else _COMPILING)
-    verdict = run_bounded(_verdict, file, seconds=seconds, **options)
+    verdict = run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
     compared, faults = differences(verdict.certificate, own, words)
     return replace(verdict, compared=compared, faults=(*faults, *verdict.faults))
 
