@@ -16,7 +16,9 @@ import pyomo.environ as pyo
 from instances import InputError
 from instances.registry import unknown
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.solvers import classic_solvers, highs, pyomo_solvers
+from mtpp_models.solvers.classic_solvers import classic_solver, quiet, run_classic
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.highs import version as highs_version
 from mtpp_models.solvers.interface import (
     Controls,
     SolverFaultError,
@@ -24,6 +26,7 @@ from mtpp_models.solvers.interface import (
     SolverOutcome,
     Termination,
 )
+from mtpp_models.solvers.pyomo_solvers import run_gurobi, run_scip
 
 __all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
 
@@ -131,14 +134,14 @@ def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
     """Solver behind Pyomo's classic interface, where its name is `plugin`."""
-    run = partial(classic_solvers.run_classic, plugin, options)
+    run = partial(run_classic, plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
 
 def _classic_version(name: str) -> str | None:
     try:
-        with classic_solvers.quiet():  # about each executable that is not found
-            solver = classic_solvers.classic_solver(name)
+        with quiet():  # about each executable that is not found
+            solver = classic_solver(name)
             if not solver.available(exception_flag=False):
                 return None
             version = solver.version()
@@ -190,9 +193,9 @@ def _direct(gap: str, controls: Controls) -> dict[str, Any]:
 
 
 _ALL = (
-    Solver("highs", "highspy", highs.version, highs.run_highs, _MARGIN),
-    Solver("scip", "pyscipopt", _scip_version, pyomo_solvers.run_scip, _MARGIN),
-    Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), pyomo_solvers.run_gurobi, _MARGIN),
+    Solver("highs", "highspy", highs_version, run_highs, _MARGIN),
+    Solver("scip", "pyscipopt", _scip_version, run_scip, _MARGIN),
+    Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), run_gurobi, _MARGIN),
     _classic("cbc", "coinor-cbc (Debian) or another build of CBC", "cbc", _cbc),
     _classic("glpk", "glpk-utils (Debian) or another build of GLPK", "glpk", _glpk),
     _classic("cplex", "cplex", "cplex_direct", partial(_direct, "mip_tolerances_mipgap")),

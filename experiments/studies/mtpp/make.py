@@ -8,13 +8,21 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.studies.mtpp import tables
 from experiments.studies.mtpp.frames import instance_rows, run_frame
+from experiments.studies.mtpp.tables import (
+    bound_table,
+    certificate_table,
+    costs,
+    heuristic_table,
+    profile_ratios,
+    running_times,
+    time_table,
+)
 from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
 from instances import InputError, Instance
 from instances.errors import said
-from mtpp.plots import profiles as plots
+from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.runs.log import Run, read_runs
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.workers import Workers
@@ -102,8 +110,8 @@ def _methods(names: Sequence[str]) -> list[str]:
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
     """Table 1 needs a heuristic, the others a bound."""
-    first = [tables.heuristic_table(frame)] if (frame["kind"] == "heuristic").any() else []
-    others = (tables.bound_table, tables.certificate_table, tables.time_table)
+    first = [heuristic_table(frame)] if (frame["kind"] == "heuristic").any() else []
+    others = (bound_table, certificate_table, time_table)
     ratios = (*first, *(make(frame) for make in others if (frame["kind"] == "model").any()))
     instances = Section("instances", "Instances", *instance_rows(frame))
     return [
@@ -113,9 +121,9 @@ def _sections(frame: pd.DataFrame) -> list[Section]:
 
 
 def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
-    pictures = {"running-times": plots.plot_running_times(tables.running_times(frame))}
-    if profiles := tables.profile_ratios(frame):
-        pictures["ratio-profile"] = plots.plot_ratio_profile(profiles)
-        pictures["performance-profile"] = plots.plot_performance(tables.costs(frame))
-        pictures["table1"] = plots.plot_intervals(tables.heuristic_table(frame).cells, "bottleneck over simple")
+    pictures = {"running-times": plot_running_times(running_times(frame))}
+    if profiles := profile_ratios(frame):
+        pictures["ratio-profile"] = plot_ratio_profile(profiles)
+        pictures["performance-profile"] = plot_performance(costs(frame))
+        pictures["table1"] = plot_intervals(heuristic_table(frame).cells, "bottleneck over simple")
     return pictures
