@@ -5,11 +5,10 @@ from runpy import run_path
 
 run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
 
-from heuristics.limits import Limits
-from heuristics.local_search.local_search import local_search
-from heuristics.method import Method
-from heuristics.orders.brkga import BRKGAParameters, brkga
-from heuristics.orders.kahn import kahn
+from heuristics.local_search.annealing import local_search
+from heuristics.method import Limits, Method
+from heuristics.orders.orders import kahn
+from heuristics.orders.searches import BRKGAParameters, brkga
 from heuristics.orders.slicing import segment_costs, slice_order, slice_order_for_all_k
 from heuristics.portfolio import portfolio
 from heuristics.registry import HEURISTICS

@@ -1,15 +1,60 @@
-"""A search under the name that the command line and the tables use."""
+"""Methods of search, and the limits that they keep to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from heuristics.limits import Limits
+from instances import InputError
+from instances.deadline import Deadline
 
-__all__ = ["Method", "Search"]
+# Limits of searches: time, evaluations, a target.
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A search stops at the first limit it reaches.
+
+    Parameters
+    ----------
+    deadline : Deadline
+        End of the time, or an interrupt; none by default.
+    evaluations : int, optional
+        Number of partitions evaluated. The same seed and evaluations give the same answer.
+    target : float, optional
+        A bottleneck that is good enough, such as a proved bound.
+
+    Raises
+    ------
+    InputError
+        If `evaluations` is no whole number, or less than 1.
+    """
+
+    deadline: Deadline = field(default_factory=Deadline)
+    evaluations: int | None = None
+    target: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.evaluations is not None and not (self.evaluations >= 1 and self.evaluations == int(self.evaluations)):
+            raise InputError(f"The limit is {self.evaluations} evaluations; allow a whole number, at least 1.")
+
+    def reached(self, bottleneck: float) -> bool:
+        """Whether to stop with what is found: the deadline has passed, or `bottleneck` is good enough."""
+        return self.deadline.passed or (self.target is not None and bottleneck <= self.target)
+
+    def without_target(self) -> Limits:
+        """The same limits, for a search that minimises something else."""
+        return replace(self, target=None)
+
+    def allow(self, evaluations: int) -> int:
+        """Cap a number of evaluations."""
+        return evaluations if self.evaluations is None else min(evaluations, self.evaluations)
+
+
+# A search under the name that the command line and the tables use.
+
 
 Question = TypeVar("Question", contravariant=True)
 Answer = TypeVar("Answer", covariant=True)

@@ -6,14 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.local_search.annealing import best_of
 from heuristics.local_search.schedule import search_by_gain
-from heuristics.local_search.walks import best_of
-from heuristics.orders.instant import at_once
+from heuristics.method import Limits
+from heuristics.orders.slicing import at_once
 from instances import Instance, Partition
 from instances.errors import NothingFoundError
-
-__all__ = ["portfolio"]
 
 
 def portfolio(

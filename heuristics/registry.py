@@ -6,21 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from heuristics.limits import Limits
-from heuristics.local_search.local_search import local_search
+from heuristics.local_search.annealing import local_search
 from heuristics.local_search.multilevel import multilevel
-from heuristics.method import Method
-from heuristics.orders.brkga import BRKGAParameters, brkga
-from heuristics.orders.kahn import kahn
-from heuristics.orders.linear_arrangement import linear_arrangement
-from heuristics.orders.random_search import random_search
+from heuristics.method import Limits, Method
+from heuristics.orders.orders import kahn
+from heuristics.orders.searches import BRKGAParameters, brkga, linear_arrangement, random_search
 from heuristics.orders.slicing import slice_order
 from heuristics.portfolio import portfolio
 from instances import InputError, Instance, Partition
-from instances.partitioning.reductions import reduce_instance
+from instances.partitioning.symmetry import reduce_instance
 from instances.registry import Registry, find
-
-__all__ = ["HEURISTICS", "go_on", "heuristic_of"]
 
 _SECTION = "MTPP, Section 5.3"
 _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
@@ -92,7 +87,7 @@ _ALL = (
     _heuristic(
         "local-search",
         "annealing of moves and swaps of nodes, up to 10 million, sliced anew in between",
-        "this project, heuristics/local_search/local_search.py",
+        "this project, heuristics/local_search/annealing.py",
         local_search,
     ),
     _heuristic(

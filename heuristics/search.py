@@ -8,17 +8,14 @@ from contextlib import suppress
 
 import numpy as np
 
-from heuristics.limits import Limits
-from heuristics.local_search.kinds.search import heuristic_of_kinds
-from heuristics.method import Method
+from heuristics.local_search.kinds import heuristic_of_kinds
+from heuristics.method import Limits, Method
 from heuristics.registry import go_on, heuristic_of
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
-from instances.partitioning.least_peaks import with_least_peaks
-from instances.partitioning.no_fit import proof_of_no_fit
-
-__all__ = ["search"]
+from instances.partitioning.memory import proof_of_no_fit
+from instances.partitioning.peaks import with_least_peaks
 
 
 def search(

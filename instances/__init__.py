@@ -4,7 +4,7 @@ from instances.import_guard import check_siblings
 
 check_siblings()
 
-from instances.devices.platform import Platform
+from instances.devices import Platform
 from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph, save_graph

@@ -32,10 +32,7 @@ from numba.core.caching import UserProvidedCacheLocator
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
-from instances.system.file_lock import file_lock
-from instances.system.private_folder import make_private, private_folder
-
-__all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "user_cache", "warmed_alone"]
+from instances.system.files import file_lock, make_private, private_folder
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from instances.errors import InputError
 
-__all__ = ["CLOCK", "COMPILE", "Deadline", "Stopwatch", "WorkClock"]
-
 #: The phase in which the clock stood still.
 COMPILE = "compile"
 

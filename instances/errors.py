@@ -10,23 +10,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = [
-    "FalseCertificateError",
-    "InputError",
-    "InputWarning",
-    "NothingFitsError",
-    "NothingFoundError",
-    "UnknownLayersError",
-    "WordError",
-    "extra",
-    "is_refused",
-    "one_line",
-    "printable",
-    "said",
-    "spelling",
-    "word",
-]
-
 # Characters of a message.
 _LONGEST = 1000
 

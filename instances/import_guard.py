@@ -13,8 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["SIBLINGS", "check_siblings"]
-
 #: The packages that belong together.
 SIBLINGS = ("instances", "heuristics", "mtpp_models", "experiments", "mtpp")
 

@@ -17,28 +17,6 @@ from typing import Any, NoReturn
 
 from instances.errors import InputError
 
-__all__ = [
-    "CERTIFICATE_FORMAT",
-    "CHAIN_FORMAT",
-    "CLUSTER_FORMAT",
-    "CONSTRAINTS_FORMAT",
-    "GRAPH_FORMAT",
-    "LARGEST_TEXT",
-    "PARTITION_FORMAT",
-    "PLACEMENT_FORMAT",
-    "PLAN_FORMAT",
-    "TIMED_PLAN_FORMAT",
-    "Value",
-    "check_readable",
-    "check_writable",
-    "finite_or_none",
-    "json_text",
-    "parse_json",
-    "read_json",
-    "read_text",
-    "write_json",
-]
-
 CERTIFICATE_FORMAT = "mtpp-certificate/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"

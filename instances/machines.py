@@ -18,26 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from instances.devices.platform import MOST_BLOCKS, Platform
-from instances.devices.roofline import Device
-from instances.devices.unequal import DEVICES_FORMAT, DeviceTable, devices_from_members
+from instances.devices import DEVICES_FORMAT, MOST_BLOCKS, Device, DeviceTable, Platform, devices_from_members
 from instances.errors import InputError, WordError, printable
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value, finite_or_none, read_json
 from instances.registry import unknown
-
-__all__ = [
-    "KINDS_FORMAT",
-    "SHIPPED",
-    "Kind",
-    "Machines",
-    "devices_document",
-    "devices_from_document",
-    "devices_of_text",
-    "rates_document",
-    "rates_of",
-    "read_kinds",
-]
 
 #: Files of kinds of devices.
 KINDS_FORMAT = "mtpp-devices/2"

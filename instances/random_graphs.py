@@ -7,25 +7,11 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
-from instances.devices.platform import Platform
+from instances.devices import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.problem import Instance
 from instances.registry import find
-
-__all__ = [
-    "GRAPH_MODELS",
-    "TOYS",
-    "chain",
-    "fan_out",
-    "four_blocks",
-    "heavy_and_light",
-    "independent_jobs",
-    "layered",
-    "misleading_edge",
-    "moe",
-    "regal_style",
-]
 
 _SMALLEST = 8
 

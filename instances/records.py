@@ -29,8 +29,6 @@ import numpy as np
 from instances.errors import InputError
 from instances.json_files import Value, finite_or_none
 
-__all__ = ["By", "Floats", "Ints", "Limit", "Named", "read", "written"]
-
 Record = TypeVar("Record")
 
 

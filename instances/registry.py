@@ -10,8 +10,6 @@ from typing import Protocol, TypeVar
 
 from instances.errors import InputError, InputWarning
 
-__all__ = ["Registry", "find", "unknown"]
-
 T = TypeVar("T")
 
 

@@ -22,20 +22,12 @@ if TYPE_CHECKING:
     from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
-    from mtpp.api.answers import explain, read
-    from mtpp.api.checking import check
-    from mtpp.api.comparison import compare
-    from mtpp.api.exporting import export
-    from mtpp.api.flow import flow
-    from mtpp.api.least_k import least_k
-    from mtpp.api.partitioning import bound, certify, partition, solve
-    from mtpp.api.placement import place
-    from mtpp.api.planning import plan
-    from mtpp.api.reporting import report
-    from mtpp.api.serving import serve
-    from mtpp.api.significance import significance
+    from mtpp.api.answers import explain, export, read, report
+    from mtpp.api.comparison import compare, significance
+    from mtpp.api.partitioning import bound, certify, least_k, partition, solve
+    from mtpp.api.planning import flow, place, plan, serve
     from mtpp.api.stages import run, split
-    from mtpp.api.verification import verify
+    from mtpp.api.verification import check, verify
     from mtpp.questions.reading import load
     from mtpp_models import MODELS, SOLVERS, SolverFaultError, SolverNotAvailableError, write_model
 
@@ -101,20 +93,12 @@ _HOMES = {
     "instances.partitioning.constraints": "Constraints",
     "instances.placement.placement": "Placement",
     "instances.planning": "Cluster LayerChain Plan",
-    "mtpp.api.answers": "explain read",
-    "mtpp.api.checking": "check",
-    "mtpp.api.comparison": "compare",
-    "mtpp.api.exporting": "export",
-    "mtpp.api.flow": "flow",
-    "mtpp.api.least_k": "least_k",
-    "mtpp.api.partitioning": "bound certify partition solve",
-    "mtpp.api.placement": "place",
-    "mtpp.api.planning": "plan",
-    "mtpp.api.reporting": "report",
-    "mtpp.api.serving": "serve",
-    "mtpp.api.significance": "significance",
+    "mtpp.api.answers": "explain export read report",
+    "mtpp.api.comparison": "compare significance",
+    "mtpp.api.partitioning": "bound certify least_k partition solve",
+    "mtpp.api.planning": "flow place plan serve",
     "mtpp.api.stages": "run split",
-    "mtpp.api.verification": "verify",
+    "mtpp.api.verification": "check verify",
     "mtpp.questions.reading": "load",
     "mtpp_models": "MODELS SOLVERS SolverFaultError SolverNotAvailableError write_model",
 }

@@ -6,9 +6,7 @@ import signal
 import sys
 from types import FrameType
 
-from mtpp.cli.exit_codes import INTERRUPTED
-
-__all__ = ["main"]
+from mtpp.cli.command import INTERRUPTED
 
 
 def main() -> int:

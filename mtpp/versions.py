@@ -10,8 +10,6 @@ from pathlib import Path
 
 from instances.import_guard import SIBLINGS
 
-__all__ = ["package_version", "versions"]
-
 _CORE = ("numpy", "scipy", "networkx", "numba", "pyomo", "pandas", "matplotlib", "typer", "rich")
 _EXTRAS = ("onnx", "onnxruntime", "torch", "dask", "distributed")
 

@@ -10,12 +10,9 @@ run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.p
 from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
-    from mtpp_models.bounds.algorithm import Algorithm
-    from mtpp_models.exchange.building import BuiltModel, build, read_partition
-    from mtpp_models.exchange.reading import Solution, read_solution
-    from mtpp_models.exchange.writing import write_model
-    from mtpp_models.formulations.case import Case
-    from mtpp_models.formulations.formulation import Formulation
+    from mtpp_models.bounds.cuts import Algorithm
+    from mtpp_models.exchange.files import BuiltModel, Solution, build, read_partition, read_solution, write_model
+    from mtpp_models.formulations.formulation import Case, Formulation
     from mtpp_models.formulations.scaled_instance import ScaledInstance
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.planning.bounds import iteration_bound
@@ -55,26 +52,26 @@ __all__ = [
 _HOMES = {
     "MODELS": "registry",
     "SOLVERS": "solvers.registry",
-    "Algorithm": "bounds.algorithm",
-    "BuiltModel": "exchange.building",
-    "Case": "formulations.case",
+    "Algorithm": "bounds.cuts",
+    "BuiltModel": "exchange.files",
+    "Case": "formulations.formulation",
     "Formulation": "formulations.formulation",
     "Progress": "solvers.interface",
     "CostedPlan": "planning.solve",
     "ScaledInstance": "formulations.scaled_instance",
-    "Solution": "exchange.reading",
+    "Solution": "exchange.files",
     "SolveOptions": "solvers.interface",
     "SolverFaultError": "solvers.interface",
     "SolverNotAvailableError": "solvers.interface",
     "Strengthening": "formulations.strengthening",
     "available_solvers": "solvers.registry",
-    "build": "exchange.building",
+    "build": "exchange.files",
     "iteration_bound": "planning.bounds",
-    "read_partition": "exchange.building",
-    "read_solution": "exchange.reading",
+    "read_partition": "exchange.files",
+    "read_solution": "exchange.files",
     "solve": "solve_model",
     "solve_replication": "planning.solve",
-    "write_model": "exchange.writing",
+    "write_model": "exchange.files",
 }
 
 

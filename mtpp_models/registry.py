@@ -8,16 +8,13 @@ from dataclasses import replace
 from instances import Bound, InputError, Partition, Result
 from instances.deadline import Deadline
 from instances.registry import find
-from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.cuts import Algorithm, pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
-from mtpp_models.bounds.kinds.ideals import ideals_of_kinds
-from mtpp_models.bounds.kinds.pinned import pinned_kinds
+from mtpp_models.bounds.kinds.ideals import ideals_of_kinds, pinned_kinds
 from mtpp_models.bounds.kinds.priced import PricesOfKinds
-from mtpp_models.bounds.pigeonhole import pigeonhole
-from mtpp_models.bounds.pinned import pinned
 from mtpp_models.bounds.priced.bisection import BISECTION, bisection
-from mtpp_models.bounds.priced.guessed_prices import priced_quick
 from mtpp_models.bounds.priced.priced import priced
+from mtpp_models.bounds.priced.prices import priced_quick
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
@@ -27,8 +24,6 @@ from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, c
 from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 from mtpp_models.simple import simple, simple_by_kinds
 from mtpp_models.solvers.interface import Controls
-
-__all__ = ["KIND_MODELS", "MODELS", "KindModel", "Model", "find_model", "prices_that_go_on"]
 
 Model = Algorithm | Formulation
 
@@ -47,11 +42,11 @@ _ALGORITHMS = (
         "MTPP, Lemma 4.2, eq. (13)",
         lambda start, _: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
     ),
-    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/bounds/pinned.py", _timed(pinned)),
+    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/bounds/cuts.py", _timed(pinned)),
     Algorithm(
         "pigeonhole",
         "minimum cuts around pairs of nodes, two of which share a block",
-        "this project, mtpp_models/bounds/pigeonhole.py",
+        "this project, mtpp_models/bounds/cuts.py",
         _timed(pigeonhole),
         MOST_PAIRED,
     ),
@@ -75,7 +70,7 @@ _BISECTION = Algorithm(
 _PRICED_QUICK = Algorithm(
     "priced-quick",
     "cheapest block that is worth its share of prices that are guessed",
-    "this project, mtpp_models/bounds/priced/guessed_prices.py",
+    "this project, mtpp_models/bounds/priced/prices.py",
     priced_quick,
     MOST_PAIRED,
 )
@@ -122,7 +117,7 @@ _OF_KINDS = (
     KindModel(
         "pinned",
         "minimum cut around each node",
-        "this project, mtpp_models/bounds/kinds/pinned.py",
+        "this project, mtpp_models/bounds/kinds/ideals.py",
         _timed(pinned_kinds),
     ),
     KindModel(

@@ -30,19 +30,7 @@ from instances.deadline import Deadline
 from instances.graph.memory import held_alone
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS
-from instances.partitioning.no_fit import surely_above, total_held
-
-__all__ = [
-    "as_answer",
-    "one_block",
-    "one_block_of_kinds",
-    "simple",
-    "simple_by_kinds",
-    "simple_of_kinds",
-    "speed_bound",
-    "speed_shares",
-    "work_bound",
-]
+from instances.partitioning.memory import surely_above, total_held
 
 # What a sum of floats may be too large by, relative.
 _ROUNDING = 1e-12

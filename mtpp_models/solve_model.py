@@ -12,20 +12,18 @@ import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.partitioning.no_fit import proof_of_no_fit
-from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
+from instances.partitioning.memory import proof_of_no_fit
+from instances.partitioning.symmetry import Contraction, contract_groups, reduce_instance
 from instances.registry import find
-from instances.system.interrupts import catch_interrupt
-from mtpp_models.bounds.algorithm import Algorithm
+from instances.system.processes import catch_interrupt
+from mtpp_models.bounds.cuts import Algorithm
 from mtpp_models.bounds.kinds.ideals import ideals_of_kinds
-from mtpp_models.formulations.contradictions import ExcludedPartitionError
+from mtpp_models.formulations.formulation import ExcludedPartitionError
 from mtpp_models.formulations.kinds import KindFormulation
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.registry import KIND_MODELS, MODELS, KindModel, Model, find_model
 from mtpp_models.simple import as_answer, one_block, one_block_of_kinds, simple, speed_bound, speed_shares
 from mtpp_models.solvers.interface import Controls, Progress, SolveOptions
-
-__all__ = ["solve"]
 
 # Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
 _SMALLEST = 1e-290

@@ -1,4 +1,4 @@
-"""Parts of all studies: a resumable file of runs, and sections of text and pictures."""
+"""Reports of studies: tables, and what papers claim."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +16,66 @@ from matplotlib.axes import Axes
 from instances.json_files import check_writable, json_text
 from instances.registry import find
 from mtpp.plots.style import save_figure
-from mtpp.runs.engine import run_jobs, unfinished
+from mtpp.runs.engine import RunBar, run_jobs, unfinished
 from mtpp.runs.job import Job
 from mtpp.runs.log import Run, RunLog
-from mtpp.runs.progress import RunBar
 from mtpp.runs.workers import Workers
 from mtpp.text.tables import FORMATS, filled, fitted, terminal_width, wrapped
 
-__all__ = ["Report", "Section", "write_sections"]
+# Statements of papers or expectations, compared with measurements.
+
+
+class Finding(StrEnum):
+    """Outcome of a comparison."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "undecided"  # a number is missing, or its interval leaves both open
+    NOT_COMPARABLE = "not comparable"
+
+    @property
+    def shown(self) -> str:
+        """The word in tables for people, where failures stand out."""
+        return self.value.upper() if self is Finding.FAILS else self.value
+
+    @classmethod
+    def of(cls, holds: bool | None) -> Finding:
+        """Finding on a statement that is true, false, or None if a number is missing."""
+        return cls.UNDECIDED if holds is None else cls.HOLDS if holds else cls.FAILS
+
+    @classmethod
+    def all_of(cls, parts: Sequence[Finding]) -> Finding:
+        """Finding on several statements at once: all must hold, one failure fails.
+
+        Examples
+        --------
+        >>> Finding.all_of([Finding.HOLDS, Finding.UNDECIDED]).value
+        'undecided'
+        """
+        return next(
+            (finding for finding in (cls.FAILS, cls.UNDECIDED) if finding in parts),
+            cls.HOLDS if parts else cls.UNDECIDED,
+        )
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A statement, and whether it holds here."""
+
+    source: str  # paper or figure
+    text: str
+    holds: bool | None  # None if it is undecided, because a number is missing
+    measured: str  # the numbers that decide
+    beside: Sequence[float | None] = ()  # values of others in the same place; None where that was not measured
+
+    @property
+    def finding(self) -> Finding:
+        """The same as a finding."""
+        return Finding.of(self.holds)
+
+
+# Parts of all studies: a resumable file of runs, and sections of text and pictures.
+
 
 #: Columns of sentences where there is no terminal.
 _WIDTH = 120

@@ -1,17 +1,4 @@
-r"""Multilevel search: cut a coarse copy of the graph, then refine the cut while the graph is uncoarsened.
-
-Edges that are expensive to cut are contracted one after another, unless that closes a cycle or makes a node that is too
-heavy for a block. The question that is left after a few levels has some dozens of nodes, and annealing solves it in
-milliseconds. Back in the finer questions a short walk at low temperature is enough. A move on a coarse level takes a
-whole part of the graph to another block, which single moves do not reach: every step of the way would cost more.
-
-Each cycle draws how heavy a joined node may be, and noise for the ratings of the edges, so no two are the same.
-
-References
-----------
-Herrmann, Özkaya, Uçar, Kaya, Çatalyürek: Multilevel algorithms for acyclic partitioning of directed acyclic graphs.
-SIAM Journal on Scientific Computing 41 (2019), whose scheme it is, with reachability in place of levels.
-"""
+"""Multilevel search: coarser graphs, pools of partitions, refinement."""
 
 from __future__ import annotations
 
@@ -20,19 +7,215 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from heuristics.limits import Limits
-from heuristics.local_search.coarsening import join_by_degree, join_by_reach
-from heuristics.local_search.walks import Budget, Walker, best_of
-from heuristics.orders.instant import at_once
-from heuristics.orders.kahn import kahn
-from heuristics.orders.slicing import slice_order
+from heuristics.local_search.annealing import Budget, Walker, best_of
+from heuristics.method import Limits
+from heuristics.orders.orders import kahn
+from heuristics.orders.slicing import at_once, slice_order
 from instances import Instance, Partition
+from instances.compiled import compiled
 from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray, sums_by
-from instances.partitioning.reductions import Contraction, merge
+from instances.partitioning.symmetry import Contraction, merge
 
-__all__ = ["clusters", "cycle", "multilevel"]
+# Pairs of nodes that may become one without a cycle, compiled by numba.
+
+
+_Words = NDArray[np.uint64]
+
+
+@compiled
+def join_by_reach(
+    source: IntArray,
+    reader: IntArray,
+    order: IntArray,
+    size: FloatArray,
+    limit: FloatArray,
+    kind: IntArray,
+    target: int,
+) -> IntArray:
+    """Join the ends of edges one after another where no path leads from one to the other through a third cluster.
+
+    Parameters
+    ----------
+    source, reader : (m,) integers
+        Distinct edges.
+    order : (n,) integers
+        A topological order.
+    size : (q, n) floats
+        What is summed over a cluster.
+    limit : (q,) floats
+        Up to here a sum may grow.
+    kind : (n,) integers
+        Only nodes of one kind are joined.
+    target : int
+        Stop at so many clusters.
+
+    Returns
+    -------
+    (n,) integers
+        A node of the cluster of each node.
+    """
+    n = len(order)
+    after, before = _reach(source, reader, order)
+    cluster, total = np.arange(n), size.copy()
+    remaining = n
+    for e in range(len(source)):
+        if remaining <= target:
+            break
+        a, b = _root(source[e], cluster), _root(reader[e], cluster)
+        if a == b or kind[a] != kind[b] or not _is_room(a, b, total, limit) or _meet(after[a], before[b]):
+            continue
+        _join(a, b, after, before)
+        _merge(a, b, cluster, total)
+        remaining -= 1
+    _name_roots(cluster)
+    return cluster
+
+
+@compiled
+def join_by_degree(
+    source: IntArray, reader: IntArray, size: FloatArray, limit: FloatArray, kind: IntArray, target: int
+) -> IntArray:
+    """Join nodes with the only node that they read from, in the order of the edges.
+
+    What a cluster reads comes in at one node, from which an edge path leads to all others of it; so there is no cycle.
+    Parameters are those of `join_by_reach`; for nodes that only one node reads, turn the edges round.
+    """
+    n = size.shape[1]
+    degree, cluster, total = np.zeros(n, dtype=np.int64), np.arange(n), size.copy()
+    for v in reader:
+        degree[v] += 1
+    remaining = n
+    for e in range(len(source)):
+        if remaining <= target:
+            break
+        if degree[reader[e]] != 1:
+            continue
+        a, b = _root(source[e], cluster), _root(reader[e], cluster)
+        if kind[a] != kind[b] or not _is_room(a, b, total, limit):
+            continue
+        _merge(a, b, cluster, total)
+        remaining -= 1
+    _name_roots(cluster)
+    return cluster
+
+
+@compiled
+def _reach(source: IntArray, reader: IntArray, order: IntArray) -> tuple[_Words, _Words]:
+    """Two (n, w) tables of bits, 64 nodes a word: the nodes behind each node, and those before it."""
+    n = len(order)
+    words = (n + 63) // 64
+    after, before = np.zeros((n, words), dtype=np.uint64), np.zeros((n, words), dtype=np.uint64)
+    start = np.zeros(n + 1, dtype=np.int64)
+    for u in source:
+        start[u + 1] += 1
+    start = np.cumsum(start)
+    fill, successor = start[:-1].copy(), np.empty(len(source), dtype=np.int64)
+    for e in range(len(source)):
+        successor[fill[source[e]]] = reader[e]
+        fill[source[e]] += 1
+    for i in range(n - 1, -1, -1):
+        u = order[i]
+        for e in range(start[u], start[u + 1]):
+            _unite(after[u], after[successor[e]])
+            _set(after[u], successor[e])
+    for u in order:
+        for e in range(start[u], start[u + 1]):
+            _unite(before[successor[e]], before[u])
+            _set(before[successor[e]], u)
+    return after, before
+
+
+@compiled(allocates=False)
+def _join(a: int, b: int, after: _Words, before: _Words) -> None:
+    """Merge node `b` into `a` in the tables of reachable nodes; `b` becomes empty."""
+    _unite(after[a], after[b])
+    _unite(before[a], before[b])
+    for rows, others in ((after, before), (before, after)):
+        for v in (a, b):
+            _clear(rows[a], v)
+        for w in range(rows.shape[1]):
+            bits = rows[a, w]
+            i = 64 * w
+            while bits != np.uint64(0):
+                if bits & np.uint64(1):
+                    _unite(others[i], others[a])
+                    _set(others[i], a)
+                    _clear(others[i], b)
+                bits >>= np.uint64(1)
+                i += 1
+
+
+@compiled(allocates=False)
+def _root(v: int, cluster: IntArray) -> int:
+    while cluster[v] != v:
+        cluster[v] = cluster[cluster[v]]
+        v = cluster[v]
+    return v
+
+
+@compiled(allocates=False)
+def _merge(a: int, b: int, cluster: IntArray, total: FloatArray) -> None:
+    """Put the cluster of `b` into that of `a`."""
+    cluster[b] = a
+    for i in range(len(total)):
+        total[i, a] += total[i, b]
+
+
+@compiled(allocates=False)
+def _name_roots(cluster: IntArray) -> None:
+    for v in range(len(cluster)):
+        cluster[v] = _root(v, cluster)
+
+
+@compiled(allocates=False)
+def _is_room(a: int, b: int, total: FloatArray, limit: FloatArray) -> bool:
+    room = True
+    for i in range(len(limit)):
+        room = room and total[i, a] + total[i, b] <= limit[i]
+    return room
+
+
+@compiled(allocates=False)
+def _meet(first: _Words, second: _Words) -> bool:
+    w = 0
+    while w < len(first) and not first[w] & second[w]:
+        w += 1
+    return w < len(first)
+
+
+@compiled(allocates=False)
+def _unite(first: _Words, second: _Words) -> None:
+    for w in range(len(first)):
+        first[w] |= second[w]
+
+
+@compiled(allocates=False)
+def _set(bits: _Words, v: int) -> None:
+    bits[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+
+
+@compiled(allocates=False)
+def _clear(bits: _Words, v: int) -> None:
+    bits[v >> 6] &= ~(np.uint64(1) << np.uint64(v & 63))
+
+
+# Multilevel search: cut a coarse copy of the graph, then refine the cut while the graph is uncoarsened.
+#
+# Edges that are expensive to cut are contracted one after another, unless that closes a cycle or makes a node that is
+# too heavy for a block. The question that is left after a few levels has some dozens of nodes, and annealing solves it
+# in milliseconds. Back in the finer questions a short walk at low temperature is enough. A move on a coarse level takes
+# a whole part of the graph to another block, which single moves do not reach: every step of the way would cost more.
+#
+# Each cycle draws how heavy a joined node may be, and noise for the ratings of the edges, so no two are the same.
+#
+# References
+# ----------
+# Herrmann, Özkaya, Uçar, Kaya, Çatalyürek: Multilevel algorithms for acyclic partitioning of directed acyclic graphs.
+# SIAM Journal on Scientific Computing 41 (2019), whose scheme it is, with reachability in place of levels.
+
 
 #: Each level has so many times fewer nodes than the one before, down to so many a block, or to this part of the nodes
 #: where that is less, but never below so many a block and in all.
@@ -250,3 +433,105 @@ def _walk_on(levels: list[Contraction], rng: np.random.Generator, budget: Budget
         return best
     walker = Walker(best.instance, rng, budget)
     return walker.slice(walker.walk(best, _COARSEST_MOVES * best.instance.graph.n * best.instance.k, heat=_KEPT_HEAT))
+
+
+# Pool of partitions for crossover, which combines parts on which several of them agree.
+#
+# A cycle that joins only nodes that share a block in both parents keeps what they have in common, and walks decide the
+# rest. Its result takes the place of the partition most like it among those that are no better, so the pool stays
+# varied (Sanders, Schulz: Distributed evolutionary graph partitioning, ALENEX 2012).
+#
+# Which basin a pool ends in hangs on its first partitions, and it gets there soon. So once it finds nothing better, a
+# generation begins from nothing, unknown to the one before; then the better halves of both are crossed, and so on by
+# turns.
+
+
+#: Partitions in the pool, and at least before any are crossed.
+_SIZE, _FEWEST_IN_POOL = 16, 3
+#: The pool is filled from nothing for at most this part of the time.
+_FILLING = 0.1
+#: Part of the cycles that have one parent.
+_ALONE = 0.2
+#: A generation ends after so many partitions in a row none of which is its best: of graphs with up to so many nodes,
+#: whose generations end within a per cent of each other, and of larger ones.
+SMALL_NODES = 200
+_STALE_SMALL, _STALE = 48, 16
+
+
+class Pool:
+    """Partitions of one instance.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : numpy.random.Generator
+    budget : Budget
+    known : sequence of Partition
+        Members of the first generation.
+    """
+
+    def __init__(
+        self, instance: Instance, rng: np.random.Generator, budget: Budget, partitions: Sequence[Partition]
+    ) -> None:
+        self._instance, self._rng, self._budget = instance, rng, budget
+        self._members: list[Partition] = []
+        self._kept: list[Partition] = []  # of the generations before, while one begins from nothing
+        self._idle, self._until = 0, _FILLING
+        for partition in partitions:
+            self._add(partition)
+
+    def add(self, partition: Partition) -> None:
+        """Let what another search made of the best join, if this generation does not stem from nothing, or the next."""
+        if self._kept:
+            self._kept.append(partition)
+        else:
+            self._add(partition)
+
+    def _add(self, partition: Partition) -> None:
+        """Let `partition` join if there is room, or in place of one that is no better."""
+        self._idle += 1
+        if any(np.array_equal(partition.block, other.block) for other in self._members):
+            return
+        if not self._members or partition.preference < best_of(self._members).preference:
+            self._idle = 0
+        if len(self._members) < _SIZE:
+            self._members.append(partition)
+            return
+        worse = [i for i, other in enumerate(self._members) if partition.preference <= other.preference]
+        if worse:
+            alike = min(worse, key=lambda i: np.count_nonzero(self._members[i].block != partition.block))
+            self._members[alike] = partition
+
+    def breed(self, best: Partition) -> Partition:
+        """A cycle from nothing while the pool is filled, then from one or two of its partitions.
+
+        Parameters
+        ----------
+        best : Partition
+            The best that is known.
+        """
+        if self._idle >= (_STALE_SMALL if self._instance.graph.n <= SMALL_NODES else _STALE):
+            self._renew()
+        if len(self._members) < (_SIZE if self._budget.part < self._until else _FEWEST_IN_POOL):
+            child = cycle(self._instance, self._rng, self._budget, best)
+        else:
+            first, *others = self._parents()
+            child = cycle(self._instance, self._rng, self._budget, first, others)
+        self._add(child)
+        return child
+
+    def _renew(self) -> None:
+        """Start a generation: the first and every second one from nothing, the others from the better halves of two."""
+        half = sorted(self._members, key=lambda partition: partition.preference)[: _SIZE // 2]
+        survivors = [*half, *self._kept] if self._kept else []
+        self._members, self._kept = [], [] if self._kept else half
+        for partition in survivors:
+            self._add(partition)
+        self._idle, self._until = 0, self._budget.part + _FILLING * (1 - self._budget.part)
+
+    def _parents(self) -> list[Partition]:
+        """One or two partitions, the better one first; each is the better of two that are drawn."""
+        drawn = [self._members[i] for i in self._rng.permutation(len(self._members))[:4]]
+        if self._rng.random() < _ALONE:
+            return drawn[:1]
+        return sorted((best_of(drawn[::2]), best_of(drawn[1::2])), key=lambda partition: partition.preference)

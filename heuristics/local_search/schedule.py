@@ -12,18 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heuristics.limits import Limits
-from heuristics.local_search.pool import SMALL_NODES, Pool
-from heuristics.local_search.walks import ORDER_MOVES, Budget, Walker, best_of
-from heuristics.orders.brkga import BRKGAParameters, Population
-from heuristics.orders.kahn import kahn
-from heuristics.orders.kernels import decode
+from heuristics.local_search.annealing import ORDER_MOVES, Budget, Walker, best_of
+from heuristics.local_search.multilevel import SMALL_NODES, Pool
+from heuristics.method import Limits
+from heuristics.orders.orders import decode, kahn
+from heuristics.orders.searches import BRKGAParameters, Population
 from heuristics.orders.slicing import TABLE_NODES, slice_order
 from instances import Instance, Partition
 from instances.graph.tensors import FloatArray
-from instances.partitioning.kernel_arrays import KernelArrays
-
-__all__ = ["search_by_gain"]
+from instances.partitioning.peaks import KernelArrays
 
 #: Least parts of the time: of each kind of walks, of genetic search, and of cycles on small and on large graphs.
 _LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_SMALL_CYCLES, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5, 0.7

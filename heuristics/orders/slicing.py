@@ -1,4 +1,6 @@
-r"""SliceGraph: cut a topological order into at most k segments at the smallest bottleneck.
+r"""Slicing of orders: the best cut of a topological order into blocks, by dynamic programs.
+
+**SliceGraph: cut a topological order into at most k segments at the smallest bottleneck.**
 
 For the order :math:`\pi`, `cost[l, r]` is :math:`f(\{\pi_l, \dots, \pi_r\})` of eq. (3). Then
 
@@ -20,7 +22,7 @@ Work alone bounds the cost of a segment from below and grows as l falls, so the 
 as soon as the work of the segment reaches best[r + 1, b]. The rows then have about n / b entries instead
 of n, and all k together cost O(n² log k) in place of O(n² k).
 
-A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.orders.bisection`.
+A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.orders.orders`.
 
 Under constraints the last segment is block b itself, which may be empty and holds only nodes whose windows have b in
 them; the nodes of the order are sorted by window before.
@@ -29,23 +31,29 @@ them; the nodes of the order are sorted by window before.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from heuristics.orders.bisection import cut_order, slice_by_bisection
-from heuristics.orders.kernels import by_window, slice_kernel, slice_within
-from heuristics.orders.segments import segment_costs_kernel
-from instances import Instance, Partition
+from heuristics.method import Limits
+from heuristics.orders.orders import (
+    by_window,
+    cut_order,
+    kahn,
+    segment_costs_kernel,
+    slice_by_bisection,
+    slice_kernel,
+    slice_within,
+)
+from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.errors import NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.partition import check_order
-from instances.partitioning.reductions import merge
-
-__all__ = ["TABLE_NODES", "segment_costs", "slice_order", "slice_order_for_all_k"]
+from instances.partitioning.peaks import KernelArrays
+from instances.partitioning.symmetry import merge
 
 #: Up to here the table of all k is the faster way to slice for one k.
 TABLE_NODES = 2_000
@@ -204,3 +212,49 @@ def _starts(cut: IntArray, k: int) -> IntArray:
         k -= 1
         starts.append(int(cut[starts[-1], k]))
     return np.array(starts[::-1])
+
+
+# Partitions that are found at once: one block, pieces of equal work, and the slicing of one order.
+
+
+#: Of a large graph an order is sliced exactly if that is likely to take no more than a quarter of the time: about
+#: this many seconds a node.
+_SLICING_SECONDS = 1e-4
+
+
+def at_once(instance: Instance, limits: Limits) -> Partition:
+    """The best of one block, two orders in equal pieces, and, unless that takes too long, their slicings.
+
+    The orders are the Kahn order of equal priorities, which is always sliced up to 2,000 nodes, and the one by depth.
+
+    Raises
+    ------
+    NothingFoundError
+        If the constraints of the instance allow none of them.
+    """
+    graph = instance.graph
+    orders = [kahn(graph, np.zeros(graph.n)), graph.topological_order]
+    partitions = []
+    for order in orders:
+        with suppress(InputError):  # it breaks a constraint
+            partitions.append(Partition(instance, np.zeros(graph.n), order))
+        with suppress(InputError):
+            partitions.append(equal_pieces(instance, order))
+    if instance.constraints or graph.n <= TABLE_NODES:
+        partitions.append(slice_order(instance, orders.pop(0)))
+    for order in orders if _is_quick(instance, limits) else ():
+        if not limits.reached(min(partition.bottleneck for partition in partitions)):
+            partitions.append(slice_order(instance, order, limits.deadline))
+    return min(partitions, key=lambda partition: partition.preference)
+
+
+def equal_pieces(instance: Instance, order: IntArray) -> Partition:
+    """Cut an order where the work before is a multiple of a k-th."""
+    work = instance.graph.work[order]
+    before = np.cumsum(work) - work
+    return cut_order(instance, order, np.searchsorted(before, work.sum() / instance.k * np.arange(instance.k)))
+
+
+def _is_quick(instance: Instance, limits: Limits) -> bool:
+    n, remaining = instance.graph.n, limits.deadline.left
+    return n <= TABLE_NODES or (n * _SLICING_SECONDS <= remaining / 4 < math.inf and not instance.needs_peaks)

@@ -9,9 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from heuristics.limits import Limits
-from heuristics.local_search.cooling import Cooling, factor_of
-from heuristics.method import Search
+from heuristics.local_search.annealing import Cooling, factor_of
+from heuristics.method import Limits, Search
 from heuristics.placement.ordered import Lane, begin, read_off, sequences, walk
 from heuristics.placement.rivals import expert, greedy, heft, m_etf, m_sct, metis, single
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, penalised, simulate, workspace
@@ -21,8 +20,6 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-
-__all__ = ["STARTS", "Tell", "anneal_placement", "climb", "search_order"]
 
 # Hill climbing and simulated annealing on placements, with one simulation for each move.
 

@@ -8,27 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.local_search.cooling import Cooling, factor_of
+from heuristics.local_search.annealing import Cooling, factor_of
 from heuristics.placement.simulator import SimulatorArrays, Workspace, peak_memory
 from instances.compiled import compiled
 from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.placement import OrderedPlacement
 from instances.placement.problem import PlacementInstance
-
-__all__ = [
-    "Index",
-    "Lane",
-    "Sequences",
-    "accept",
-    "begin",
-    "evaluate",
-    "forget",
-    "put",
-    "read_off",
-    "sequences",
-    "walk",
-]
 
 # Times of placements with an order, one move at a time, compiled by numba.
 #

@@ -10,8 +10,6 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.registry import Registry
 
-__all__ = ["ORDERED", "PLACERS"]
-
 #: The best of them.
 ORDERED = "ordered"
 

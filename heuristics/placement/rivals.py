@@ -12,33 +12,15 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, vstack
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, penalised_times, workspace
 from instances.compiled import compiled
 from instances.errors import InputError
-from instances.graph.layers import node_layers
 from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.views import node_layers
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from instances.system.programs import run_program
-
-__all__ = [
-    "ListSchedule",
-    "best_random",
-    "expert",
-    "favourite_children",
-    "greedy",
-    "heft",
-    "m_etf",
-    "m_sct",
-    "m_topo",
-    "metis",
-    "random_placements",
-    "rank_order",
-    "scotch",
-    "single",
-    "upward_rank",
-]
+from instances.system.processes import run_program
 
 # Placements for comparison: one device, random ones, and an expert's rule.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.annealing import Tell, search_order
 from heuristics.placement.placeto import Checkpoint, zero_shot
 from heuristics.placement.registry import ORDERED, PLACERS
@@ -17,8 +17,6 @@ from instances.placement.networks import Grouping
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance, proof_of_no_fit
 from instances.registry import find
-
-__all__ = ["PlacementResult", "search_placement"]
 
 #: Outcome of a placer.
 PlacementResult = Result[PlacementInstance, Placement]

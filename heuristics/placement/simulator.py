@@ -11,17 +11,6 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
 
-__all__ = [
-    "SimulatorArrays",
-    "Workspace",
-    "peak_memory",
-    "penalised",
-    "penalised_times",
-    "simulate",
-    "step_times",
-    "workspace",
-]
-
 # Placement instances as plain arrays, and room to simulate them, for `simulator`.
 
 

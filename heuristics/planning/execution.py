@@ -16,25 +16,6 @@ from instances.planning.operations import Moments, PassLists, decoded
 from instances.planning.problem import TrainingArrays
 from instances.planning.simulator import warmed_up_orders
 
-__all__ = [
-    "Order",
-    "PlanState",
-    "Starts",
-    "Times",
-    "all_forward_first",
-    "anneal_plan",
-    "assign_state",
-    "change",
-    "copy_state",
-    "execute",
-    "iteration_time",
-    "one_forward_one_backward",
-    "pe",
-    "simulate",
-    "steady",
-    "warmed_up",
-]
-
 # Plans and start times as plain arrays, for kernels.
 
 

@@ -12,7 +12,7 @@ from heuristics.planning.execution import steady, warmed_up
 from heuristics.planning.grid.search import moves_of
 from heuristics.planning.spp import min_max_split
 from instances.deadline import Deadline
-from instances.devices.cluster import Cluster
+from instances.devices import Cluster
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning import Plan, TrainingInstance
@@ -29,18 +29,6 @@ from instances.planning.operations import (
 )
 from instances.planning.simulator import empty_log, run, timed
 from instances.planning.timeline import Timeline, memory_peaks
-
-__all__ = [
-    "better_cuts",
-    "execute_orders",
-    "interleaved",
-    "interleaved_plans",
-    "parts_of",
-    "portfolio",
-    "steady_order",
-    "unsplit_orders",
-    "zero_bubble",
-]
 
 # Orders of passes for groups of devices.
 #

@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from heuristics.limits import Limits
-from heuristics.method import Method
+from heuristics.method import Limits, Method
 from heuristics.planning.rivals import (
     data_parallel,
     gpipe,
@@ -22,7 +21,6 @@ from heuristics.planning.spp import improved, spp
 from instances.planning import Iteration, TrainingInstance
 from instances.registry import Registry
 
-__all__ = ["PLANNERS"]
 _SPP = "Luo et al., INFOCOM 2022"
 _PIPEDREAM = "Narayanan et al., SOSP 2019"
 _HETPIPE = "Park et al., USENIX ATC 2020"

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning.execution import Order, all_forward_first, execute, one_forward_one_backward, pe
 from heuristics.planning.orders import execute_orders, portfolio
 from heuristics.planning.shared_cards import Effort, improved_on_cards
@@ -21,21 +21,10 @@ from heuristics.planning.spp import (
     plans_by_stages,
     recursive_device_order,
 )
-from instances.devices.cluster import Cluster
+from instances.devices import Cluster
 from instances.errors import InputError, NothingFitsError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Iteration, Plan, Timeline, TrainingInstance
-
-__all__ = [
-    "data_parallel",
-    "equal_replicas",
-    "gpipe",
-    "hetpipe",
-    "improved_on_servers",
-    "microbatches_by_server",
-    "pipedream",
-    "pipedream_hierarchical",
-]
 
 # Planners for comparison with SPP, under its cost model and simulator.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning.execution import (
     PlanState,
     assign_state,
@@ -42,7 +42,7 @@ from heuristics.planning.spp import (
 )
 from instances.compiled import compiled
 from instances.deadline import Deadline
-from instances.devices.network import Ports
+from instances.devices import Ports
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Iteration, Plan, TrainingInstance
@@ -51,8 +51,6 @@ from instances.planning.operations import BACKWARD, FORWARD, INPUT, WEIGHTS, Flo
 from instances.planning.problem import TrainingArrays
 from instances.planning.simulator import empty_log, run, warmed_up_orders
 from instances.planning.timeline import Timeline
-
-__all__ = ["EFFORTS", "ORDERS", "Effort", "Scored", "anneal_on_cards", "improved_on_cards", "on_cards", "score"]
 
 # Annealing of plans on servers with shared network cards, scored by the simulator of shared ports.
 

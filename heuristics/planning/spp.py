@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning.execution import Order, PlanState, anneal_plan, execute, iteration_time, pe, steady
 from instances.compiled import compiled
 from instances.errors import InputError
@@ -19,22 +19,6 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.bounds import LinkSpeeds, speeds_along, z_points
 from instances.planning.problem import TrainingArrays
-
-__all__ = [
-    "device_orders",
-    "even_counts",
-    "fastest",
-    "hierarchical_split",
-    "improved",
-    "least_bound_plans",
-    "min_max_split",
-    "minimum_cut",
-    "plans_by_stages",
-    "recursive_device_order",
-    "reversed_instance",
-    "spp",
-    "spp_plans",
-]
 
 # RDO: an order of the devices by recursive minimum cuts (SPP, Algorithm 2).
 

@@ -10,18 +10,11 @@
 """
 
 from instances.architectures.architecture import LEVELS, Architecture
-from instances.architectures.builder import GraphBuilder, Operator, Tensor
-from instances.architectures.convolutional import CONVOLUTIONAL
-from instances.architectures.decoders import DECODERS
-from instances.architectures.encoder_decoders import ENCODER_DECODERS
-from instances.architectures.mobile import MOBILE
-from instances.architectures.nasnet import NASNET
-from instances.architectures.operators import NetworkBuilder
-from instances.architectures.recommendation import RECOMMENDATION
-from instances.architectures.recurrent import RECURRENT
-from instances.architectures.serving import Dim
-from instances.architectures.transformers import TRANSFORMERS
-from instances.architectures.unet import DIFFUSION
+from instances.architectures.builder import GraphBuilder, NetworkBuilder, Operator, Tensor
+from instances.architectures.convolutional import CONVOLUTIONAL, DIFFUSION, MOBILE, NASNET
+from instances.architectures.phases import Dim
+from instances.architectures.recurrent import RECOMMENDATION, RECURRENT
+from instances.architectures.transformers import DECODERS, ENCODER_DECODERS, TRANSFORMERS
 
 __all__ = ["ARCHITECTURES", "LEVELS", "Architecture", "Dim", "GraphBuilder", "NetworkBuilder", "Operator", "Tensor"]
 

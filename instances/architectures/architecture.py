@@ -1,20 +1,44 @@
-"""A named family of networks with free dimensions."""
+"""Architectures: networks by name, their settings, and how many layers they have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 
-from instances.architectures.layers import merge_layers
-from instances.architectures.operators import NetworkBuilder
-from instances.architectures.serving import FORWARD, PHASES, Cache, Dim, served_dims
-from instances.architectures.training import backward_operators
-from instances.devices.roofline import DEFAULT_DEVICE, Device
+import numpy as np
+
+from instances.architectures.builder import NetworkBuilder, Operator
+from instances.architectures.phases import FORWARD, PHASES, Cache, Dim, backward_operators, served_dims
+from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
+from instances.graph.views import merge_graph
 
-__all__ = ["LEVELS", "Architecture"]
+# Merging of operators into layers: one node for all operators of a layer.
+
+
+def merge_layers(graph: ComputationGraph, operators: Sequence[Operator]) -> ComputationGraph:
+    """Merge the nodes of each layer; work and parameters of a layer are the sums of its operators'.
+
+    The operators are the record that the graph was made from. The new nodes are called by their layers; tensors inside
+    a layer are gone.
+
+    Raises
+    ------
+    InputError
+        If two layers read from each other.
+    """
+    layer = {operator.name: operator.layer for operator in operators}
+    layers = list(dict.fromkeys(layer[name] for name in graph.names))
+    number = {name: i for i, name in enumerate(layers)}
+    group = np.array([number[layer[name]] for name in graph.names], dtype=np.int64)
+    merged, _ = merge_graph(graph, group)
+    return replace(merged, names=tuple(layers), attributes=graph.attributes)
+
+
+# A named family of networks with free dimensions.
+
 
 #: Levels of nodes.
 LEVELS = ("operator", "layer")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from instances.architectures.builder import Tensor
-from instances.architectures.operators import NetworkBuilder
-from instances.architectures.serving import Cache
+from instances.architectures.builder import NetworkBuilder, Tensor
+from instances.architectures.phases import Cache
 from instances.errors import InputError
-
-__all__ = ["INDEX_BYTES", "attention", "causal_mask", "feed_forward", "last_token", "positions", "tokens"]
 
 #: Width of a token's index [bytes].
 INDEX_BYTES = 8

@@ -16,8 +16,6 @@ from instances.flow.problem import FlowInstance
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 
-__all__ = ["FlowAnswer", "network_of", "push_most"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FlowAnswer(Displayed):

@@ -18,9 +18,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines
-from instances.runtimes.layer_stack import LayerStack
-
-__all__ = ["DecoderLayers", "flow_of_decoder"]
+from instances.runtimes.layers import LayerStack
 
 
 @dataclass(frozen=True, eq=False)

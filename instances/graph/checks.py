@@ -11,17 +11,6 @@ from numpy.typing import ArrayLike
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray, SharedParameter
 
-__all__ = [
-    "check_edges",
-    "check_parameters",
-    "check_weights",
-    "describe_cycle",
-    "edge_keys",
-    "index_range",
-    "numbers",
-    "output_sizes",
-]
-
 _NON_NEGATIVE = "it must be a finite number, 0 or more."
 
 _CYCLE_SHOWN = 8

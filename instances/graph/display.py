@@ -9,8 +9,6 @@ from html import escape
 
 from instances.errors import printable
 
-__all__ = ["Displayed", "Rows", "exact_figures", "figures"]
-
 #: Header and rows of a table.
 Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 

@@ -23,8 +23,7 @@ from instances.graph.checks import (
     output_sizes,
 )
 from instances.graph.display import Displayed, figures
-from instances.graph.frames import frame_columns
-from instances.graph.networkx import networkx_columns
+from instances.graph.frames import frame_columns, networkx_columns
 from instances.graph.tensors import (
     FloatArray,
     IntArray,
@@ -39,7 +38,6 @@ from instances.graph.tensors import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ComputationGraph"]
 
 _PER_NODE = ("work", "param_bytes", "state_bytes")
 

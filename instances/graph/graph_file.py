@@ -16,8 +16,6 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import GRAPH_FORMAT, Value, read_json, write_json
 
-__all__ = ["graph_document", "graph_from_document", "read_graph", "save_graph"]
-
 _GRAPH_OPTIONAL = ("name", "source", "time_unit", "parameters", "attributes")
 _NODE_OPTIONAL = ("name", "param_bytes", "output_bytes", "state_bytes")
 

@@ -7,8 +7,6 @@ import numpy as np
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray, sums_by
 
-__all__ = ["parameters_by"]
-
 
 def parameters_by(graph: ComputationGraph, group: IntArray, count: int) -> FloatArray:
     """(count,) parameters of each group of nodes [bytes]; a shared one counts once in each group that uses it."""

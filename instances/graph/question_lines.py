@@ -17,17 +17,6 @@ from typing import ClassVar
 from instances.graph.display import Displayed
 from instances.graph.graph import ComputationGraph
 
-__all__ = [
-    "GraphQuestion",
-    "QuestionRecord",
-    "digest_of",
-    "graph_lines",
-    "hash_of_question",
-    "said_number",
-    "said_text",
-    "shared_lines",
-]
-
 _FORMAT = "mtpp-question/1"
 
 

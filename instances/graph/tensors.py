@@ -13,18 +13,6 @@ from numpy.typing import NDArray
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 
-__all__ = [
-    "FloatArray",
-    "IntArray",
-    "SharedParameter",
-    "Tensors",
-    "cached_array",
-    "compressed_rows",
-    "freeze",
-    "sorted_unique",
-    "sums_by",
-]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 

@@ -11,10 +11,15 @@ from typing import Any
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
-from instances.partitioning.constraints import BlockRules, Constraints
-from instances.partitioning.node_names import NodeName, NodeNames, kind_names, span_of, whole_number
-
-__all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "refused_at", "stated_constraints"]
+from instances.partitioning.constraints import (
+    BlockRules,
+    Constraints,
+    NodeName,
+    NodeNames,
+    kind_names,
+    span_of,
+    whole_number,
+)
 
 #: Kinds of constraints.
 KINDS = ("together", "windows", "uncut", "at_least", "on")

@@ -1,24 +1,24 @@
-r"""Peak activation memory of executing the nodes of a block in a given order.
-
-At each step a tensor is live that the step reads or writes, that comes from outside the block and has
-been read and will be read again, or that was produced in the block and still has a reader there. So in
-a block a tensor is live on one closed interval of steps: from its producer, or its first reader if it
-comes from outside, to its last reader in the block.
-"""
+"""Memory of blocks: peaks, overflow, and why no partition fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from instances.errors import printable
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.problem import Instance
 
-__all__ = ["WholeBytes", "block_peaks", "largest_needs", "overflow_bytes"]
+# Peak activation memory of executing the nodes of a block in a given order.
+#
+# At each step a tensor is live that the step reads or writes, that comes from outside the block and has
+# been read and will be read again, or that was produced in the block and still has a reader there. So in
+# a block a tensor is live on one closed interval of steps: from its producer, or its first reader if it
+# comes from outside, to its last reader in the block.
 
 
 def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: int) -> FloatArray:
@@ -149,3 +149,175 @@ def _peaks(graph: ComputationGraph, sizes: NDArray[Any], block: IntArray, order:
     for b, live in zip(occupied, np.split(change, begin[1:]), strict=True):
         peaks[b] = np.cumsum(live).max()
     return peaks
+
+
+# Least memory of nodes and blocks, and proofs that no partition fits into the memory.
+
+
+#: Sums of bytes that are not exact may be off by this part of their largest term.
+BYTE_ROUNDING = 1e-12
+# First and last blocks of windows that are looked at, at the most.
+_MOST_ENDS = 64
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+T = TypeVar("T", float, FloatArray)
+
+
+def room(instance: Instance) -> float:
+    """Memory of a block for its parameters and, without a buffer, its peak [bytes]; may be negative."""
+    return instance.platform.memory - (instance.platform.activation_buffer or 0.0)
+
+
+def needs_of(instance: Instance) -> FloatArray:
+    """Least peak of any block with each node, (n,) [bytes]; 0 if a buffer replaces it."""
+    return instance.needs if instance.needs_peaks else np.zeros(instance.graph.n)
+
+
+def total_held(instance: Instance) -> float:
+    """Bytes of all parameters that have users, each once."""
+    graph = instance.graph
+    return float(graph.held_bytes.sum() + sum(parameter.bytes for parameter in graph.parameters if parameter.users))
+
+
+def surely_above(instance: Instance, held: T, limit: float) -> T:
+    """Certain excess of sums of bytes over a limit, rounding errors deducted; 0 if there is none."""
+    if instance.has_exact_bytes:
+        return np.maximum(0.0, held - limit)
+    with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
+        return np.maximum(0.0, held - limit - BYTE_ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
+
+
+class NoFit(NamedTuple):
+    """Reason why no partition fits, in one line, and a proof as certificates name it."""
+
+    reason: str
+    proof: dict[str, Any]
+
+
+class Loads(NamedTuple):
+    """Bytes that nodes hold and devices have room for, in whole numbers; nodes that have to share a block are one."""
+
+    unit: int  # so many to a byte
+    group: IntArray  # (n,) merged node that holds each node
+    held: NDArray[Any]  # (m,) parameters and states
+    need: NDArray[Any]  # (m,) the most that one of its nodes reads and writes; the buffer is less room
+    shared: list[tuple[IntArray, int]]  # merged nodes that use a parameter, and its size
+    rooms: list[int | None]  # (T,) of a device of each kind; None without a limit
+
+    @classmethod
+    def of(cls, instance: Instance) -> Loads:
+        """Read a question."""
+        graph, rules = instance.graph, instance.rules
+        whole = WholeBytes.of(instance, np.array([kind.memory for kind in instance.machines.kinds]))
+        group = rules.group if rules.has_groups else np.arange(graph.n)
+        held, need = (np.full(int(group.max()) + 1, 0, dtype=object) for _ in range(2))
+        np.add.at(held, group, whole.held)
+        if instance.activation_buffer is None:
+            np.maximum.at(need, group, whole.needs(graph))
+        shared = [
+            (np.unique(group[list(parameter.users)]), size)
+            for parameter, size in zip(graph.parameters, whole.shared, strict=True)
+            if parameter.users
+        ]
+        rooms = [None if limit is None or not instance.fit else limit - whole.buffer for limit in whole.limits]
+        return cls(whole.unit, group, held, need, shared, rooms)
+
+    def load(self, inside: NDArray[np.bool_]) -> tuple[int, int]:
+        """Bytes held by some merged nodes, shared ones once, and the largest need."""
+        shared = sum(size for users, size in self.shared if inside[users].any())
+        return self.held[inside].sum() + shared, self.need[inside].max(initial=0)
+
+    def words(self, size: int) -> str:
+        """A size as a text."""
+        return _bytes(size / self.unit)
+
+
+def proof_of_no_fit(instance: Instance) -> str | None:
+    """Say why there is no partition, as `find_no_fit`; None if that is not proved."""
+    found = find_no_fit(instance)
+    return None if found is None else found.reason
+
+
+def find_no_fit(instance: Instance) -> NoFit | None:
+    """Find why no partition fits into memories that are hard limits, or can run; None if that is not proved.
+
+    All is compared in whole numbers.
+
+    Returns
+    -------
+    NoFit or None
+        All parameters together, nodes that share a block and for which no device has room or can run them, or what
+        windows force into some blocks.
+    """
+    if not instance.fit and instance.able.all():
+        return None
+    loads = Loads.of(instance)
+    held, need = loads.load(np.ones(len(loads.held), dtype=bool))
+    limit = _room_of(instance, loads, 0, instance.k - 1)
+    if limit is not None and held + need > limit:
+        what = "parameters" if instance.activation_buffer is None else "parameters beside the buffers"
+        peak = f" and {loads.words(need)} of activations" if held <= limit else ""
+        devices = "1 device" if instance.k == 1 else f"{instance.k} devices"
+        reason = f"does not fit: {loads.words(held)} of {what}{peak}, {loads.words(limit)} on {devices}"
+        return NoFit(reason, {"kind": "sum"})
+    return _node_without_device(instance, loads) or _windows_too_small(instance, loads)
+
+
+def _room_of(instance: Instance, loads: Loads, first: int, last: int) -> int | None:
+    """The most that some blocks have room for, of which one is not empty; None without a limit."""
+    machines, size = instance.machines, last - first + 1
+    kinds = machines.sequence[first : last + 1] if machines.is_fixed else machines.sequence
+    rooms = [room for t in kinds if (room := loads.rooms[t]) is not None]
+    if len(rooms) < len(kinds):
+        return None
+    return max(*rooms, sum(sorted((room for room in rooms if room > 0), reverse=True)[:size]))
+
+
+def _node_without_device(instance: Instance, loads: Loads) -> NoFit | None:
+    """The largest of the nodes that share a block, or single ones, for which no device has room or can run them."""
+    load = loads.held + loads.need
+    for users, size in loads.shared:
+        load[users] += size
+    able = np.array([np.bincount(loads.group, ~row) == 0 for row in instance.able])
+    large = np.array([load > (np.inf if room is None else room) for room in loads.rooms], dtype=bool)
+    nowhere = np.flatnonzero((large | ~able).all(axis=0)).tolist()
+    if not nowhere:
+        return None
+    g = max(nowhere, key=lambda g: load[g])
+    nodes = np.flatnonzero(loads.group == g).tolist()
+    v, others = nodes[-1], len(nodes) - 1
+    name, taken, room = printable(instance.graph.names[v]), loads.words(load[g]), loads.rooms[0]
+    if not able[:, g].any():
+        reason = f"no kind of devices can run all nodes that share a block with node {name}"
+    else:
+        group = f", with {others} that share its block," if others else ""
+        there = ", more than a device has that can run it"
+        if instance.is_alike and room is not None:
+            there = f", {loads.words(room)} on a device"
+        reason = f"node {v} ({name}){group} takes {taken}{there}"
+    return NoFit(f"does not fit: {reason}", {"kind": "node", "node": v})
+
+
+def _windows_too_small(instance: Instance, loads: Loads) -> NoFit | None:
+    """The blocks that have no room for the nodes that may be in no other."""
+    if not instance.constraints:
+        return None
+    first, last = (np.zeros(len(loads.held), dtype=np.int64) for _ in range(2))
+    first[loads.group], last[loads.group] = instance.rules.first, instance.rules.last
+    for a in np.unique(first)[:_MOST_ENDS].tolist():
+        for b in np.unique(last[first >= a])[:_MOST_ENDS].tolist():
+            held, need = loads.load((first >= a) & (last <= b))
+            limit = _room_of(instance, loads, a, b)
+            if limit is not None and held + need > limit:
+                blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
+                reason = f"does not fit: windows force {loads.words(held)} of parameters into {blocks}, "
+                return NoFit(reason + loads.words(limit), {"kind": "windows", "first": a, "last": b})
+    return None
+
+
+def _bytes(size: float) -> str:
+    """Format a size in the unit that makes it a number between 1 and 1000."""
+    power = 0
+    while abs(size) >= 999.5 and power < len(_UNITS) - 1:
+        size, power = size / 1000, power + 1
+    return f"{size:.3g} {_UNITS[power]}"

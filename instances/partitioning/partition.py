@@ -32,8 +32,6 @@ from instances.graph.tensors import FloatArray, IntArray, cached_array, freeze, 
 from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
 
-__all__ = ["IDLE", "BlockCosts", "Partition", "check_order"]
-
 #: In place of the kind of a block without nodes.
 IDLE = -1
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from instances.devices.platform import Platform
+from instances.devices import Platform
 from instances.errors import InputError, printable
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
@@ -36,8 +36,7 @@ from instances.graph.memory import touched_bytes
 from instances.graph.question_lines import GraphQuestion, digest_of, hash_of_question, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
 from instances.machines import Machines
-from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
-from instances.partitioning.node_names import NodeName, Windows
+from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, NodeName, Windows
 from instances.partitioning.question_lines import (
     instance_in_words,
     instance_lines,
@@ -45,8 +44,6 @@ from instances.partitioning.question_lines import (
     platform_in_words,
 )
 from instances.registry import unknown
-
-__all__ = ["Instance", "places_of_kinds"]
 
 # Whole numbers up to this are floats.
 _EXACT = 2.0**53

@@ -6,23 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 
-from instances.devices.platform import Platform
+from instances.devices import Platform
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.question_lines import digest_of, graph_lines, said_number, shared_lines
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import Constraints
-
-__all__ = [
-    "graph_in_words",
-    "instance_in_words",
-    "instance_lines",
-    "memory_in_words",
-    "platform_in_words",
-    "platform_lines",
-    "rule_lines",
-    "rules_in_words",
-]
 
 # Constraints, and their characters, that are stated one by one.
 _MOST_RULES, _LONGEST_RULES = 8, 100

@@ -17,9 +17,7 @@ import numpy as np
 from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.partition import IDLE, Partition
-from instances.partitioning.serving_lines import ServingQuestion
-
-__all__ = ["MOST_TOKENS", "ServedPartition", "ServingInstance", "largest_context"]
+from instances.partitioning.stated_serving import ServingQuestion
 
 #: Contexts are floats: up to here they are whole, and one more token is another number.
 MOST_TOKENS = 2**53

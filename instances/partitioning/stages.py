@@ -6,9 +6,7 @@ import numpy as np
 
 from instances.graph.tensors import sorted_unique
 from instances.partitioning.partition import Partition
-from instances.partitioning.stage_records import Crossing, Stage
-
-__all__ = ["crossings", "stages"]
+from instances.partitioning.stated import Crossing, Stage
 
 
 def stages(partition: Partition) -> tuple[Stage, ...]:

@@ -12,28 +12,12 @@ import numpy as np
 
 from instances.architectures import ARCHITECTURES, Architecture
 from instances.architectures.recurrent import gnmt
-from instances.devices.roofline import Device
+from instances.devices import Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.layers import depths, node_layers
-from instances.graph.merging import merge_graph
 from instances.graph.tensors import IntArray
+from instances.graph.views import depths, merge_graph, node_layers
 from instances.registry import find
-
-__all__ = [
-    "BANDWIDTH",
-    "FLOPS",
-    "GROUPS",
-    "OVERHEAD",
-    "PLACEMENT_FAMILIES",
-    "PLACEMENT_NETWORKS",
-    "SPLITS",
-    "Grouping",
-    "PlacementFamily",
-    "family_graph",
-    "group_nodes",
-    "placement_network",
-]
 
 # Families of training steps to place: translation, image classification, language modelling.
 #

@@ -1,4 +1,4 @@
-"""Placements: their timeline, memory and step time, with first come, first served or orders of their own."""
+"""Placements, in any order or in sequences, their step times and files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows, freeze, sums_by
-from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
+from instances.json_files import PLACEMENT_FORMAT, finite_or_none
+from instances.placement.problem import ORDERED_FORMAT, OVERFLOW_WEIGHT, PlacementInstance
 
-__all__ = ["Move", "OrderedPlacement", "Placement", "Timeline", "Transfer", "peak_activations", "run"]
+# Placements: their timeline, memory and step time, with first come, first served or orders of their own.
+
 
 # Definition of the time and the memory of a step under a placement, in plain and slow code.
 #
@@ -539,3 +541,36 @@ class _Sequences:
                     f"deadlock: node {v} ({names[v]}), next on device {d}, waits for ever for tensor {t} of node {u} "
                     f"({names[u]}) on device {self.places[u]}; the sequences cross, change one of them."
                 )
+
+
+# Placements as JSON files: ``mtpp-placement/1``, and with sequences or unequal devices ``mtpp-placement/2``.
+
+
+def placement_document(placement: Placement) -> dict[str, Any]:
+    """The placement as the JSON document of its file; infinite bandwidth and memory are null.
+
+    One without an order, first come, first served, has null for its sequences, and in format 1 no such members.
+    """
+    instance = placement.instance
+    nodes: list[list[str]] = [[] for _ in range(instance.devices)]
+    for name, d in zip(instance.graph.names, placement.device.tolist(), strict=True):
+        nodes[d].append(name)
+    limits = {"bandwidth": instance.bandwidth, "memory": instance.memory}
+    ordered, sequences = placement if isinstance(placement, OrderedPlacement) else None, {}
+    if ordered is not None or instance.unequal is not None:
+        sequences = {
+            "device_order": ordered and [list(nodes) for nodes in ordered.device_order],
+            "bus_order": ordered and [[list(move) for move in bus] for bus in ordered.bus_order],
+        }
+    return {
+        "format": ORDERED_FORMAT if sequences else PLACEMENT_FORMAT,
+        "graph": instance.graph.name,
+        "graph_hash": instance.graph.content_hash,
+        "devices": instance.devices,
+        "device": placement.device.tolist(),
+        **sequences,
+        **{name: finite_or_none(value) for name, value in limits.items()},
+        "step_time": placement.step_time,
+        "peak_memory": placement.peak_memory.tolist(),
+        "nodes": nodes,
+    }

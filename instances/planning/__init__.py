@@ -13,7 +13,7 @@
 Source: Luo et al., "Efficient Pipeline Planning for Expedited Distributed DNN Training", INFOCOM 2022 (SPP).
 """
 
-from instances.devices.cluster import Cluster
+from instances.devices import Cluster
 from instances.planning.operations import Operation
 from instances.planning.plan import Plan
 from instances.planning.problem import LayerChain, TrainingInstance

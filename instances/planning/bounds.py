@@ -42,25 +42,10 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
-from instances.devices.cluster import Cluster
-from instances.devices.network import Ports
+from instances.devices import Cluster, Ports
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.problem import TrainingArrays, TrainingInstance
-
-__all__ = [
-    "FRONT",
-    "LinkSpeeds",
-    "ZPoints",
-    "fastest_groups",
-    "fastest_speeds",
-    "insert_pair",
-    "least_span",
-    "least_z",
-    "speeds_along",
-    "transfer_time",
-    "z_points",
-]
 
 # Slowest links inside and between groups of devices: along an order, or for any order at all.
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.ndimage import minimum_filter1d
 
-from instances.devices.cluster import Cluster
-from instances.devices.roofline import Device
+from instances.devices import Cluster, Device
 from instances.errors import InputError
 from instances.graph.checks import numbers
 from instances.graph.graph import ComputationGraph
@@ -23,24 +22,7 @@ from instances.planning.grid.configurations import FULL, NONE, Configuration, Co
 from instances.planning.problem import LayerChain, TrainingInstance
 from instances.readers import load_graph
 from instances.readers.parsing import json_amount, seconds
-from instances.readers.piper import read_piper
-
-__all__ = [
-    "DEVICE_MEMORY",
-    "GBPS",
-    "SERVERS",
-    "SWEEPS",
-    "TESTBEDS",
-    "TRAINED_MODELS",
-    "TrainedModel",
-    "bert_chain",
-    "by_block",
-    "collapse",
-    "configured_from_piper",
-    "latest_order",
-    "random_cluster",
-    "simulation",
-]
+from instances.readers.profiles import read_piper
 
 # Conversion of a computation graph to a chain of layers.
 
@@ -398,7 +380,7 @@ TRAINED_MODELS: dict[str, TrainedModel] = {
 }
 
 
-# Piper's workloads as layers with configurations; `instances.readers.piper` has the format.
+# Piper's workloads as layers with configurations; `instances.readers.profiles` has the format.
 #
 # ``vanilla`` recomputes nothing, ``activation recomp`` everything. A third of ``timePerSample``, which is that of a
 # microbatch, is the forward pass. ``parameterSize`` are numbers of 32 bits. ``memoryUsageA`` is stored for each

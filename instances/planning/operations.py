@@ -27,29 +27,6 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.planning.plan import Plan
 
-__all__ = [
-    "BACKWARD",
-    "FORWARD",
-    "INPUT",
-    "KINDS",
-    "NO_LIMITS",
-    "WEIGHTS",
-    "Flows",
-    "Moments",
-    "Operation",
-    "Orders",
-    "Pass",
-    "PassLists",
-    "Simulation",
-    "Waiting",
-    "decoded",
-    "encoded",
-    "fair_speeds",
-    "one_forward_one_backward",
-    "operations",
-    "simulate",
-]
-
 _INSTANT = Fraction(1, 10**12)
 
 #: Kinds of passes: forward; backward in one piece; its two parts, for gradients of inputs and of weights.

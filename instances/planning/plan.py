@@ -21,8 +21,6 @@ from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.problem import TrainingInstance
 
-__all__ = ["Plan"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Displayed):

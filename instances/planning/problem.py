@@ -12,27 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from instances.devices.cluster import Cluster
-from instances.devices.network import Network, Ports
+from instances.devices import Cluster, Network, Ports
 from instances.errors import InputError, NothingFitsError
 from instances.graph.checks import numbers
 from instances.graph.display import Displayed, exact_figures, figures
 from instances.graph.question_lines import QuestionRecord, digest_of, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
 from instances.partitioning.question_lines import memory_in_words
-
-__all__ = [
-    "ELEMENT_BYTES",
-    "LARGEST",
-    "LayerChain",
-    "TrainingArrays",
-    "TrainingInstance",
-    "chain_lines",
-    "cluster_in_words",
-    "cluster_lines",
-    "network_line",
-    "said_whole",
-]
 
 # Networks as chains of layers, the unit in which training pipelines are cut.
 

@@ -15,8 +15,6 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.operations import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows, Moments, Orders
 
-__all__ = ["INSTANT", "Log", "empty_log", "fair_speeds", "run", "timed", "warmed_up_orders"]
-
 #: Relative tolerance: times, and loads of ports, that differ by less are equal.
 INSTANT = 1e-12
 

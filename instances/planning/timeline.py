@@ -17,8 +17,6 @@ from instances.planning.operations import BACKWARD, FORWARD, INPUT, KINDS, WEIGH
 from instances.planning.plan import Plan
 from instances.planning.problem import TrainingInstance
 
-__all__ = ["Iteration", "Peak", "Timeline", "memory_peaks"]
-
 #: Times are compared up to this part of the makespan.
 _ROUNDING = 1e-9
 

@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
-from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError, InputWarning, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
-from instances.readers.doubts import with_doubts
 from instances.readers.huggingface.files import configuration_file, read_configuration, recognises_configuration
-from instances.readers.msr import read_msr, recognises_msr
 from instances.readers.onnx import read_onnx, recognises_onnx
-from instances.readers.pipedream import read_pipedream, recognises_pipedream
-from instances.readers.piper import read_piper, recognises_piper
+from instances.readers.parsing import with_doubts
+from instances.readers.profiles import (
+    read_msr,
+    read_pipedream,
+    read_piper,
+    recognises_msr,
+    recognises_pipedream,
+    recognises_piper,
+)
 from instances.readers.pytorch.export import read_torch, recognises_torch
 from instances.registry import Registry, find
 

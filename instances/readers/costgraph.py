@@ -18,8 +18,6 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.readers.parsing import amount, graph_of_file, text_lines
 
-__all__ = ["read_costgraph", "read_regal", "recognises_costgraph"]
-
 # Node of REGAL's files that stands for the inputs of a network.
 _REGAL_SOURCE = "_SOURCE"
 

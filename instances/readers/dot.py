@@ -21,8 +21,6 @@ from instances.graph.graph import ComputationGraph
 from instances.json_files import read_text
 from instances.readers.parsing import amount, graph_of_file, outputs_by_size, seconds
 
-__all__ = ["read_dot", "recognises_dot"]
-
 _TOKEN = re.compile(
     r"(?:\s+|//[^\n]*|/\*.*?\*/|^\#[^\n]*)+"
     r"|(?P<arrow>->)|(?P<mark>[{}\[\];,=])"

@@ -1,9 +1,10 @@
-"""Helpers of readers of text formats: numbers, units, lines of large files, and edges that carry sizes."""
+"""Texts of graphs: numbers, units and edges, and what may not be meant."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, check_readable
 
-__all__ = ["add_node", "amount", "graph_of_file", "json_amount", "links_of", "outputs_by_size", "seconds", "text_lines"]
+# Helpers of readers of text formats: numbers, units, lines of large files, and edges that carry sizes.
+
 
 _LINE_LIMIT = 1 << 20
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -150,3 +152,42 @@ def text_lines(path: str | Path) -> Iterator[str]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: cannot be read ({error}).") from None
+
+
+# Warnings about properties of a graph that are allowed, but probably not meant.
+#
+# Readers put their own warnings into the attribute ``warnings``, a sentence each. General ones are found here.
+
+
+# The networks of this project take from a millisecond to some seconds for one pass over a batch. A hundred seconds on
+# one accelerator is 1e16 operations at 100 Tflop/s: possible for the largest networks and batches, so it is no error,
+# but a file in ms that is read as s is a thousand times too slow, and then a tenth of a second is enough to be seen.
+_LONG = 100.0
+
+_SHOWN = 5
+
+#: Attributes that name what a reader had to guess.
+_GUESSED = {
+    "unknown_operators": "unknown operators, of which only the bytes count",
+    "approximate_loops": "loops with a guessed cost",
+}
+
+
+def with_doubts(graph: ComputationGraph, remedy: str = "") -> ComputationGraph:
+    """The graph with all that may be wrong in its attribute ``warnings``, if there is anything.
+
+    The remedy is what to do where the work is too much to be in seconds; it is empty if the unit is not in question.
+    """
+    doubts = list(graph.attributes.get("warnings", ()))
+    for key, label in _GUESSED.items():
+        if names := list(graph.attributes.get(key, ())):
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            doubts.append(f"{label}: {', '.join(map(str, names[:_SHOWN]))}{more}.")
+    total = sum(graph.work.tolist())  # numpy warns where this is infinite
+    if total == 0:
+        doubts.append("no node takes any time, so communication alone is counted.")
+    if remedy and graph.time_unit == "s" and total >= _LONG:
+        doubts.append(f"the nodes take {total:.6g} s together, long for one pass of a network; {remedy}.")
+    if graph.m and not graph.tensors.bytes[graph.edge_tensor].any():
+        doubts.append("no tensor has any bytes, so communication costs nothing.")
+    return replace(graph, attributes={**graph.attributes, "warnings": doubts}) if doubts else graph

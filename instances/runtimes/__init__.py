@@ -9,15 +9,11 @@ from collections.abc import Callable
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.registry import Registry
-from instances.runtimes.accelerate import ACCELERATE
-from instances.runtimes.deepspeed import DEEPSPEED
 from instances.runtimes.layer_counts import LAYER_COUNTS
-from instances.runtimes.megatron import MEGATRON
-from instances.runtimes.onnxruntime_genai import ONNXRUNTIME_GENAI
-from instances.runtimes.openvino import OPENVINO
-from instances.runtimes.pytorch import PYTORCH
+from instances.runtimes.modules import ACCELERATE, PYTORCH, TORCHTITAN
 from instances.runtimes.runtime import Runtime
-from instances.runtimes.torchtitan import TORCHTITAN
+from instances.runtimes.serving import ONNXRUNTIME_GENAI, OPENVINO
+from instances.runtimes.training import DEEPSPEED, MEGATRON
 
 __all__ = ["RUNTIMES", "Runtime", "no_writers", "writers"]
 

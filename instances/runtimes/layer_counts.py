@@ -9,11 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from instances.graph.graph import ComputationGraph
-from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.layers import LayerCut, LayerStack
 from instances.runtimes.runtime import LayerRuntime
-
-__all__ = ["LAYER_COUNTS", "sglang_default", "tensorrt_default", "vllm_default"]
 
 
 def vllm_default(layers: int, k: int) -> tuple[int, ...]:

@@ -19,9 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from instances.system.limits import limit_process
-
-__all__ = ["PACKAGES"]
+from instances.system.processes import limit_process
 
 #: Runtime to the package whose parser is called.
 PACKAGES = {
@@ -74,7 +72,7 @@ def _genai(settings: Path, model: Path) -> str:
 
 
 def _openvino(settings: Path, model: Path) -> str:
-    from instances.runtimes.openvino import program
+    from instances.runtimes.serving import program
 
     openvino, values = import_module("openvino"), _values(settings)
     scope: dict[str, Any] = {}

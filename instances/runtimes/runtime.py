@@ -14,11 +14,7 @@ from instances.graph.graph import ComputationGraph
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
-from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.layer_stack import LayerStack
-from instances.runtimes.module_names import ModuleNames, Naming
-
-__all__ = ["LAYER", "UNIT", "LayerRuntime", "NodeRuntime", "Runtime"]
+from instances.runtimes.layers import LayerCut, LayerStack, ModuleNames, Naming
 
 #: Needs of every stage: a layer, or any unit, that is a layer, the nodes before them or the nodes after them.
 LAYER, UNIT = "layer", "unit"

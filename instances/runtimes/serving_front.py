@@ -12,8 +12,6 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.runtimes import RUNTIMES
 
-__all__ = ["Front"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Front(Displayed):

@@ -1,4 +1,4 @@
-"""Frozen named lists of instances: bandwidth, batch and sequence are part of the name."""
+"""Suites by name: frozen lists, and random ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,60 @@ from typing import Any
 from instances.architectures import ARCHITECTURES
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
+from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
-from instances.suites.networks import NETWORKS, network_suite
-from instances.suites.random_suites import random_entry, regal_style_entries
-from instances.suites.suite import Entry, Suite
+from instances.suites.suite import NETWORKS, Entry, Suite, folder_suite, network_suite, regal_suite
 
-__all__ = ["DATA_VARIABLE", "SUITES"]
+# Random graphs of any number in the style of REGAL's.
+
+
+# Nodes of the graphs with seeds 1 to 6.
+_SIZES = (50, 80, 110, 140, 170, 200)
+_MOST = 100_000
+
+
+def random_entry(family: str, n: int, seed: int) -> Entry:
+    """A random graph, which is a cluster of its own."""
+    name = f"{family}-{n}-{seed}"
+    return Entry(name, partial(regal_style, family, n, seed), 1.0, name)
+
+
+def regal_style_entries(count: int) -> tuple[Entry, ...]:
+    """`count` graphs, as many of each family; a longer list begins with the 24 of the suite ``regal-style``.
+
+    Up to 24, family by family with seeds from 1; beyond, seed by seed, and sizes that spread over 50 to 200.
+    """
+    each = count // len(GRAPH_MODELS)
+    first = [(family, _SIZES[i], i + 1) for family in GRAPH_MODELS for i in range(min(each, len(_SIZES)))]
+    more = [(family, _size(seed), seed) for seed in range(len(_SIZES) + 1, each + 1) for family in GRAPH_MODELS]
+    return tuple(random_entry(*graph) for graph in (*first, *more))
+
+
+def regal_style_suite(count: str) -> Suite:
+    """The suite ``regal-style:COUNT``.
+
+    Raises
+    ------
+    InputError
+        If the count is no multiple of the number of families, or too large.
+    """
+    families, name = len(GRAPH_MODELS), f"regal-style:{count[:20]}"
+    number = int(count) if count.isascii() and count.isdigit() and len(count) <= len(str(_MOST)) else 0
+    if not 0 < number <= _MOST or number % families:
+        raise InputError(
+            f"{name}: N must be a multiple of {families}, up to {_MOST}: there are {families} families; "
+            f"say regal-style:24 or regal-style:1000."
+        )
+    return Suite(name, f"{number} random graphs of 50 to 200 nodes, {families} families", regal_style_entries(number))
+
+
+def _size(seed: int) -> int:
+    """Number of nodes of the graphs with this seed: 151 is prime, so 151 seeds have different sizes, spread widely."""
+    return 50 + 93 * seed % 151
+
+
+# Frozen named lists of instances: bandwidth, batch and sequence are part of the name.
+
 
 #: Environment variable that names the folder with ``msr`` and ``pipedream``.
 DATA_VARIABLE = "MTPP_DATA"
@@ -158,3 +206,38 @@ _TRACED = (
 
 #: All suites by name.
 SUITES: dict[str, Suite] = {suite.name: suite for suite in (*_ALL, *_TRACED)}
+
+
+# Suites by the words that ask for them.
+
+
+_FAMILIES = {"regal-style": regal_style_suite, "regal": regal_suite}
+
+
+def is_suite(word: str) -> bool:
+    """Whether a word asks for a suite, and not for one graph. Names of suites and architectures win over folders."""
+    return word in SUITES or word.partition(":")[0] in _FAMILIES or (word not in ARCHITECTURES and os.path.isdir(word))
+
+
+def find_suite(word: str) -> Suite:
+    """The suite of a word: a name of `SUITES`, ``regal-style:N``, ``regal:FOLDER`` or a folder of graph files.
+
+    Parameters
+    ----------
+    word : str
+        One that `is_suite`.
+
+    Raises
+    ------
+    InputError
+        If N or the folder is refused.
+
+    Examples
+    --------
+    >>> len(find_suite("regal-style:1000").entries)
+    1000
+    """
+    if word in SUITES:
+        return SUITES[word]
+    family, _, what = word.partition(":")
+    return _FAMILIES[family](what) if family in _FAMILIES else folder_suite(word)

@@ -17,12 +17,9 @@ from typing import Any
 
 from instances.errors import InputError
 from instances.graph.graph_file import save_graph
-from instances.readers.pytorch.export import trace
-from instances.readers.pytorch.remedies import first_line
-from instances.suites.networks import BATCH, NOT_IMPORTED, SEQUENCE
-from instances.system.limits import limit_process
-
-__all__ = ["main"]
+from instances.readers.pytorch.export import first_line, trace
+from instances.suites.suite import BATCH, NOT_IMPORTED, SEQUENCE
+from instances.system.processes import limit_process
 
 _MEMORY = 8 * 2**30
 _CPU_SECONDS = 900

@@ -1,18 +1,36 @@
-"""Suites and their entries."""
+"""Suites of instances: of networks of other packages, and of folders."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import os
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
-from instances.devices.platform import Platform
-from instances.errors import InputError, InputWarning
+from instances.devices import Platform
+from instances.errors import InputError, InputWarning, extra
 from instances.graph.graph import ComputationGraph
+from instances.graph.graph_file import read_graph
+from instances.json_files import read_text
 from instances.partitioning.problem import Instance
+from instances.readers import load_graph
+from instances.readers.costgraph import read_regal
+from instances.registry import unknown
+from instances.system.processes import SubprocessError as SubprocessError
+from instances.system.processes import run_module
 
-__all__ = ["Entry", "LeftOutError", "Suite"]
+# Suites and their entries.
 
 
 class LeftOutError(InputError):
@@ -119,3 +137,282 @@ def _graph_of(entry: Entry) -> ComputationGraph | LeftOutError:
         return entry.build()
     except LeftOutError as error:
         return error
+
+
+# Networks of installed packages, traced by `instances.readers.pytorch` when they are asked for first.
+#
+# ``networks.csv``, which ``make networks`` writes, names them: one model a module of timm and torchvision, and one a
+# type of transformers, of those whose graphs differ. The graphs are kept as files in the user's cache, in a folder for
+# the versions of the package, of torch and of the code that traces.
+
+
+#: Inputs of a network at once, and tokens of each.
+BATCH, SEQUENCE = 8, 128
+
+#: Exit code of the process that traces, where the package cannot be imported.
+NOT_IMPORTED = 3
+
+#: Bandwidth between blocks [bytes/s].
+_BANDWIDTH = 25e9
+
+# What a graph depends on, beside the versions of packages.
+_TRACERS = (*("readers/pytorch/dataflow", "readers/pytorch/export", "devices", "suites/network_process"),)
+# Of the numbers in networks.csv.
+_TORCH = "2.13.0"
+# Until a process that does not end by itself is killed; it limits its processor time, too.
+_SECONDS = 3600.0
+_PROCESS = "instances.suites.network_process"
+_REMEDY = f"{extra('networks')}; torchvision must be built for the torch that is installed"
+# How many at a time; each takes a processor, and a gigabyte or two.
+_PROCESSES = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class SuiteModel:
+    """One line of ``networks.csv``."""
+
+    network: str  # unique
+    cluster: str  # that of other networks of the same design, if there are any
+    package: str
+    version: str  # of the package, for the numbers here
+    model: str  # what the package calls it
+    licence: str  # of the package
+    nodes: int
+    edges: int
+    hash: str  # beginning of `ComputationGraph.content_hash`
+
+    def build(self) -> ComputationGraph:
+        """The graph, from the cache, or traced now; an `InputWarning` says that it is not that of the list.
+
+        Raises
+        ------
+        LeftOutError
+            If it cannot be traced.
+        InputError
+            If it is not in the cache, and no package is there to trace it.
+        """
+        file = cache_folder(self.package, self.version) / f"{self.model}.json"
+        if not file.exists():
+            trace_network(self.package, self.model, file)
+        graph = read_graph(file)
+        if not graph.content_hash.startswith(self.hash):
+            here = f"{self.package} {_installed(self.package)} with torch {_installed('torch')}"
+            difference = (
+                f"some graphs of {here} differ from those of {self.package} {self.version} with torch {_TORCH}."
+            )
+            warnings.warn(f"{difference} Compare ratios with care.", InputWarning, stacklevel=2)
+        return graph
+
+
+def trace_network(package: str, model: str, file: Path) -> None:
+    """Trace a model of a package in a process of its own, and save its graph.
+
+    Parameters
+    ----------
+    package, model : str
+        The model is called as the package does.
+    file : Path
+        Is there afterwards.
+
+    Raises
+    ------
+    LeftOutError
+        If the model cannot be traced.
+    InputError
+        If the package or torch is missing, or does not work, or the file cannot be written.
+    """
+    for needed in (package, "torch"):
+        if not _installed(needed):
+            raise InputError(f"{needed} is not installed, with which {model} is traced; {_REMEDY}.")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        done = run_module(_PROCESS, package, model, file, seconds=_SECONDS)
+        problem = (done.stderr.decode(errors="replace").strip().splitlines() or ["it was ended from outside"])[-1]
+    except SubprocessError:
+        problem, done = f"it takes more than {_SECONDS:g} s", None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror}).") from None
+    if done is not None and done.returncode == NOT_IMPORTED:
+        raise InputError(f"{package} cannot be imported: {problem}; {_REMEDY}.")
+    if not file.exists():
+        raise LeftOutError(f"{package} {version(package)}, {model} cannot be traced and is left out: {problem}")
+
+
+def cache_folder(package: str, version: str = "") -> Path:
+    """Folder of the graphs that are traced with the versions installed here.
+
+    Parameters
+    ----------
+    package : str
+    version : str
+        Version of the package where it is not installed.
+    """
+    from instances.compiled import user_cache
+
+    torch = (_installed("torch") or _TORCH).partition("+")[0]
+    made = f"{package}-{_installed(package) or version}-torch-{torch}-{_tracer()}"
+    return user_cache("mtpp") / "networks" / made
+
+
+def network_suite(name: str, summary: str, networks: Iterable[SuiteModel], more: Iterable[Entry] = ()) -> Suite:
+    """A suite of networks, after other entries."""
+    entries = (Entry(network.network, network.build, _BANDWIDTH, network.cluster) for network in networks)
+    return Suite(name, summary, (*more, *entries), processes=_PROCESSES)
+
+
+def _installed(package: str) -> str:
+    """The version of an installed package, "" if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+@cache
+def _tracer() -> str:
+    """Hash of the code that graphs depend on, but for its comments."""
+    import ast
+
+    digest = hashlib.sha256()
+    for path in _TRACERS:
+        digest.update(
+            ast.dump(ast.parse(files("instances").joinpath(f"{path}.py").read_text(encoding="utf-8"))).encode()
+        )
+    return digest.hexdigest()[:8]
+
+
+def _listed() -> tuple[SuiteModel, ...]:
+    lines = files("instances.suites").joinpath("networks.csv").read_text(encoding="utf-8").splitlines()
+    return tuple(
+        SuiteModel(**{**row, "nodes": int(row["nodes"]), "edges": int(row["edges"])})  # type: ignore[arg-type]
+        for row in csv.DictReader(lines)
+    )
+
+
+#: All networks that can be traced.
+NETWORKS = _listed()
+
+
+# Suites of the files in a folder, with what a ``suite.toml`` there says about them.
+
+
+#: Name of the file of settings in a folder.
+SETTINGS = "suite.toml"
+
+_REGAL_FILES = "graph_*.pbtxt"
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Content of a ``suite.toml``."""
+
+    bandwidth: float | None = None
+    k: tuple[int, ...] = ()
+    clusters: dict[str, str] = field(default_factory=dict)  # by patterns of names, the first that fits counts
+
+
+def folder_suite(folder: str | Path) -> Suite:
+    """All graph files directly in a folder, in the order of their names, of any format that can be read.
+
+    Files whose name begins with a dot are not looked at. ``suite.toml`` may give `bandwidth`, bytes per unit of the
+    graphs' time, `k`, the only numbers of blocks that are asked, and `clusters`, a table of names or patterns of graphs
+    and the network of which they are variants.
+
+    Raises
+    ------
+    InputError
+        If there is no file in the folder, or `suite.toml` has something else.
+    """
+    files = _files(folder, lambda path: path.name != SETTINGS and not path.name.startswith("."))
+    if not files:
+        raise InputError(f"{folder}: there is no file in this folder; give one with graph files.")
+    stems = Counter(path.stem for path in files)
+    named = {path.stem if stems[path.stem] == 1 else path.name: path for path in files}
+    settings_file = Path(folder, SETTINGS)
+    settings = _settings(settings_file) if settings_file.exists() else _Settings()
+    clusters = {name: _cluster(name, settings.clusters) for name in named}
+    for pattern in settings.clusters:
+        if not any(fnmatchcase(name, pattern) for name in named):
+            raise InputError(f"{settings_file}, clusters: no graph is called {pattern!r}; there are {_few(named)}.")
+    entries = (
+        Entry(name, partial(_read, load_graph, path), settings.bandwidth, clusters[name])
+        for name, path in named.items()
+    )
+    return Suite(str(folder), f"files of the folder {folder}", tuple(entries), settings.k)
+
+
+def regal_suite(folder: str) -> Suite:
+    """Files ``graph_*.pbtxt`` of a folder, as `read_regal` reads them: a byte takes a microsecond.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    """
+    if not os.path.isdir(folder):
+        raise InputError(f"regal:{folder}: there is no such folder; give one of the data set, such as regal:test.")
+    files = _files(folder, lambda path: fnmatchcase(path.name, _REGAL_FILES))
+    if not files:
+        raise InputError(f"regal:{folder}: there is no file {_REGAL_FILES}; give a folder of REGAL's data set.")
+    entries = (Entry(path.stem, partial(_read, read_regal, path), 1.0, path.stem) for path in files)
+    return Suite(f"regal:{folder}", f"graphs of REGAL's data set in the folder {folder}", tuple(entries))
+
+
+def _files(folder: str | Path, wanted: Callable[[Path], bool]) -> list[Path]:
+    try:
+        return sorted(path for path in Path(folder).iterdir() if wanted(path) and not path.is_dir())
+    except OSError as error:
+        raise InputError(f"{folder}: the folder cannot be read ({error.strerror}).") from None
+
+
+def _read(read: Callable[[Path], ComputationGraph], path: Path) -> ComputationGraph:
+    try:
+        return read(path)
+    except InputError as error:
+        raise LeftOutError(f"{error} This file is left out.") from None
+
+
+def _settings(path: Path) -> _Settings:
+    import tomllib
+
+    try:
+        given = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not valid TOML ({error or 'nested too deeply'}).") from None
+    fields = tuple(_Settings.__dataclass_fields__)
+    for word in given:
+        if word not in fields:
+            raise InputError(f"{path}: {unknown(fields, word, 'word')}")
+    counts = _counts(given["k"], path) if "k" in given else ()
+    return _Settings(_bandwidth(given.get("bandwidth"), path), counts, _names(given.get("clusters"), path))
+
+
+def _bandwidth(given: Any, path: Path) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
+        raise InputError(f"{path}: bandwidth must be a number of bytes per unit of the graphs' time, such as 25e9.")
+    return float(given)
+
+
+def _counts(given: Any, path: Path) -> tuple[int, ...]:
+    counts = given if isinstance(given, list) else [given]
+    if not counts or not all(type(k) is int and k >= 1 for k in counts):
+        raise InputError(f"{path}: k must be a list of numbers of blocks, such as [2, 4, 8].")
+    return tuple(counts)
+
+
+def _names(given: Any, path: Path) -> dict[str, str]:
+    names = {} if given is None else given
+    if not isinstance(names, dict) or not all(isinstance(name, str) and name for name in names.values()):
+        raise InputError(f'{path}: clusters must be a table of graphs and networks, such as "bert-*" = "bert".')
+    return names
+
+
+def _cluster(name: str, clusters: dict[str, str]) -> str:
+    return next((cluster for pattern, cluster in clusters.items() if fnmatchcase(name, pattern)), name)
+
+
+def _few(names: dict[str, Path]) -> str:
+    first = list(names)[:5]
+    return ", ".join(first) + (" and more" if len(names) > len(first) else "")

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 
-__all__ = ["run_beside"]
-
 
 @contextmanager
 def run_beside(steps: Callable[[], Iterable[object]]) -> Iterator[BaseProcess | None]:

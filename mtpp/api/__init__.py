@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def _drawing(result: Result[Any, Any]) -> Figure:
-    from mtpp.problems.answers import result_figure
+    from mtpp.problems.checking import result_figure
 
     return result_figure(result)
 
 
 def _document(result: Result[Any, Any]) -> dict[str, Any]:
-    from mtpp.problems.answers import result_document
+    from mtpp.problems.checking import result_document
 
     return result_document(result)
 

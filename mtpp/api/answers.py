@@ -1,28 +1,43 @@
-"""Answers that exist: `read` takes the file of a result, `explain` a partition or its file."""
+"""Functions of answers and their files: read, write, export, report."""
 
 from __future__ import annotations
 
+import shlex
+import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from instances import Bound, InputError, Result
-from instances.json_files import read_json
-from instances.partitioning.answer_file import AnswerFile
+from instances import Bound, InputError, Partition, Platform, Result
+from instances.errors import WordError, printable
+from instances.json_files import Value, check_writable, read_json
+from instances.partitioning.partition_file import AnswerFile
+from instances.planning import Plan
+from instances.planning.grid.plan import GridPlan
+from instances.registry import find
 from instances.results import exceeds
-from mtpp.certifying.findings import Findings
-from mtpp.certifying.reasons import Reasons
-from mtpp.problems.answers import format_of, read_result
+from instances.system.processes import NotBoundedError
+from mtpp.api.verification import verified
+from mtpp.certifying.explain import Findings, Reasons
+from mtpp.problems.checking import format_of, read_result
 from mtpp.problems.registry import PROBLEMS
-from mtpp.questions.answers import PartitionLike, given_partition, partition_of_file
-from mtpp.questions.partitioning import ExplainWords, PartitioningWords
-from mtpp.questions.solving import solve_options
-from mtpp.questions.words import GraphLike, chosen, path_of, pick, takes_words
+from mtpp.questions.files import PartitionLike, given_partition, partition_of_file
+from mtpp.questions.partitioning import ExplainWords, PartitioningWords, ReportWords
+from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.verifying import VerifyWords
+from mtpp.questions.words import GraphLike, checked, chosen, path_of, pick, solve_options, takes_words
+from mtpp.stages.manifest import read_manifest
 
 if TYPE_CHECKING:
+    from instances.runtimes import Runtime
+    from mtpp.plots.report.answers import Reported
+    from mtpp.stages.manifest import Manifest
+    from mtpp.verification.verdict import Verdict
     from mtpp_models import Progress, SolverNotAvailableError
 
-__all__ = ["explain", "explained", "read"]
+# Answers that exist: `read` takes the file of a result, `explain` a partition or its file.
 
 
 @takes_words(PartitioningWords)
@@ -163,3 +178,329 @@ def explained(
         result, options, on_progress, on_fault
     )
     return found
+
+
+# Cuts as settings of runtimes: `export`.
+
+
+#: A result, a partition or a plan; or a file of one, or a folder of stages.
+CutLike: TypeAlias = "Result[Any, Any] | _Cut | str | PathLike[str]"
+_Cut: TypeAlias = Partition | Plan | GridPlan
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A cut as the settings of a runtime."""
+
+    runtime: Runtime
+    settings: str  # as the runtime takes them
+    stated: tuple[str, ...]  # statements of the file about all answers, which nothing has checked
+    file: Path | None  # the certificate, to be copied beside the settings; None if there is none
+
+    @property
+    def text(self) -> str:
+        """The settings, with the statements as comments where the runtime has such."""
+        comment = self.runtime.comment
+        return "".join(f"{comment} {line}\n" for line in self.stated if comment is not None) + self.settings
+
+    def write(self, out: Path) -> None:
+        """Write the text; a certificate is copied to ``OUT.certificate.json``."""
+        beside = Path(f"{out}.certificate.json")
+        check_writable(out)
+        check_writable(beside)
+        out.write_text(self.text, encoding="utf-8")
+        if self.file is not None and self.stated:
+            beside.write_bytes(self.file.read_bytes())
+
+
+@takes_words(ReadingWords)
+def export(
+    answer: CutLike,
+    runtime: str,
+    *,
+    graph: GraphLike | None = None,
+    out: str | PathLike[str] | None = None,
+    runtime_version: str | None = None,
+    **words: Unpack[ReadingWords],
+) -> str:
+    """Write a cut as the settings of a runtime, as ``mtpp export``.
+
+    Parameters
+    ----------
+    answer : Result, Partition, Plan, GridPlan or file
+        A file is a certificate, a partition, a serving front, a plan with its question, or a folder of stages.
+    runtime : str
+        A name of ``mtpp list runtimes``.
+    graph : GraphLike, optional
+        That of a partition file, which holds none.
+    out : path, optional
+        File to write; a certificate file is copied beside it.
+    runtime_version : str, optional
+        Release of the runtime, such as "0.2", where its words differ; by default the latest that is known.
+    **words
+        Of `graph`, as for `mtpp.load`.
+
+    Returns
+    -------
+    str
+        The text for the runtime.
+
+    Raises
+    ------
+    InputError
+        If the file or a word is refused, or the runtime cannot express the cut.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> result = mtpp.certify("llama-3-8b", k=2, level="layer", runtime="vllm", time_limit=5)
+    >>> "VLLM_PP_LAYER_PARTITION" in mtpp.export(result, "vllm")
+    True
+    """
+    from instances.runtimes import RUNTIMES
+
+    found = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
+    target = None if out is None else path_of("out", out)
+    if isinstance(answer, str | PathLike):
+        if target is not None and target.exists() and Path(answer).exists() and target.samefile(answer):
+            raise WordError("out", str(target), "this is the file that the cut is read from; give another name.")
+        result = exported(Path(fspath(answer)), found, graph, words, "export(file, runtime, graph=…)")
+    else:
+        if graph is not None or chosen(ReadingWords, words):
+            raise InputError("An answer has its graph; leave out all that says another one.")
+        result = Exported(found, _settings(found, _cut(answer)), (), None)
+    if target is not None:
+        result.write(target)
+    return result.text
+
+
+def _cut(answer: object) -> _Cut:
+    cut = answer.answer if isinstance(answer, Result) else answer
+    for part in ("partition", "plan"):
+        cut = getattr(cut, part, cut)
+    if not isinstance(cut, _Cut):
+        raise InputError(f"This holds no cut into stages ({type(answer).__name__}); give a partition or a plan.")
+    return cut
+
+
+def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str) -> Exported:
+    """The cut of a file or a folder of stages; `again` says how to name a missing graph.
+
+    Raises
+    ------
+    InputError
+        As `export`.
+    """
+    manifest = read_manifest(file) if file.is_dir() else None
+    if manifest is not None:
+        file = file / manifest.certificate.file
+    answer, stated = _read(read_json(file), file, runtime, graph, words, again)
+    settings = _settings(runtime, answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
+    lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
+    return Exported(runtime, settings, tuple(lines), file)
+
+
+def _settings(runtime: Runtime, answer: _Cut) -> str:
+    from instances.runtimes.training import grid_settings
+
+    return grid_settings(answer, runtime.name) if isinstance(answer, GridPlan) else runtime.settings(answer)
+
+
+def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
+    from instances.runtimes.serving import StageFile, StageFileRuntime
+
+    if not isinstance(runtime, StageFileRuntime) or isinstance(answer, GridPlan):
+        return _settings(runtime, answer)
+    files = [
+        StageFile(
+            name=stage.file.file,
+            inputs=tuple(received.tensor.name for received in stage.inputs),
+            outputs=tuple(sent.tensor.name for sent in stage.outputs),
+        )
+        for stage in manifest.stages
+    ]
+    return runtime.settings_for(answer, files)
+
+
+def _read(
+    document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
+) -> tuple[_Cut, str | None]:
+    """The answer of a file, and its statement about all answers, which nothing here checks."""
+    problem = PROBLEMS.of_format(format_of(document))
+    if problem is not None:
+        if graph is not None or chosen(ReadingWords, words):
+            raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
+        cut: tuple[_Cut, str | None] = problem.cut(document)
+        return cut
+    answer = AnswerFile.of(document)
+    if graph is None:
+        raise InputError(f"{file}: it does not hold its graph; name that: {again} {answer.graph_name or 'GRAPH'}")
+    loaded = read_graph(graph, words)
+    if answer.graph_hash not in (None, loaded.content_hash):
+        loaded = runtime.seen(loaded)
+    # Where the words cut does not depend on speeds.
+    return answer.partition(loaded, lambda k, stated: Platform(k, 1.0)), None
+
+
+# Answers as one page for people: `report`.
+
+
+#: A result, a partition, a file of one, or a folder of stages.
+ReportLike: TypeAlias = "Result[Any, Any] | Partition | str | PathLike[str]"
+
+
+@takes_words(ReportWords)
+def report(
+    *answers: ReportLike,
+    graph: GraphLike | None = None,
+    out: str | PathLike[str] | None = None,
+    **words: Unpack[ReportWords],
+) -> str:
+    """Make one HTML page of answers, as ``mtpp report``; it loads nothing from elsewhere and runs no script.
+
+    Parameters
+    ----------
+    *answers : Result, Partition or file
+        A file is a certificate, a plan, a placement, a flow, a serving front, a partition, or a folder of stages.
+    graph : GraphLike, optional
+        That of partition files, which hold none.
+    out : path, optional
+        File to write.
+    time_limit : float
+        Seconds to check each answer, 20 by default.
+    bandwidth, memory, activation_buffer, fit, constraints and words of reading
+        Of partition files, in place of those that they state.
+
+    Returns
+    -------
+    str
+        The page: question, bounds and what proves them, stages, graph, timeline, memory, words for runtimes.
+
+    Raises
+    ------
+    InputError
+        If there is no answer, a file or a word is refused, or a bound is above the cost of its answer.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> graph = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[1, 1, 0])
+    >>> "Optimal" in mtpp.report(mtpp.certify(graph, k=2, bandwidth=1))
+    True
+    """
+    target = None if out is None else path_of("out", out)
+    page = written_page([reported(answer, graph, words) for answer in answers])
+    if target is not None:
+        for answer in answers:
+            if isinstance(answer, str | PathLike) and target.exists() and target.samefile(answer):
+                raise WordError("out", str(target), "this is a file to read; give another name.")
+        check_writable(target)
+        target.write_text(page, encoding="utf-8")
+    return page
+
+
+def written_page(answers: list[Reported]) -> str:
+    """The page of answers that are checked.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    from mtpp.plots.report.answers import article
+    from mtpp.plots.report.drawing import page
+    from mtpp.versions import package_version
+
+    if not answers:
+        raise InputError("There is no answer to report; give one or more.")
+    articles = [article(answer) for answer in answers]
+    title = articles[0][0] if len(articles) == 1 else f"{len(articles)} answers"
+    return page(title, f"Made by mtpp {package_version() or ''}".rstrip() + "; costs are computed anew.", articles)
+
+
+def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) -> Reported:
+    """An answer with its check and its words for runtimes.
+
+    Raises
+    ------
+    InputError
+        As `report`.
+    """
+    if isinstance(answer, str | PathLike):
+        return _of_file(Path(fspath(answer)), graph, words)
+    if graph is not None or chosen(PartitioningWords, words):
+        raise InputError("An answer has its question; leave out all that says another one.")
+    if isinstance(answer, Partition):
+        answer = Result("given", answer.instance, answer)
+    if not isinstance(answer, Result):
+        raise InputError(f"A result, a partition or a file is reported, no {type(answer).__name__}.")
+    if answer.bound is None and answer.impossible is None:
+        return _reported(answer, None, "no bound is known")
+    with tempfile.TemporaryDirectory() as folder:
+        return _reported(answer, *_checked(answer.save(Path(folder) / "answer.json"), words))
+
+
+def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reported:
+
+    manifest = read_manifest(file) if file.is_dir() else None
+    given, file = file, file if manifest is None else file / manifest.certificate.file
+    answer = read(file, graph, **pick(PartitioningWords, words))
+    if PROBLEMS.format(format_of(read_json(file))) is None:
+        return _reported(answer, None, "the file states no bound", manifest=manifest)
+    check = f"mtpp verify {shlex.quote(str(given if manifest is None else file))}"
+    return _reported(answer, *_checked(file, words), check, manifest)
+
+
+def _checked(file: Path, words: ReportWords) -> tuple[Verdict | None, str]:
+    """The verdict on a file; None, and why, if there was no time for one."""
+    try:
+        limit = checked(VerifyWords, {"time_limit": words["time_limit"]})
+        return verified(file, None, limit), ""
+    except NotBoundedError as error:
+        return None, str(error)
+
+
+def _reported(
+    answer: Result[Any, Any],
+    verdict: Verdict | None,
+    unchecked: str,
+    check: str = "",
+    manifest: Manifest | None = None,
+) -> Reported:
+    from mtpp.plots.report.answers import Reported
+
+    words, refusals = _words(answer)
+    files = () if manifest is None else _files(manifest)
+    return Reported(answer, verdict, unchecked=unchecked, check=check, words=words, refusals=refusals, files=files)
+
+
+def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The answer as each runtime takes it, and why others do not."""
+    words: dict[str, str] = {}
+    refusals: dict[str, str] = {}
+    cut = result.answer
+    for part in ("partition", "plan"):
+        cut = getattr(cut, part, cut)
+    if cut is not None:
+        for name, write in PROBLEMS.of(result.instance).settings().items():
+            try:
+                words[name] = write(cut)
+            except InputError as error:
+                refusals[name] = str(error)
+    return words, refusals
+
+
+def _files(manifest: Manifest) -> list[list[str]]:
+    from mtpp.text.numbers import time_in_words
+
+    return [
+        [
+            str(stage.block),
+            stage.file.file,
+            str(stage.nodes),
+            ", ".join(received.tensor.name for received in stage.inputs),
+            ", ".join(sent.tensor.name for sent in stage.outputs),
+            time_in_words(stage.time, "s"),
+        ]
+        for stage in manifest.stages
+    ]

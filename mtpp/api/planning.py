@@ -1,34 +1,308 @@
-"""Plans of pipelined training: `plan`."""
+"""Functions of planning, placement, flow and serving."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from threading import Event
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
+from heuristics import Limits
+from heuristics.placement import PlacementResult, search_placement
+from heuristics.placement.placeto import Checkpoint
+from instances import Bound, ComputationGraph, Result
+from instances.deadline import Deadline, Stopwatch
 from instances.errors import InputError, WordError, is_refused
 from instances.json_files import read_text
+from instances.partitioning.serving import ServingInstance
+from instances.placement.networks import Grouping, group_nodes
+from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.transformer import Transformer
-from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.grid import GridResult, covered_grid
+from instances.runtimes.serving_front import Front
+from instances.system.processes import catch_interrupt
+from mtpp.certifying.methods import GridResult, covered_grid, prove_placement
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.partitioning import runtime_of
+from mtpp.questions.placement import (
+    ORDERS,
+    FlowLike,
+    FlowWords,
+    PlacementWords,
+    PlaceWords,
+    ServingWords,
+    flow_instance,
+    placement_instance,
+    serving_instance,
+)
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
-from mtpp.questions.words import pick, takes_words
+from mtpp.questions.words import GraphLike, pick, takes_words
+from mtpp.text.numbers import Quantity
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.bounds.serving import serving_front
+from mtpp_models.solvers.registry import find_solver
 
 if TYPE_CHECKING:
-    from instances import ComputationGraph
-    from instances.devices.cluster import Cluster
-    from instances.runtimes import Runtime
+    import networkx as nx
 
-__all__ = ["plan", "planned"]
+    from instances.devices import Cluster
+    from instances.flow.problem import FlowInstance
+    from instances.runtimes import Runtime
+    from mtpp.certifying.methods import FlowResult
+
+# Layers of a decoder on the devices of a cluster: `flow`.
+
+
+@takes_words(FlowWords)
+def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
+    """Choose the layers of a decoder that each device holds, so that many requests per second pass, as ``mtpp flow``.
+
+    Parameters
+    ----------
+    question : FlowInstance, str or path
+        Layers, devices with the requests per second that they serve by their number of layers, and links; or a decoder,
+        an architecture or a ``config.json``, with `devices`.
+    devices : str, path or Machines, optional
+        Of the cluster on which a decoder runs, with the rates between them.
+    dims : mapping, optional
+        Of the decoder: phase, decode by default, context, and batch, the most sequences that a device works at in a
+        step; it works at fewer where their caches do not fit beside its layers. The flow counts sequences: tokens in
+        decoding, prompts in prefill.
+    memory, bandwidth : float or str, optional
+        Of devices whose kind states none.
+    peak_flops, memory_bandwidth : float or str, optional
+        Of the device with speed 1.
+    certify : bool
+        Whether it is proved how good the answer is.
+    time_limit : float
+        Seconds for search and proof together, 20 by default.
+    seed : int
+
+    Returns
+    -------
+    Result
+        Its answer has the interval of layers of each device, and the flow; its cost is the time for each request, which
+        is minimised, and the bound one on that.
+
+    Raises
+    ------
+    InputError
+        If the question or a word is refused.
+    """
+    return flowed(flow_instance(question, words), words)
+
+
+def flowed(
+    question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] | None = None
+) -> FlowResult:
+    """As `flow`, with words that are checked."""
+    from mtpp.certifying.methods import certify_flow, find_flow
+
+    seed, limit = words["seed"], words["time_limit"]
+    if not words["certify"]:
+        return find_flow(question, seed, limit)
+    return certify_flow(question, seed, limit, on_progress or (lambda moment: None))
+
+
+# Cuts of a decoder by the context that they hold and by how fast they are: `serve`.
+
+
+#: Outcome of a search for all cuts that no other beats.
+ServingResult = Result[ServingInstance, Front]
+
+
+@takes_words(ServingWords)
+def serve(
+    graph: GraphLike, k: int | str | None = None, memory: Quantity | None = None, **words: Unpack[ServingWords]
+) -> ServingResult:
+    """Find all cuts of a decoder that no other beats in both bottleneck and context, as ``mtpp serve``.
+
+    Parameters
+    ----------
+    graph : str, path, ComputationGraph or networkx.DiGraph
+        A decoder, as for `mtpp.load`; an architecture without a phase is priced for decoding.
+    k : int
+        Number of stages; of kinds of devices the most that are used, by default all.
+    memory : float or str
+        Of a device, a hard limit [bytes]; kinds of devices have their own.
+    devices : Devices, str or path, optional
+        Kinds of devices, as for `partition`.
+    bandwidth : float or str, optional
+        Between stages; 64 GB/s by default.
+    runtime : str
+        Only cuts that it can express.
+    first : str
+        "bottleneck" or "capacity": which of them the answer is best in.
+    dims, reader, communication, cost, input_work, time_unit, peak_flops, memory_bandwidth
+        As for `mtpp.load`. Times hold at the context of `dims`, which all cuts hold.
+
+    Returns
+    -------
+    Result
+        Its answer is a `Front`: its `points` are the cuts from the fastest to the one with the largest context, and
+        one of them is `chosen`, whose `partition`, `bottleneck` and `capacity` it has. `settings` are for the runtime.
+
+    Raises
+    ------
+    InputError
+        If the graph is no decoder with numbered layers, or a word is refused.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> found = mtpp.serve("llama-3-8b", k=4, memory="24GB", dims={"batch": 32, "element_bytes": 2})
+    >>> found.answer.capacity >= found.instance.context
+    True
+    """
+    return served(graph, k, memory, words)
+
+
+def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords) -> ServingResult:
+    """As `serve`, with words that are checked."""
+    question, watch = serving_instance(graph, k, memory, words), Stopwatch()
+    found = serving_front(question)
+    seconds = watch.seconds(solve=watch.passed)
+    if not found.points:
+        return Result("front", question, seconds=seconds, impossible=_why_none(question, found.largest))
+    front = Front(question, found.points, found.points[ORDERS[words["first"]]], words["runtime"])
+    return Result("front", question, front, Bound(front.cost, "front"), seconds)
+
+
+def _why_none(question: ServingInstance, largest: float) -> str:
+    """Why no cut holds the context of a question, where `largest` is the most that one holds [tokens]."""
+    if largest < 1:
+        return "no cut has room for a single token; give more memory or more stages."
+    return (
+        f"no cut holds the context of {question.context} tokens whose times count, and {largest:.0f} are the most; "
+        "give more memory, more stages or a smaller context."
+    )
+
+
+# Placements of a step on devices: `place`.
+
+
+@takes_words(PlaceWords)
+def place(
+    graph: str | PathLike[str] | ComputationGraph | nx.DiGraph[Any] | PlacementInstance,
+    k: int | None = None,
+    method: str = "ordered",
+    **words: Unpack[PlaceWords],
+) -> PlacementResult:
+    """Place the nodes of a step on devices, data going back and forth, as ``mtpp place``.
+
+    Parameters
+    ----------
+    graph : str, path, ComputationGraph, networkx.DiGraph or PlacementInstance
+        As for `mtpp.load`, or a graph of a family such as "nmt-0"; an instance is a whole question.
+    k : int
+        Number of devices.
+    method : str
+        A name of `mtpp.PLACERS`.
+    bandwidth : float or str, optional
+        Out of each device; 7.6e9 for a family, 25 GB/s otherwise.
+    memory : float or str, optional
+        Of a device; no limit by default.
+    dims, training, reader, cost, input_work, time_unit, peak_flops, memory_bandwidth
+        As for `mtpp.load`.
+    unequal : str, path or DeviceTable, optional
+        Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
+    groups : int, optional
+        Search with at most so many groups of nodes; by default with single nodes.
+    policy : str or path, optional
+        A checkpoint for the method *placeto*; by default *fast*, which comes along.
+    seed : int
+    time_limit : float
+        Seconds of the search, and as many again of `certify`; 5 by default.
+    certify : bool
+        Prove how good the placement is, also with solvers if it is small; a solver that is missing or fails is a
+        warning.
+    solver, threads
+        As in `SolveOptions`, for `certify`.
+
+    Returns
+    -------
+    Result
+        Its answer is a `Placement`, whose `fits` says whether no device needs more than its memory; that of *ordered*
+        an `OrderedPlacement`. Where it is proved that none fits, there is no answer, and `impossible` says why.
+
+    Raises
+    ------
+    InputError
+        If the graph or a word is refused, or there is no such placer.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> graph = mtpp.ComputationGraph.from_edges([(0, 2), (1, 2)], work=[2, 2, 1], output_bytes=[1, 1, 0])
+    >>> mtpp.place(graph, k=2, bandwidth=1).answer.step_time
+    4.0
+    """
+    instance = placement_instance(graph, k, pick(PlacementWords, words))
+
+    def warn(fault: SolverNotAvailableError) -> None:
+        warnings.warn(str(fault), RuntimeWarning, stacklevel=4)
+
+    with catch_interrupt() as interrupted:
+        answer, _ = placed(instance, method, words, interrupted)
+        if not words["certify"] or answer.answer is None or interrupted.is_set():
+            return answer
+    return proved_placement(answer, words, lambda moment: None, warn)
+
+
+def placed(
+    instance: PlacementInstance,
+    method: str,
+    words: PlaceWords,
+    interrupted: Event,
+    on_progress: Callable[[Progress], None] = lambda moment: None,
+) -> tuple[PlacementResult, Grouping | None]:
+    """Search for a placement; the groups of nodes that were searched come along, None for single nodes.
+
+    Parameters
+    ----------
+    words : PlaceWords
+        With all defaults.
+    interrupted : Event
+        Ends the search.
+    on_progress : callable
+        Receives each phase with the best time by then.
+    """
+    if words["certify"]:
+        find_solver(words["solver"])  # before the search, which may take a while
+    watch = Stopwatch()
+
+    def tell(phase: str, time: float) -> None:
+        known = time if math.isfinite(time) else None
+        on_progress(Progress(phase, watch.passed, known, instance.lower_bound, None))
+
+    policy, groups = words["policy"], words["groups"]
+    checkpoint = None if policy is None else Checkpoint.load(fspath(policy))
+    grouping = None if groups is None else group_nodes(instance.graph, groups)
+    limits, rng = Limits(Deadline.after(words["time_limit"], interrupted)), np.random.default_rng(words["seed"])
+    found = search_placement(instance, method, rng, limits, grouping, tell, checkpoint)
+    return replace(found, clocked=words["time_limit"] is not None), grouping
+
+
+def proved_placement(
+    answer: PlacementResult,
+    words: PlaceWords,
+    on_progress: Callable[[Progress], None],
+    on_fault: Callable[[SolverNotAvailableError], None],
+) -> PlacementResult:
+    """The answer, or a better one, with the best bound; `on_fault` as of `prove_placement`."""
+    options = SolveOptions(words["solver"], words["time_limit"], threads=words["threads"], seed=words["seed"])
+    return replace(prove_placement(answer, options, on_progress, on_fault), method=answer.method)
+
+
+# Plans of pipelined training: `plan`.
 
 
 @overload
@@ -167,7 +441,7 @@ def _legal(runtime: Runtime, plan: Plan) -> bool:
 def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
     """The plan that was found, in the order of a file."""
     from heuristics.planning.orders import execute_orders
-    from instances.planning.timeline_file import read_schedule
+    from instances.planning.plan_files import read_schedule
 
     found = covered.result.answer
     if found is None or found.plan is None or found.instance.network is None:

@@ -14,18 +14,15 @@ from instances import ComputationGraph, InputError, Instance, Partition, Result,
 from instances.errors import InputWarning, WordError
 from instances.registry import find
 from mtpp.questions.reading import is_module, read_program, save_module
-from mtpp.questions.solving import solve_options
 from mtpp.questions.stages import MEASURED, ModelWords, RunWords, SplitWords, StagesWords, check_model, stages_question
-from mtpp.questions.words import checked, path_of, pick, takes_words
+from mtpp.questions.words import checked, path_of, pick, solve_options, takes_words
 from mtpp.stages.manifest import check_new_folder
 
 if TYPE_CHECKING:
-    from mtpp.stages.module_stages import ModuleStages
-    from mtpp.stages.records import Manifest
+    from mtpp.stages.manifest import Manifest
+    from mtpp.stages.splitting import ModuleStages
     from mtpp.stages.trial import Trial
     from mtpp_models import Progress, SolverNotAvailableError
-
-__all__ = ["Splitting", "run", "split"]
 
 
 @overload
@@ -139,7 +136,7 @@ def _split_file(model: Path, k: int | None, out: Path, partition: Any, words: Sp
 
 def _split_module(model: Any, k: int | None, partition: Any, words: SplitWords) -> ModuleStages:
     """Export a module, cut its program, and compare the stages with it."""
-    from mtpp.stages.module_stages import example_of, stages_of_module
+    from mtpp.stages.splitting import example_of, stages_of_module
 
     _check_method(words)
     program, graph = read_program(model, pick(ModelWords, words))
@@ -269,7 +266,7 @@ def run(stages: str | PathLike[str], **words: Unpack[RunWords]) -> Trial:
     Trial
         Its `period`, `latency` and `over_predicted`, and as `agreement` how outputs compare with the whole model's: the
         `name` of that is an output that differs, or None. With `compare`, `others` are the periods of the whole model.
-        `mtpp.plots.pipelines.trial_figure` draws a trial.
+        `mtpp.plots.plans.trial_figure` draws a trial.
 
     Raises
     ------

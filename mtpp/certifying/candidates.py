@@ -14,19 +14,16 @@ from instances.deadline import Deadline
 from instances.partitioning.symmetry import families
 from mtpp.certifying.loop import Method
 from mtpp_models import solve
-from mtpp_models.bounds.algorithm import Algorithm
-from mtpp_models.bounds.ideals.antichain import antichain
-from mtpp_models.bounds.ideals.ideals import IDEALS, Ideals
-from mtpp_models.bounds.ideals.listing import MOST_LISTED
+from mtpp_models.bounds.cuts import Algorithm
+from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
+from mtpp_models.bounds.ideals.lattice import antichain
 from mtpp_models.bounds.priced.bisection import BISECTION
-from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
 from mtpp_models.bounds.priced.priced import PRICED, Prices
+from mtpp_models.bounds.priced.prices import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import KIND_MODELS, Model, find_model, prices_that_go_on
 from mtpp_models.solvers.interface import Controls
-
-__all__ = ["Methods", "methods_for"]
 
 # Up to so many blocks, and nodes times blocks, the exact model as published is solved early, if they are not few.
 _FEW_BLOCKS, _SMALL = 4, 4_000

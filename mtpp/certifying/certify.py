@@ -1,21 +1,82 @@
-"""Certification of an instance under one time budget: search, then prove, as long as a gap is left."""
+"""``certify``: searches and bounds together, also from bounds for other numbers of blocks."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from instances import Instance, Partition, Result, combine
+from instances import Bound, Instance, Partition, Result, combine
 from instances.deadline import Deadline
-from instances.system.interrupts import catch_interrupt
+from instances.system.processes import catch_interrupt
+from mtpp.certificates import bound_document
 from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.loop import Loop, Turn, best_of_each_method, ignore
-from mtpp.certifying.other_k import from_other_k
 from mtpp.certifying.two_processes import can_split, certify_in_two_processes
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.simple import as_answer
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["certify"]
+# Bounds and partitions for k that follow from other k.
+
+
+#: Name of the method in results and files.
+OTHER_K = "carried"
+
+
+def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
+    r"""Partitions and bounds of the same graph and platform with other k.
+
+    A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
+    consecutive blocks of k leaves at most j, none of which costs more than its blocks together while the memory is
+    infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For j >= k this says that more
+    blocks never hurt, and holds with any memory, also where it is a hard limit: what is impossible for j blocks is
+    impossible for fewer.
+
+    Groups of nodes that share a block change none of that. Windows and least numbers do: they name blocks, and forbid
+    empty ones. Then no bound is carried, and a partition only if it obeys.
+
+    There is one result for each known answer from which something follows; answers to other questions do no harm.
+    """
+    found = []
+    for result in known:
+        j, k = result.instance.k, instance.k
+        if not instance.is_alike or not _same_question(result.instance, instance):
+            continue
+        partition = None
+        if result.partition is not None and j <= k:
+            partition = as_answer(
+                instance, Partition(instance.relaxed(), result.partition.block, result.partition.order)
+            )
+        bound = impossible = None
+        if not (instance.constraints.windows or instance.constraints.at_least):
+            bound, impossible = _bound(result, k), result.impossible if j >= k else None
+        if partition is not None or bound is not None or impossible is not None:
+            found.append(Result(OTHER_K, instance, partition, bound, solver=result.solver, impossible=impossible))
+    return found
+
+
+def _same_question(one: Instance, other: Instance) -> bool:
+    """Whether they differ in the number of blocks alone; with another one, constraints may contradict it."""
+    free = one.without_constraints().with_k(other.k)
+    return one.constraints == other.constraints and free.key == other.without_constraints().key
+
+
+def _bound(result: Result, k: int) -> Bound | None:
+    j = result.instance.k
+    if result.bound is None or (j < k and result.instance.limits_memory):
+        return None
+    return Bound(result.bound.value / -(-k // j), OTHER_K, False, _witness(result))
+
+
+def _witness(result: Result) -> dict[str, Any]:
+    """The bound for the other number of blocks, with all that a check of it needs."""
+    assert result.bound is not None
+    return {"from_k": result.instance.k, "value": result.bound.value, "proof": bound_document(result)}
+
+
+# Certification of an instance under one time budget: search, then prove, as long as a gap is left.
+
 
 # Default time limit of `certify`.
 _A_MINUTE = SolveOptions(time_limit=60.0)

@@ -14,23 +14,9 @@ from typing import Generic
 
 from instances import Result, combine
 from instances.deadline import Deadline, Stopwatch
-from instances.results import exceeds
-from instances.results.question import A, Q
+from instances.results import A, Q, exceeds
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.solvers.interface import Controls
-
-__all__ = [
-    "Candidate",
-    "Loop",
-    "Method",
-    "Turn",
-    "best_of_each_method",
-    "ignore",
-    "leaving_out",
-    "next_candidate",
-    "reaches",
-    "rules_out",
-]
 
 # Seconds that are worth a turn, and the least that a method is given.
 _SHORTEST, _LEAST = 0.05, 1e-3

@@ -9,7 +9,7 @@ from threading import Event
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.orders import execute_orders, portfolio
 from heuristics.planning.rivals import equal_replicas, improved_on_servers
@@ -24,17 +24,6 @@ from mtpp.certifying.loop import leaving_out
 from mtpp_models import SolveOptions
 from mtpp_models.planning.bounds import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, class_of, solve_replication, work_bound
-
-__all__ = [
-    "MILPS",
-    "CoveredPlan",
-    "PlanResult",
-    "PlanSearch",
-    "certify_plan",
-    "covered_plan",
-    "guarantees",
-    "recovered",
-]
 
 #: Outcome of a planner.
 PlanResult = Result[TrainingInstance, Iteration]

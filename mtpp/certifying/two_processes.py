@@ -20,13 +20,11 @@ from typing import Any
 from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
 from instances.errors import said
-from instances.system.programs import GRACE, end_programs
+from instances.system.processes import GRACE, end_programs
 from mtpp.certifying.candidates import Methods
 from mtpp.certifying.loop import Loop, Turn
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
-
-__all__ = ["can_split", "certify_in_two_processes"]
 
 # Part of the time left for the first turn of the search; each one is twice as long.
 _FIRST = 0.02

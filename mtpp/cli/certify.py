@@ -1,7 +1,8 @@
-"""The verb ``mtpp certify``: a good partition, and how good it is."""
+"""``mtpp certify``: searches and bounds together."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,21 +11,93 @@ from typing import TYPE_CHECKING, Annotated
 from instances import Instance, Result
 from instances.errors import WordError, said
 from mtpp.cli import options
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import INTERRUPTED, NO_SOLVER
-from mtpp.cli.least_k import look, no_k, questions, tell
-from mtpp.cli.messages import complain
-from mtpp.cli.outputs import Files, file_for, read_starts
+from mtpp.cli.command import (
+    IMPOSSIBLE,
+    INTERRUPTED,
+    NO_SOLVER,
+    NOTHING,
+    Files,
+    command,
+    complain,
+    file_for,
+    read_starts,
+)
 from mtpp.cli.printing import Answers, Printing
 from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
-from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords
-from mtpp.questions.solving import SolvingWords, solve_options
+from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords, enough_for, instances_of
+from mtpp.questions.words import SolvingWords, solve_options
 
 if TYPE_CHECKING:
+    from mtpp.certifying.least_k import LeastK
     from mtpp.certifying.loop import Turn
-    from mtpp_models import SolverNotAvailableError
+    from mtpp_models import SolveOptions, SolverNotAvailableError
 
-__all__ = ["certify"]
+# Shared by verbs with ``-k auto``: look for the least number of blocks, and say why it is the least.
+
+
+def questions(graph: str, k: str | None, throughput: str | None, words: PartitioningWords) -> list[Instance]:
+    """One question for each k; one for the least that the constraints name if k is asked for.
+
+    Raises
+    ------
+    InputError
+        If a word or the graph is refused.
+    """
+    if k == AUTO:
+        return instances_of(graph, None, words, is_open=True)
+    if throughput is not None:
+        raise WordError("throughput", throughput, f"it is for {said('k', AUTO)}; leave it out, or give that.")
+    return instances_of(graph, k, words)
+
+
+def look(
+    question: Instance,
+    throughput: str | None,
+    options: SolveOptions,
+    printing: Printing,
+    *,
+    method: str = "portfolio",
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> LeastK:
+    """Look for the least number of blocks, with progress; with `on_fault` also by proofs, not by search alone."""
+    from mtpp.certifying.least_k import find_least
+
+    enough = enough_for(question, throughput)
+    with printing.working(f"{question.name}, k = auto") as live:
+        return find_least(
+            question,
+            enough,
+            options,
+            method=method,
+            prove=on_fault is not None,
+            on_progress=live.show,
+            on_fault=on_fault,
+        )
+
+
+def no_k(least: LeastK, printing: Printing, files: Files) -> int:
+    """Say why no number of blocks is known that will do, and write why not even the most will; the exit code."""
+    most = least.known.get(least.most)
+    if most is not None and not least.open and not least.by_itself:
+        from mtpp.problems.checking import result_document
+
+        files.write(partial(result_document, most))
+    code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())
+    printing.document(lambda: {"instance": least.question.name, "k": None, "partition": None, "impossible": reason})
+    return complain(least.sentence(), INTERRUPTED if least.interrupted else code)
+
+
+def tell(least: LeastK | None, printing: Printing) -> None:
+    """Say what is the least number of blocks, and why; on stderr where stdout is for JSON."""
+    if least is None:
+        return
+    if not printing.json:
+        printing.detail(least.sentence())
+    elif not printing.quiet:
+        print(least.sentence(), file=sys.stderr)
+
+
+# The verb ``mtpp certify``: a good partition, and how good it is.
 
 
 @command
@@ -58,7 +131,7 @@ def certify(
 
     from mtpp.certifying.certify import certify as find_and_prove
     from mtpp.cli.rows import certificate_row
-    from mtpp.problems.answers import result_document
+    from mtpp.problems.checking import result_document
 
     faults: list[SolverNotAvailableError] = []
     told: list[tuple[Instance, list[Turn]]] = []
@@ -105,7 +178,7 @@ def certify(
 
 def _hold(found: Answers, instance: Instance, known: Callable[[], Result | None]) -> None:
     """Have what is known written if a signal stops the work."""
-    from mtpp.problems.answers import result_document
+    from mtpp.problems.checking import result_document
 
     def document() -> dict[str, object] | None:
         result = known()

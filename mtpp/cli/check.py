@@ -1,18 +1,95 @@
-"""The verb ``mtpp check``: words for a runtime, judged by the installed program."""
+"""``mtpp import`` and ``mtpp check``: graphs of files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from instances import save_graph
+from instances.graph.graph_file import graph_document
+from instances.graph.memory import Summary, summarise
 from mtpp.cli import options
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE
+from mtpp.cli.command import DONE, Files, Without, command
 from mtpp.cli.printing import Printing
+from mtpp.questions.reading import ReadingWords, read_graph
 
-__all__ = ["check"]
+# The verb ``mtpp import``: read a network or a profile, say what it is, and write it as a graph file.
+
+
+# Attributes that are worth a line, and what it is called.
+_NOTES = {
+    "flops": "flops",
+    "multiply_adds": "multiply-adds",
+    "parameter_count": "parameters",
+    "views_folded": "views folded",
+    "unknown_operators": "unknown operators, only their bytes count",
+    "approximate_loops": "loops with a guessed cost",
+    "unused_parameters": "parameters that nothing reads",
+    "warnings": "warnings",
+}
+
+
+@command
+def import_graph(
+    *,
+    graph: options.Graph,
+    files: Annotated[Files, Without({"plot"})],
+    words: Annotated[ReadingWords, Without({"communication"})],
+    printing: Printing,
+) -> int:
+    """Read a network or a profile, print what it is, and write it as a graph file.
+
+    Example: mtpp import model.onnx --dim batch=8 --dim sequence=128 --out graph.json
+    """
+    from mtpp.text.tables import left_aligned
+
+    files.check()
+    network = read_graph(graph, words)
+    if files.out is not None:
+        save_graph(network, files.out)
+    rows = summary_rows(summarise(network))
+    printing.say(left_aligned(rows[:1] if printing.quiet else rows))
+    printing.document(partial(graph_document, network))
+    return DONE
+
+
+def summary_rows(summary: Summary) -> list[tuple[str, str]]:
+    """The summary as it is printed; what could not be priced is named."""
+    unit = summary.time_unit
+    share = f"{summary.heaviest_work / summary.work:.1%} of the work" if summary.work else "no work"
+    width = "not computed, the graph is large" if summary.width is None else str(summary.width)
+    rows = [
+        ("name", summary.name),
+        ("source", summary.source or "–"),
+        ("nodes", str(summary.nodes)),
+        ("edges", str(summary.edges)),
+        (f"work [{unit}]", f"{summary.work:.6g}"),
+        ("parameters [bytes]", f"{summary.param_bytes:.6g}"),
+        *([("states [bytes]", f"{summary.state_bytes:.6g}")] if summary.state_bytes else []),
+        ("tensors [bytes]", f"{summary.tensor_bytes:.6g}"),
+        ("widest antichain", width),
+        ("heaviest node", f"{summary.heaviest_node}, {summary.heaviest_work:.6g} {unit}, {share}"),
+    ]
+    return rows + [
+        (label, _shown(summary.attributes[key])) for key, label in _NOTES.items() if key in summary.attributes
+    ]
+
+
+def _shown(value: object, depth: int = 2) -> str:
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return "…"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} ({_shown(item, depth - 1)})" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(item, depth - 1) for item in value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+# The verb ``mtpp check``: words for a runtime, judged by the installed program.
 
 
 @command
@@ -33,7 +110,7 @@ def check(
 
     Example: mtpp check layout.txt --for megatron
     """
-    from mtpp.api.checking import check as judged
+    from mtpp.api.verification import check as judged
 
     said = judged(file, runtime, model=model)
     printing.say(f"taken by {said}")

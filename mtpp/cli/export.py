@@ -1,4 +1,4 @@
-"""The verb ``mtpp export``: a cut of a file as the settings of a runtime, with its certificate beside it."""
+"""``mtpp export`` and ``mtpp report``: answers for runtimes and for people."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import typer
 
 from instances.registry import find
 from mtpp.cli import options
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE
-from mtpp.cli.outputs import Files
+from mtpp.cli.command import DONE, FALSE, Files, Without, command, complain
 from mtpp.cli.printing import Printing
+from mtpp.questions.partitioning import ReportWords
 from mtpp.questions.reading import ReadingWords
 
-__all__ = ["export"]
+# The verb ``mtpp export``: a cut of a file as the settings of a runtime, with its certificate beside it.
 
 
 @command
@@ -52,7 +51,7 @@ def export(
     Example: mtpp export certificate.json --for vllm
     """
     from instances.runtimes import RUNTIMES
-    from mtpp.api.exporting import exported
+    from mtpp.api.answers import exported
 
     found = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
     Files(out=out).check(None if out is None else Path(f"{out}.certificate.json"))
@@ -63,3 +62,40 @@ def export(
         answer.write(out)
     printing.document(lambda: {"runtime": runtime, "words": answer.settings, "stated": list(answer.stated)})
     return DONE
+
+
+# The verb ``mtpp report``: answers as one page for people.
+
+
+@command
+def report(
+    *,
+    files: options.Answers,
+    graph: options.GraphOfFiles = None,
+    words: Annotated[ReportWords, Without({"colour_classes", "runtime"})],
+    out: Annotated[Path, options.of_files(metavar="FILE", help="The page, HTML.")] = Path("report.html"),
+    printing: Printing,
+) -> int:
+    """Make one HTML page of answers: question, stages, graph, bounds and what proves them, timeline, memory.
+
+    The page is one file that loads nothing and runs no script. Costs are computed anew, and bounds proved again within
+    --time-limit, as by verify. Exit code 1 if a number of a file is false, which the page says, too.
+
+    Example: mtpp report certificate.json --out report.html
+    """
+    from mtpp.api.answers import reported, written_page
+
+    Files(out=out).check()
+    found = []
+    for file in files:
+        with printing.working(str(file)):
+            found.append(reported(file, graph, words))
+    page = written_page(found)
+    out.write_text(page, encoding="utf-8")
+    printing.say(str(out))
+    printing.document(lambda: {"page": str(out), "bytes": len(page.encode()), "answers": len(found)})
+    codes = [DONE]
+    for file, one in zip(files, found, strict=True):
+        for fault in () if one.verdict is None else one.verdict.faults:
+            codes.append(complain(f"{file}: {fault}", FALSE))
+    return max(codes)

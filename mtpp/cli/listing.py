@@ -10,12 +10,9 @@ from typing import Annotated
 import typer
 
 from instances.registry import find
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE
+from mtpp.cli.command import DONE, command
 from mtpp.cli.printing import Printing
 from mtpp.text.tables import left_aligned
-
-__all__ = ["LISTINGS", "list_names", "show_versions"]
 
 Rows = list[tuple[str, ...]]
 
@@ -53,7 +50,7 @@ def _suites() -> Rows:
 
 
 def _networks() -> Rows:
-    from instances.suites.networks import NETWORKS
+    from instances.suites.suite import NETWORKS
 
     return [
         (it.network, f"{it.package} {it.version}", it.licence, f"{it.nodes} nodes", f"{it.edges} edges", it.cluster)

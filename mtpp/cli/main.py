@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 nothing found within the limits, or a number is false; 2 wrong use or bad input; 3 solver not
 available or faulty, or scheduler lost; 4 rests on trusted bounds only; 5 proved impossible; 6 not checked within the
-limits; 130 stopped. What is known is printed first; a fault is one line on stderr. `mtpp.cli.exit_codes` says more of
+limits; 130 stopped. What is known is printed first; a fault is one line on stderr. `mtpp.cli.command` says more of
 them.
 
 What a verb needs is imported when it runs, so that help is there at once.
@@ -25,29 +25,19 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from instances.errors import InputError, InputWarning, NothingFitsError, spelling
-from instances.system.interrupts import terminate_as_interrupt
-from mtpp.cli.bound import bound
+from instances.system.processes import terminate_as_interrupt
 from mtpp.cli.certify import certify
-from mtpp.cli.check import check
-from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
-from mtpp.cli.explain import explain
-from mtpp.cli.export import export
-from mtpp.cli.flow import flow
-from mtpp.cli.import_graph import import_graph
+from mtpp.cli.check import check, import_graph
+from mtpp.cli.command import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG, complain
+from mtpp.cli.export import export, report
 from mtpp.cli.listing import list_names, show_versions
-from mtpp.cli.messages import complain
 from mtpp.cli.options import spelled
-from mtpp.cli.partition import partition
-from mtpp.cli.place import place
+from mtpp.cli.partition import bound, partition
+from mtpp.cli.placement import flow, place, serve
 from mtpp.cli.plan import plan
-from mtpp.cli.report import report
-from mtpp.cli.run import run
-from mtpp.cli.serve import serve
-from mtpp.cli.split import split
-from mtpp.cli.verify import verify
+from mtpp.cli.run import run, split
+from mtpp.cli.verify import explain, verify
 from mtpp.cli.warm_up import warm_up
-
-__all__ = ["app", "main"]
 
 _GROUP = "mtpp.commands"
 

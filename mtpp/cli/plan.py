@@ -1,24 +1,59 @@
-"""The verb ``mtpp plan``: a plan, bounds by the plans that they cover, and what is printed and written of them."""
+"""``mtpp plan``: plans for pipelined training."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from instances.errors import InputError
-from instances.system.interrupts import keeping_answers
+from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE, INTERRUPTED
-from mtpp.cli.grid_plan import show_grid
-from mtpp.cli.outputs import PlanFiles
+from mtpp.cli.command import DONE, INTERRUPTED, PlanFiles, command, complain
 from mtpp.cli.printing import Printing
 from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSearchWords, plan_question
 
-__all__ = ["plan"]
+if TYPE_CHECKING:
+    from mtpp.questions.grid import GridQuestion
+
+# The part of ``mtpp plan`` for a global batch: the search of a plan in a grid, and what is shown of it.
+
+
+def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
+    """Plan, print, draw and write; the exit code."""
+    from instances.runtimes.training import grid_settings
+    from mtpp.certifying.methods import covered_grid
+    from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
+    from mtpp.problems.checking import result_document
+    from mtpp.text.tables import left_aligned
+
+    runtime = question.runtime
+    with printing.working(question.instance.label, "best") as line:
+        covered = covered_grid(question.instance, question.time_limit, runtime, line.tell)
+    plan = covered.result.answer
+    assert plan is not None
+    document: Any = partial(result_document, covered.result)
+    files.write(document)
+    printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
+    printing.notes(covered.result)
+    printing.table(*stage_rows(plan), words={1, 4, 8})
+    printing.table(*comparison_rows(covered), words={0, 1})
+    if files.plot is not None:
+        from mtpp.plots.plans import grid_figure
+        from mtpp.plots.style import save_figure
+
+        save_figure(grid_figure(plan, covered.result.bound, covered.uniform), files.plot)
+    printing.document(document)
+    if files.export is not None and runtime is not None:
+        files.export.write_text(grid_settings(plan, runtime), encoding="utf-8")
+    if covered.result.interrupted:
+        return complain("stopped; this is the best plan by then.", INTERRUPTED)
+    return DONE
+
+
+# The verb ``mtpp plan``: a plan, bounds by the plans that they cover, and what is printed and written of them.
 
 
 @command
@@ -70,7 +105,7 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
     from mtpp.api.planning import planned
     from mtpp.certifying.planning import guarantees
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
-    from mtpp.problems.answers import result_document
+    from mtpp.problems.checking import result_document
     from mtpp.text.tables import left_aligned
 
     instance, planner = question.instance, question.planner

@@ -1,18 +1,132 @@
-"""Tables of ``mtpp plan``: question, stages and memory of a plan; and its exports."""
+"""Tables of plans that verbs print."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 from instances.errors import InputError, printable
+from instances.graph.display import figures
 from instances.json_files import json_text
 from instances.planning import Iteration, Timeline, TrainingInstance
+from instances.planning.grid.plan import GridPlan
+from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
-from instances.planning.timeline_file import perfetto_trace, schedule_csv
+from mtpp.certifying.methods import CoveredGrid
 from mtpp.certifying.planning import CoveredPlan
+from mtpp.text.numbers import how_many
 
-__all__ = ["exported", "headlines", "plan_rows", "rank_lines"]
+# Tables of ``mtpp plan --global-batch``: question, speed, stages, memory, and the plan beside the uniform one.
+
+
+_GIB = 2**30
+
+
+def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None) -> list[tuple[str, str]]:
+    """Labels and words: what was asked, the degrees, how fast it is, and how fast any plan could be."""
+    result, plan = covered.result, _plan(covered)
+    question, chain = result.instance, plan.chain
+    servers, sizes, layers = question.servers, question.state_bytes, how_many(chain.n, "layer")
+    inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
+    sequence = "sequence not stated" if chain.sequence is None else f"sequence {chain.sequence}"
+    state = f"{sizes.weights:g} + {sizes.gradients:g} + {sizes.optimizer:g} bytes a parameter"
+    at_most = "" if min(chain.degrees)[0] == 1 else "at most "
+    rows = [
+        ("model", f"{chain.name}, {layers}, {at_most}{chain.parameters:,.0f} parameters; {chain.source or 'measured'}"),
+        ("numbers", f"{chain.dtype}, {sequence}, {state}"),
+        ("servers", f"{servers.name}; a device sends {inner} inside its server, {outer} to others"),
+        ("grid", _grid(plan)),
+        ("step", f"{plan.time:.6g} s, {how_many(question.global_batch, 'sample')}, {plan.bubble:.1%} of it no pass"),
+        *_speeds(plan, peak_flops, price),
+    ]
+    most = float(plan.memory.total.max())
+    limit = "" if math.isinf(question.memory) else f" of {question.memory / _GIB:.4g}"
+    again = {mode: plan.modes.count(mode) for mode in dict.fromkeys(plan.modes) if mode != "none"}
+    words = ", ".join(f"{count} {mode}" for mode, count in again.items())
+    recomputed = f"layers that recompute: {words}" if words else "nothing recomputed"
+    rows.append(("memory", f"{most / _GIB:.4g}{limit} GiB on the fullest device; {recomputed}"))
+    if covered.uniform is not None:
+        slower = covered.uniform.time / plan.time - 1
+        rows.append(("uniform", f"{covered.uniform.time:.6g} s, {slower:+.2%}: {_grid(covered.uniform)}"))
+    if result.bound is None:
+        return [*rows, ("bound", "–")]
+    rows.append(("bound", f"{result.bound.value:.6g} s for {covered.words}"))
+    return [*rows, ("gap", f"{result.gap:.2%}")]
+
+
+def _plan(covered: CoveredGrid) -> GridPlan:
+    assert covered.result.answer is not None
+    return covered.result.answer
+
+
+def _grid(plan: GridPlan) -> str:
+    degrees = ",".join(map(str, sorted(set(plan.tensor))))
+    others = f", cp {plan.context}" * (plan.context > 1) + f", ep {plan.expert}" * (plan.expert > 1)
+    return (
+        f"pp {plan.groups}, tp {degrees}{others}, dp {plan.pipelines}, v {plan.turns}, ZeRO {plan.zero}, "
+        f"{how_many(plan.microbatches, 'microbatch')} of {plan.micro_batch}, {how_many(plan.devices, 'device')}"
+    )
+
+
+def _speeds(plan: GridPlan, peak_flops: float, price: float | None) -> list[tuple[str, str]]:
+    """Tokens, use of the devices and price, as far as they are known."""
+    chain, question, rows = plan.chain, plan.instance, []
+    V = question.servers.devices
+    if chain.flops is not None:
+        useful = 3 * chain.flops * question.global_batch / (plan.time * V * peak_flops)
+        times = (plan.forward_time + plan.backward_time).sum()
+        plain = sum(one.forward + one.backward for one in chain.plain((plan.tensor[0], plan.context, plan.expert)))
+        hardware = useful * max(1.0, float(times) / plain) if len(set(plan.tensor)) == 1 else None
+        words = f"{useful:.1%} of the devices' peak in model operations (MFU)"
+        rows.append(("use", words if hardware is None else f"{words}, about {hardware:.1%} with recomputation"))
+    if chain.sequence is not None:
+        tokens = question.global_batch * chain.sequence
+        rows.append(("speed", f"{tokens / plan.time:,.0f} tokens/s, {tokens / plan.time / V:,.0f} a device"))
+        if price is not None:
+            step = price * V * plan.time / 3600
+            rows.append(("price", f"{step:.4g} a step, {step / tokens * 1e6:.4g} for 10^6 tokens"))
+    return rows
+
+
+def stage_rows(plan: GridPlan) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text: the stages of a pipeline, their devices, times and memory."""
+    header = ["stage", "layers", "number", "tp", "devices of pipeline 0", "forward [s]", "backward [s]", "after [s]"]
+    header += ["recompute", "state [GiB]", "stored [GiB]", "working [GiB]"]
+    names, memory, rows = [layer.name for layer in plan.chain.layers], plan.memory, []
+    state = memory.weights + memory.gradients + memory.optimizer
+    assert plan.first_device is not None
+    for n, (begin, end) in enumerate(pairwise(plan.cuts)):
+        g = n % plan.groups
+        first = int(plan.first_device[g, 0])
+        last = first + plan.context * plan.tensor[g] - 1
+        modes = [mode for mode in plan.modes[begin:end] if mode != "none"]
+        rows.append(
+            [
+                str(n),
+                names[begin] if end == begin + 1 else f"{names[begin]} … {names[end - 1]}",
+                str(end - begin),
+                str(plan.tensor[g]),
+                str(first) if first == last else f"{first}…{last}",
+                *(f"{times[n]:.4g}" for times in (plan.forward_time, plan.backward_time, plan.after_time)),
+                ", ".join(f"{modes.count(mode)} {mode}" for mode in dict.fromkeys(modes)) or "–",
+                *(f"{part[g] / _GIB:.3g}" for part in (state, memory.stored, memory.working)),
+            ]
+        )
+    return header, rows
+
+
+def comparison_rows(covered: CoveredGrid) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text: the plan and the best uniform one."""
+    header, rows = ["plan", "grid", "step [s]", "memory [GiB]", "no pass"], []
+    for name, plan in (("planned", _plan(covered)), ("uniform", covered.uniform)):
+        if plan is not None:
+            most = float(plan.memory.total.max()) / _GIB
+            rows.append([name, _grid(plan), f"{plan.time:.6g}", f"{most:.4g}", f"{plan.bubble:.1%}"])
+    return header, rows
+
+
+# Tables of ``mtpp plan``: question, stages and memory of a plan; and its exports.
 
 
 def plan_rows(schedule: Timeline) -> tuple[list[str], list[list[str]]]:

@@ -8,8 +8,6 @@ from instances import Bound, Instance, Partition, Result
 from mtpp.api.partitioning import over_simple
 from mtpp.text.numbers import bytes_in_words
 
-__all__ = ["bound_row", "certificate_row", "explained_row", "partition_row"]
-
 #: Column to text.
 Row = dict[str, str]
 

@@ -1,4 +1,4 @@
-"""The verb ``mtpp run``: stages at work on this machine, measured and compared with what was predicted."""
+"""``mtpp split`` and ``mtpp run``: models in stages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,64 @@ import typer
 from instances import InputError
 from instances.json_files import write_json
 from mtpp.cli import options
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE, FALSE, NOTHING
-from mtpp.cli.messages import complain
-from mtpp.cli.outputs import Files
+from mtpp.cli.command import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING, Files, command, complain
 from mtpp.cli.printing import Printing
-from mtpp.questions.stages import RunWords
+from mtpp.questions.stages import RunWords, SplitWords
 from mtpp.text.numbers import Scale, time_in_words
 
 if TYPE_CHECKING:
-    from mtpp.stages.links import LinkSpeed
+    from mtpp.stages.runner import LinkSpeed
     from mtpp.stages.trial import Trial
+    from mtpp_models import SolverNotAvailableError
 
-__all__ = ["run"]
+# The verb ``mtpp split``: a model in stages, as files that run, with the certificate beside them.
+
+
+@command
+def split(
+    *,
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, with its weights beside it.")],
+    k: Annotated[int | None, options.of_question("-k", metavar="K", help="Number of stages.")] = None,
+    partition: Annotated[
+        Path | None,
+        options.of_question(metavar="FILE", help="Split as this says: a certificate or a partition of the model."),
+    ] = None,
+    words: SplitWords,
+    out: Annotated[Path, options.of_files(metavar="FOLDER", help="Where the stages are written; new or empty.")],
+    printing: Printing,
+) -> int:
+    """Cut an ONNX model into stages that run, and write them with a certificate of how good the cut is.
+
+    The folder holds a model a stage, its weights, the certificate and manifest.json (mtpp-stages/1). Nothing outside of
+    it is written. With --partition, that partition is kept, and the time is for a bound on it.
+
+    Example: mtpp split model.onnx -k 4 --bandwidth 10GB/s --out stages
+    """
+    from mtpp.api.stages import Splitting
+
+    splitting = Splitting.of(model, k, out, partition, words)
+    label = splitting.instance.label
+    faults: list[SolverNotAvailableError] = []
+    with printing.working(label) as live:
+        best = splitting.certified(on_progress=live.show, on_fault=faults.append)
+    if best.partition is None:
+        if best.impossible is not None:
+            return complain(f"{label}: {best.impossible}", IMPOSSIBLE)
+        return complain(f"{label}: none found", NOTHING)
+
+    from mtpp.cli.rows import certificate_row
+
+    manifest = splitting.write(best)
+    printing.rows([certificate_row(best)])
+    printing.say(f"{len(manifest.stages)} stages in {out}; run them: mtpp run {out}")
+    printing.document(manifest.document)
+    for fault in dict.fromkeys(map(str, faults)):
+        complain(fault, NO_SOLVER)
+    return INTERRUPTED if best.interrupted else NO_SOLVER if faults else DONE
+
+
+# The verb ``mtpp run``: stages at work on this machine, measured and compared with what was predicted.
+
 
 # Below this part of the time that a stage computes it has a core for itself no more.
 _ALONE = 0.8
@@ -62,7 +107,7 @@ def run(
     trial = None
     try:
         if calibrate:
-            from mtpp.stages.links import measure_link
+            from mtpp.stages.runner import measure_link
 
             link = measure_link(words["timeout"])
             document["link"] = link.document()
@@ -78,11 +123,11 @@ def run(
     if out is not None:
         write_json(out, document)
     if trial is not None and trace is not None:
-        from mtpp.stages.trace import chrome_trace
+        from mtpp.stages.trial import chrome_trace
 
         write_json(trace, chrome_trace(trial))
     if trial is not None and plot is not None:
-        from mtpp.plots.pipelines import trial_figure
+        from mtpp.plots.plans import trial_figure
         from mtpp.plots.style import save_figure
 
         save_figure(trial_figure(trial), plot)

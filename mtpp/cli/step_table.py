@@ -14,8 +14,6 @@ from mtpp.text.tables import fitted, terminal_width
 if TYPE_CHECKING:
     from mtpp.certifying.loop import Turn
 
-__all__ = ["draw_steps", "tell_steps", "with_steps"]
-
 
 def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
     """The JSON document of an answer, and its steps where nothing needs a check."""
@@ -35,7 +33,7 @@ def tell_steps(told: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printi
 
 def draw_steps(path: Path, instance: Instance, steps: Sequence[Turn]) -> None:
     """Draw bottleneck and bound over time, unless there was no step."""
-    from mtpp.plots.progress import plot_progress
+    from mtpp.plots.profiles import plot_progress
     from mtpp.plots.style import save_figure
 
     if steps:

@@ -9,12 +9,8 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 
-from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE, NOTHING
-from mtpp.cli.messages import complain
+from mtpp.cli.command import DONE, NOTHING, command, complain
 from mtpp.cli.printing import Printing
-
-__all__ = ["warm_up"]
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
@@ -81,16 +77,16 @@ def _partitioning() -> Iterator[str]:
 
     from heuristics import HEURISTICS, Limits
     from heuristics.local_search.multilevel import clusters
-    from heuristics.orders.bisection import slice_by_bisection
+    from heuristics.orders.orders import slice_by_bisection
     from heuristics.orders.slicing import segment_costs
     from instances import Instance, Platform
     from instances.deadline import Deadline
     from instances.json_files import Value, json_text
     from instances.random_graphs import regal_style
-    from mtpp.certificates.writing import certificate_document
+    from mtpp.certificates import certificate_document
     from mtpp.problems.checking import verify
-    from mtpp_models.bounds.ideals.passing_tensors import passing_tensors
-    from mtpp_models.cuts.cliques import find_clique
+    from mtpp_models.bounds.ideals.dynamic_program import passing_tensors
+    from mtpp_models.cuts.conflicts import find_clique
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.formulations.superblocks import EXACT
     from mtpp_models.registry import find_model
@@ -126,7 +122,7 @@ def _kinds_and_flows() -> Iterator[str]:
     import numpy as np
 
     from heuristics import Limits, search
-    from heuristics.flow.search import search_flow
+    from heuristics.flow import search_flow
     from instances import ComputationGraph, Instance
     from instances.deadline import Deadline
     from instances.flow.problem import FlowInstance
@@ -134,9 +130,7 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances.partitioning.constraints import Constraints
     from instances.random_graphs import regal_style
     from mtpp_models import SolveOptions, solve
-    from mtpp_models.flow.bounds import bound_flow
-    from mtpp_models.flow.hubs import Hubs
-    from mtpp_models.flow.patterns import exclude
+    from mtpp_models.flow import Hubs, bound_flow, exclude
     from mtpp_models.registry import KIND_MODELS, KindModel
 
     yield "kinds of devices"
@@ -170,11 +164,11 @@ def _planning() -> Iterator[str]:
     import numpy as np
 
     from heuristics.planning import PLANNERS
-    from instances.devices.network import Network
+    from instances.devices import Network
     from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
-    from mtpp.certificates.writing import plan_certificate
-    from mtpp.certifying.grid import covered_grid
+    from mtpp.certificates import plan_certificate
+    from mtpp.certifying.methods import covered_grid
     from mtpp.certifying.planning import certify_plan
     from mtpp.problems.checking import verify
     from mtpp.questions.grid import grid_question
@@ -205,11 +199,10 @@ def _placement() -> Iterator[str]:
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
-    from mtpp.verification.clock import Clock
-    from mtpp.verification.placement.start_times import Known
-    from mtpp.verification.placement.step_time import Step
+    from mtpp.verification.placement.step_time import Known, Step
+    from mtpp.verification.verdict import Clock
     from mtpp_models.placement.bounds import heads_of, share_devices
-    from mtpp_models.placement.probing import probe_sharing
+    from mtpp_models.placement.cp import probe_sharing
     from mtpp_models.placement.registry import bound_placement
 
     instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)

@@ -1,9 +1,8 @@
-"""Pictures of training pipelines: stages on a cluster, and the schedule of an iteration.
-
-What draws one picture takes the axes to draw on, and a new figure by default.
-"""
+"""Pictures of plans and flows."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -13,12 +12,160 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from instances import Bound
+from instances.flow.answer import FlowAnswer
 from instances.graph.display import figures
 from instances.planning import Iteration, Plan, Timeline
+from instances.planning.grid.plan import GridPlan
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
+from mtpp.stages.trial import Trial
+from mtpp.text.numbers import Scale
 from mtpp.text.tables import drawn
 
-__all__ = ["plan_figure", "plot_schedule", "plot_stages"]
+# Pictures of running stages: when each computed which request, compared with the prediction.
+
+
+# Requests of the timeline: the last ones, when the pipeline is full.
+_SHOWN = 12
+_HEIGHT = 0.7
+_LABELLED = 40
+
+
+def trial_figure(trial: Trial) -> Figure:
+    """The timeline of the last requests, and below it the times of the stages, measured and predicted."""
+    stages = len(trial.manifest.stages)
+    figure = Figure(figsize=(11, 0.45 * stages + 0.3 * stages + 4.0), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=[0.45 * stages + 1.2, 0.3 * stages + 1.6])
+    plot_work(trial, above)
+    plot_stage_times(trial, below)
+    period = "–" if trial.period is None else f"{trial.period * 1e3:.4g} ms"
+    figure.suptitle(
+        f"{drawn(trial.manifest.model)}: period {period}, {trial.manifest.bottleneck * 1e3:.4g} ms predicted"
+    )
+    return figure
+
+
+def plot_work(trial: Trial, ax: Axes | None = None) -> Axes:
+    """Draw when each stage computed for the last requests; a row is a stage, a colour a request."""
+    ax = axes_of(ax, 11, 0.45 * len(trial.events) + 1.5)
+    rows = trial.events[:, -_SHOWN:, :2]
+    rows = rows - rows.min()
+    scale = Scale.of_times([float(rows.max())], "s")
+    hues, first = colours(min(10, rows.shape[1])), trial.events.shape[1] - rows.shape[1]
+    boxes, fills = [], []
+    for stage, row in enumerate(rows / scale.size):
+        for i, (start, end) in enumerate(row.tolist()):
+            boxes.append(Rectangle((start, stage - _HEIGHT / 2), end - start, _HEIGHT))
+            fills.append(hues[(first + i) % len(hues)])
+            if end - start > rows.max() / scale.size / _LABELLED:
+                ax.text((start + end) / 2, stage, str(first + i), ha="center", va="center", fontsize=7)
+    ax.add_collection(PatchCollection(boxes, facecolors=fills, edgecolors="white", linewidths=0.3))
+    ax.set_xlim(0, float(rows.max()) / scale.size or 1.0)
+    _rows_of_stages(trial, ax)
+    ax.set_xlabel(f"time [{scale.unit}], the last {rows.shape[1]} requests")
+    return ax
+
+
+def plot_stage_times(trial: Trial, ax: Axes | None = None) -> Axes:
+    """Draw what each stage takes for a request: predicted, as the processor's time, and on the clock."""
+    ax = axes_of(ax, 11, 0.3 * len(trial.events) + 1.5)
+    columns = {
+        "predicted": [stage.time for stage in trial.manifest.stages],
+        "processor time, median": trial.processor,
+        "computing, median": trial.computing,
+    }
+    scale = Scale.of_times([time for times in columns.values() for time in times], "s")
+    places, hues = np.arange(len(trial.events)), colours(3)
+    for i, (name, times) in enumerate(columns.items()):
+        ax.barh(places + 0.26 * (i - 1), np.array(times) / scale.size, height=0.24, color=hues[i], label=name)
+    if trial.period is not None:
+        ax.axvline(trial.period / scale.size, color="black", linewidth=1, linestyle="--", label="measured period")
+    _rows_of_stages(trial, ax)
+    ax.set_xlabel(f"time a request [{scale.unit}]")
+    legend_beside(ax)
+    return ax
+
+
+def _rows_of_stages(trial: Trial, ax: Axes) -> None:
+    ax.set_ylim(len(trial.events) - 0.5, -0.5)
+    ax.set_yticks(range(len(trial.events)))
+    ax.set_ylabel("stage")
+    plain(ax)
+
+
+# Pictures of plans in a grid: passes of a pipeline in time beside those of the uniform plan, and memory.
+
+
+_HEIGHT_OF_GRID = 0.8
+_COLOURS = {"forward": "tab:blue", "backward": "tab:orange"}
+_MOST_LABELS = 24
+_MOST_EDGES = 150  # white edges of more passes would hide them
+
+
+def grid_figure(plan: GridPlan, bound: Bound | None = None, uniform: GridPlan | None = None) -> Figure:
+    """Passes of the plan with the bound, of the uniform plan with the same scale of time, and memory of the plan."""
+    shown = [("planned", plan)] + ([] if uniform is None else [("best uniform plan", uniform)])
+    heights = [0.18 * one.groups + 1.0 for _, one in shown] + [2.5]
+    figure = Figure(figsize=(11, sum(heights) + 0.8), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(len(heights), height_ratios=heights))
+    end = max(one.time for _, one in shown)
+    for (name, one), ax in zip(shown, axes, strict=False):
+        plot_passes(one, ax).set_xlim(0, end)
+        if bound is not None:
+            ax.axvline(bound.value, color="black", linewidth=1.2, linestyle="--")
+        proved = "" if bound is None else f", bound {bound.value:.4g} s (dashed)"
+        ax.set_title(f"{name}: {one.time:.4g} s{proved}", loc="left", fontsize="medium")
+    plot_memory(plan, axes[-1])
+    return figure
+
+
+def plot_passes(plan: GridPlan, ax: Axes | None = None) -> Axes:
+    """Draw when the groups of a pipeline compute; what follows the last backward pass is grey."""
+    ax = axes_of(ax, 11, 0.3 * plan.groups + 1.5)
+    starts = plan.timeline[0]
+    edge = 0.2 if plan.turns * plan.microbatches <= _MOST_EDGES else 0.0
+    for row, name in enumerate(_COLOURS):
+        durations = (plan.forward_time, plan.backward_time)[row]
+        boxes = [
+            Rectangle((start, n % plan.groups - _HEIGHT_OF_GRID / 2), durations[n], _HEIGHT_OF_GRID)
+            for n in range(plan.stages)
+            for start in starts[row][n].tolist()
+        ]
+        ax.add_collection(PatchCollection(boxes, facecolors=_COLOURS[name], edgecolors="white", linewidths=edge))
+    after = zip(starts.allreduce.tolist(), plan.after_time.tolist(), strict=True)
+    rests = [Rectangle((start, n % plan.groups - 0.2), time, 0.4) for n, (start, time) in enumerate(after)]
+    ax.add_collection(PatchCollection(rests, facecolors="0.6"))
+    ax.set_xlim(0, plan.time)
+    ax.set_ylim(plan.groups - 0.4, -0.6)
+    ax.set_yticks(range(0, plan.groups, -(-plan.groups // _MOST_LABELS)))
+    ax.set_xlabel("time [s]")
+    ax.set_ylabel("group")
+    plain(ax)
+    kinds = [*_COLOURS.items(), ("gradients, optimizer", "0.6")]
+    legend_beside(ax, handles=[Rectangle((0, 0), 1, 1, color=c) for _, c in kinds], labels=[name for name, _ in kinds])
+    return ax
+
+
+def plot_memory(plan: GridPlan, ax: Axes | None = None) -> Axes:
+    """Draw the memory of a device of each group, part by part, and the limit."""
+    ax = axes_of(ax, 11, 3)
+    bottom, memory = np.zeros(plan.groups), plan.memory
+    for name, part, colour in zip(memory._fields, memory, colours(len(memory)), strict=True):
+        ax.bar(np.arange(plan.groups), part / 2**30, bottom=bottom, color=matplotlib.colors.to_hex(colour), label=name)
+        bottom += part / 2**30
+    if np.isfinite(plan.instance.memory):
+        ax.axhline(plan.instance.memory / 2**30, color="black", linestyle="--", linewidth=1, label="limit")
+    ax.set_xticks(range(0, plan.groups, -(-plan.groups // _MOST_LABELS)))
+    ax.set_xlabel("group")
+    ax.set_ylabel("memory [GiB]")
+    plain(ax)
+    legend_beside(ax)
+    return ax
+
+
+# Pictures of training pipelines: stages on a cluster, and the schedule of an iteration.
+#
+# What draws one picture takes the axes to draw on, and a new figure by default.
+
 
 _FORWARD, _BACKWARD, _WEIGHTS = "Blues", "Oranges", "Greens"
 _ALLREDUCE = (0.6, 0.6, 0.6, 1.0)
@@ -158,3 +305,69 @@ def _between_servers(plan: Plan) -> str:
     cluster = plan.instance.cluster
     rates = cluster.bandwidth[cluster.server[:, None] != cluster.server[None, :]]
     return f"between servers {figures(float(rates.min()), 'bytes/s')}" if len(rates) else ""
+
+
+# Pictures of flows: which layers each device holds, what passes each layer, and how much passes a cluster.
+
+
+# Of more devices the names would touch.
+_NAMED = 48
+
+
+def flow_figure(answer: FlowAnswer, bound: Bound | None = None) -> Figure:
+    """Bars for the layers of each device, by their first one, above the capacity of each layer and the bound."""
+    most = 1 / bound.value if bound is not None and bound.value > 0 else None
+    instance, interval = answer.instance, answer.interval
+    order = np.lexsort((interval[:, 1], interval[:, 0]))
+    order = order[interval[order, 1] > interval[order, 0]]
+    figure = Figure(figsize=(9, 3.5 + 0.16 * min(len(order), _NAMED)), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    fills, seen = colours(len(instance.capacity)), set[int]()
+    for y, i in enumerate(order.tolist()):
+        t, (begin, end) = int(instance.kind[i]), interval[i].tolist()
+        label = f"kind {t}" if t not in seen else None
+        above.barh(y, end - begin, left=begin, color=fills[t], height=0.8, label=label)
+        seen.add(t)
+    above.set_ylabel("device")
+    if len(order) <= _NAMED:
+        above.set_yticks(range(len(order)), [drawn(instance.devices[i]) for i in order.tolist()], fontsize=6)
+    above.set_title(f"{drawn(instance.name)}: {answer.flow:.6g} requests/s", loc="left")
+    held = np.zeros(instance.layers)
+    for i in order.tolist():
+        held[interval[i, 0] : interval[i, 1]] += answer.capacity[i]
+    below.step(np.arange(instance.layers + 1), np.append(held, held[-1]), where="post", color="0.35", label="capacity")
+    below.axhline(answer.flow, color="black", linewidth=1, linestyle=":", label=f"flow {answer.flow:.6g}")
+    if most is not None:
+        below.axhline(most, color="black", linewidth=1.2, linestyle="--", label=f"at most {most:.6g}")
+    below.set_xlabel("layer")
+    below.set_ylabel("requests/s")
+    below.set_ylim(0, max(held.max(), most or 0.0) * 1.08)
+    for ax in (above, below):
+        plain(ax)
+        legend_beside(ax)
+    return figure
+
+
+def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Bars for the requests per second of each cluster, a group a cluster.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the clusters, from above.
+    flows : mapping of str to sequence of float
+        What each bar of a group stands for, with a number a cluster [requests/s].
+    """
+    ax = axes_of(ax, 9, 1.2 + 0.6 * len(names))
+    height = 0.8 / len(flows)
+    for i, ((label, values), fill) in enumerate(zip(flows.items(), colours(len(flows)), strict=True)):
+        places = [place + (i - (len(flows) - 1) / 2) * height for place in range(len(names))]
+        bars = ax.barh(places, values, height, color=fill, label=label)
+        ax.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize="x-small")
+    ax.set_yticks(range(len(names)), [drawn(name) for name in names], fontsize="small")
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel("flow [requests/s]")
+    ax.margins(x=0.12)
+    plain(ax)
+    legend_beside(ax)
+    return ax

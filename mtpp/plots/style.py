@@ -15,8 +15,6 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from instances.json_files import check_writable
 
-__all__ = ["axes_of", "colours", "legend_beside", "plain", "readable_log", "save_figure", "with_legend"]
-
 Colour = tuple[float, float, float, float]
 
 #: Up to so many colours are told apart by hue.

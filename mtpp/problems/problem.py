@@ -8,9 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from instances.certificates.provenance import older_format
-
-__all__ = ["OF_SOLVERS", "Format", "Named", "Problem", "Problems", "all_answers"]
+from instances.certificates import older_format
 
 #: In place of a method: all that a solver is named for.
 OF_SOLVERS = "solver"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from mtpp.problems.problem import OF_SOLVERS, Format, Named, Problem, Problems
 
-__all__ = ["PROBLEMS"]
-
-_RERUN, _COMPARE, _FILES = "mtpp.certificates.rerun", "mtpp.questions.verifying", "mtpp.questions.files"
-_WRITING, _REPORT, _CHECK = "mtpp.certificates.writing", "mtpp.plots.report", "mtpp.verification"
+_RERUN, _COMPARE, _FILES = "mtpp.certificates", "mtpp.questions.verifying", "mtpp.questions.files"
+_WRITING, _REPORT, _CHECK = "mtpp.certificates", "mtpp.plots.report", "mtpp.verification"
 _ALL = Named("mtpp.problems.problem:all_answers")
 
 
@@ -23,11 +21,11 @@ PROBLEMS = Problems(
         question=Named("instances.partitioning.problem:Instance"),
         formats={
             "mtpp-certificate/1": _format("read_certificate", "partitioning.certificate:verify_partition"),
-            "mtpp-kinds/1": _format("read_kinds", "kinds.certificate:verify_kinds"),
+            "mtpp-kinds/1": _format("read_kinds", "kinds:verify_kinds"),
         },
         stated=(
             Named("instances.partitioning.stated:Certificate"),
-            Named("instances.partitioning.kinds.file:KindsCertificate"),
+            Named("instances.partitioning.stated_kinds:KindsCertificate"),
         ),
         document=Named(f"{_WRITING}:partition_certificate"),
         compare=Named(f"{_COMPARE}:compare_partition"),
@@ -65,7 +63,7 @@ PROBLEMS = Problems(
         facts=Named(f"{_REPORT}.plans:plan_question"),
         sections=Named(f"{_REPORT}.plans:plan_sections"),
         figure=Named("mtpp.plots.plans:plan_figure"),
-        explain=Named("mtpp.certifying.reasons:explain_plan"),
+        explain=Named("mtpp.certifying.explain:explain_plan"),
     ),
     Problem(
         name="train",
@@ -77,12 +75,12 @@ PROBLEMS = Problems(
         compare=Named(f"{_COMPARE}:compare_grid"),
         again={},
         cut=Named(f"{_FILES}:cut_of_grid"),
-        settings=Named("instances.runtimes.grid_settings:writers"),
-        covers=Named("mtpp_models.planning.grid.bounds:covered"),
-        facts=Named(f"{_REPORT}.grids:grid_question"),
-        sections=Named(f"{_REPORT}.grids:grid_sections"),
-        figure=Named("mtpp.plots.grids:grid_figure"),
-        explain=Named("mtpp.certifying.reasons:explain_grid"),
+        settings=Named("instances.runtimes.training:writers"),
+        covers=Named("mtpp_models.planning.grid:covered"),
+        facts=Named(f"{_REPORT}.plans:grid_question"),
+        sections=Named(f"{_REPORT}.plans:grid_sections"),
+        figure=Named("mtpp.plots.plans:grid_figure"),
+        explain=Named("mtpp.certifying.explain:explain_grid"),
     ),
     Problem(
         name="place",
@@ -92,34 +90,34 @@ PROBLEMS = Problems(
             f"mtpp-placement/{number}": _format("read_placement", "placement.certificate:verify_placement")
             for number in (1, 2)
         },
-        stated=(Named("instances.placement.stated:StatedPlacement"),),
+        stated=(Named("instances.placement.problem:StatedPlacement"),),
         document=Named(f"{_WRITING}:placement_certificate"),
         compare=Named(f"{_COMPARE}:compare_placement"),
         again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_RERUN}:place_again")),
         cut=Named(f"{_FILES}:no_cut"),
         settings=Named("instances.runtimes:no_writers"),
         covers=_ALL,
-        facts=Named(f"{_REPORT}.placements:placement_question"),
-        sections=Named(f"{_REPORT}.placements:placement_sections"),
-        figure=Named("mtpp.plots.placements:placement_figure"),
-        explain=Named("mtpp.certifying.reasons:explain_placement"),
+        facts=Named(f"{_REPORT}.plans:placement_question"),
+        sections=Named(f"{_REPORT}.plans:placement_sections"),
+        figure=Named("mtpp.plots.partitions:placement_figure"),
+        explain=Named("mtpp.certifying.explain:explain_placement"),
     ),
     Problem(
         name="flow",
         article="a flow",
         question=Named("instances.flow.problem:FlowInstance"),
-        formats={"mtpp-flow/1": _format("read_flow", "flow.certificate:verify_flow")},
-        stated=(Named("instances.flow.file:FlowCertificate"),),
+        formats={"mtpp-flow/1": _format("read_flow", "flow:verify_flow")},
+        stated=(Named("instances.flow.problem:FlowCertificate"),),
         document=Named(f"{_WRITING}:flow_certificate"),
         compare=Named(f"{_COMPARE}:compare_flow"),
         again={},
         cut=Named(f"{_FILES}:no_cut"),
         settings=Named("instances.runtimes:no_writers"),
         covers=_ALL,
-        facts=Named(f"{_REPORT}.flows:flow_question"),
-        sections=Named(f"{_REPORT}.flows:flow_sections"),
-        figure=Named("mtpp.plots.flow:flow_figure"),
-        explain=Named("mtpp.certifying.reasons:explain_flow"),
+        facts=Named(f"{_REPORT}.partitions:flow_question"),
+        sections=Named(f"{_REPORT}.partitions:flow_sections"),
+        figure=Named("mtpp.plots.plans:flow_figure"),
+        explain=Named("mtpp.certifying.explain:explain_flow"),
     ),
     Problem(
         name="serve",
@@ -133,9 +131,9 @@ PROBLEMS = Problems(
         cut=Named(f"{_FILES}:cut_of_front"),
         settings=Named("instances.runtimes:writers"),
         covers=_ALL,
-        facts=Named(f"{_REPORT}.fronts:front_question"),
-        sections=Named(f"{_REPORT}.fronts:front_sections"),
-        figure=Named("mtpp.plots.serving:front_figure"),
-        explain=Named("mtpp.certifying.reasons:explain_front"),
+        facts=Named(f"{_REPORT}.partitions:front_question"),
+        sections=Named(f"{_REPORT}.partitions:front_sections"),
+        figure=Named("mtpp.plots.partitions:front_figure"),
+        explain=Named("mtpp.certifying.explain:explain_front"),
     ),
 )

@@ -1,4 +1,4 @@
-"""The question of partitioning: graph, number of blocks, platform, side constraints; and how it is solved."""
+"""Questions of partitioning: graph, devices and rules."""
 
 from __future__ import annotations
 
@@ -6,44 +6,282 @@ import math
 import operator
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.errors import InputWarning, WordError, word
-from instances.partitioning.constraints import Constraints
+import numpy as np
+
+from instances import ComputationGraph, InputError, Partition, Platform, Result
+from instances.errors import InputWarning, WordError, printable, said, word
+from instances.graph.tensors import FloatArray
+from instances.machines import Kind, Machines, devices_of_text, read_kinds
+from instances.partitioning.constraints import BlockRules, Constraints
 from instances.partitioning.constraints_file import KINDS, read_constraints
+from instances.partitioning.problem import Instance
 from instances.registry import find, unknown
-from mtpp.questions.kinds import DevicesWords, devices_of, questions_of_kinds
-from mtpp.questions.platforms import PlatformWords, bandwidth_of, memory_limits
 from mtpp.questions.reading import ReadingWords, read_graph
-from mtpp.questions.solving import SEARCH, ProofWords, SeedWords, SolvingWords
-from mtpp.questions.words import GraphLike, Word, chosen, pick
-from mtpp.text.parsing import Quantity, parse_counts, parse_throughput
+from mtpp.questions.words import SEARCH, GraphLike, ProofWords, SeedWords, SolvingWords, Word, chosen, pick
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_throughput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from instances.runtimes import Runtime
 
-__all__ = [
-    "AUTO",
-    "Blocks",
-    "BoundWords",
-    "CertifyWords",
-    "CompareWords",
-    "ExplainWords",
-    "PartitionWords",
-    "PartitioningWords",
-    "ReportWords",
-    "Rules",
-    "SolveWords",
-    "StartWords",
-    "counts_of",
-    "enough_for",
-    "instances_of",
-    "rules_of",
-    "runtime_of",
-    "runtime_rules",
-]
+# Platforms from words: bandwidth and memory of blocks.
+
+
+#: Where the work is in seconds [bytes/s].
+DEFAULT_BANDWIDTH = 25e9
+
+
+class BandwidthWords(TypedDict, total=False):
+    """The links between blocks."""
+
+    bandwidth: Annotated[
+        Quantity | None,
+        Word(
+            "Between blocks: 25GB/s, 200Gbps, or a bare number, the bytes per unit of work time.  "
+            "[default: 25GB/s; 1 where communication is cost]",
+            metavar="RATE",
+        ),
+    ]
+
+
+class DeviceMemoryWords(TypedDict, total=False):
+    """The memory of a device."""
+
+    memory: Annotated[
+        Quantity | None,
+        Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
+    ]
+
+
+class MemoryWords(TypedDict, total=False):
+    """The memory of a block."""
+
+    memory: Annotated[
+        Quantity | None,
+        Word("Fast memory of a block: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
+    ]
+    activation_buffer: Annotated[
+        Quantity | None, Word("Part of the memory that is kept for activations.", metavar="BYTES")
+    ]
+    fit: Annotated[bool, Word("The memory is a hard limit: what does not fit is no answer.", False)]
+
+
+class PlatformWords(BandwidthWords, MemoryWords, total=False):
+    """The devices, but for their number."""
+
+
+def platform_of(
+    graph: ComputationGraph, k: int, words: PlatformWords, stated: Mapping[str, float | None], *, costs: bool = False
+) -> Platform:
+    """The platform of the words where they are given, or else that which a file states.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+    k : int
+    words : PlatformWords
+    stated : mapping
+        Bandwidth, memory, activation_buffer and fit, as far as the file has them.
+    costs : bool
+        Whether the bandwidth is 1 where nobody gives it.
+    """
+    given, rate = words["bandwidth"], stated.get("bandwidth")
+    if given is not None or rate is None:
+        rate = 1.0 if given is None and costs else bandwidth_of(graph, given)
+    memory, buffer = stated.get("memory"), stated.get("activation_buffer")
+    if words["memory"] is not None or words["activation_buffer"] is not None:
+        memory, buffer = memory_limits(words["memory"], words["activation_buffer"])
+    return Platform(k, rate, math.inf if memory is None else memory, buffer, words["fit"] or bool(stated.get("fit")))
+
+
+def memory_limits(
+    memory: Quantity | None, activation_buffer: Quantity | None, *, by_kind: bool = False
+) -> tuple[float, float | None]:
+    """Memory of a block and the part of it for activations [bytes], as a `Platform` takes them.
+
+    Parameters
+    ----------
+    by_kind : bool
+        Whether kinds of devices may have a memory of their own.
+
+    Raises
+    ------
+    InputError
+        If one is no size, or there is a part without a whole.
+    """
+    if activation_buffer is not None and memory is None and not by_kind:
+        raise WordError("activation_buffer", activation_buffer, f"it is a part of {word('memory')}; give that as well.")
+    return (
+        math.inf if memory is None else parse_bytes(memory, "memory"),
+        None if activation_buffer is None else parse_bytes(activation_buffer, "activation_buffer"),
+    )
+
+
+def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
+    """The bandwidth, or the default [bytes per unit of work time].
+
+    Raises
+    ------
+    InputError
+        If it is no rate, or missing although the work of the graph is not in seconds.
+    """
+    if given is not None:
+        return parse_bandwidth(given, graph.time_unit, plausible=_plausible_bandwidth(graph))
+    if graph.time_unit != "s":
+        raise InputError(
+            f"{graph.name}: the work is in units of {graph.time_unit!r}; "
+            f"give {word('bandwidth')}, the bytes per {graph.time_unit}."
+        )
+    return default
+
+
+def _plausible_bandwidth(graph: ComputationGraph) -> float:
+    """The rate below which to send the largest tensor takes longer than all work."""
+    work = float(graph.work.sum())
+    return float(graph.tensors.bytes.max(initial=0.0)) / work if work > 0 else 0.0
+
+
+# Questions over kinds of devices, from the word `devices`.
+
+
+class DevicesWords(TypedDict, total=False):
+    """The devices, if they are not alike."""
+
+    devices: Annotated[
+        Machines | str | PathLike[str] | None,
+        Word(
+            "Devices of several kinds, such as 4xA100,6xL4 (mtpp list devices), with the rate between kinds if wanted, "
+            "as 4xA100,6xL4@1.25GB/s, or a file (mtpp-devices/2); k is then the most of them that are used.  "
+            "[default: k devices that are alike]",
+            metavar="KINDS|FILE",
+        ),
+    ]
+
+
+def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: float) -> Machines:
+    """Devices of an object, a text or a file; what a file leaves out is `bandwidth` and `memory`.
+
+    Raises
+    ------
+    InputError
+        If they are refused.
+    """
+    if isinstance(given, Machines):
+        return given
+    if not isinstance(given, str | PathLike):
+        raise WordError("devices", given, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
+    text = fspath(given)
+    kinds, at, rate = text.rpartition("@")
+    apart = devices_of_text(kinds) if at else None
+    if apart is not None:
+        between, own = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
+        return Machines(apart.kinds, apart.order, [[math.inf if s == t else between for t in own] for s in own])
+    return devices_of_text(text) or read_kinds(text, bandwidth, memory)
+
+
+def questions_of_kinds(
+    graph: GraphLike,
+    loaded: ComputationGraph,
+    counts: Sequence[int] | None,
+    devices: Machines,
+    reading: ReadingWords,
+    *,
+    bandwidth: float,
+    activation_buffer: float | None,
+    fit: bool,
+    constraints: Constraints,
+    runtime: Runtime | None,
+) -> list[Instance]:
+    """One question for each k, by default for all devices.
+
+    Parameters
+    ----------
+    graph : GraphLike
+        What `loaded` was read from.
+    counts : sequence of int, optional
+    reading : ReadingWords
+        How it was read.
+    runtime : Runtime, optional
+        Only cuts that it can express are legal.
+
+    Raises
+    ------
+    InputError
+        If a kind cannot price the graph, or there are fewer devices than k.
+    """
+    limited = any(kind.memory < math.inf for kind in devices.kinds)
+    for name, given in (("fit", fit), ("activation_buffer", activation_buffer is not None)):
+        if given and not limited:
+            raise WordError(name, None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
+    works = works_of_kinds(graph, loaded, devices, reading)
+    if runtime is not None:
+        works = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
+        loaded = runtime.seen(loaded)
+        constraints += _without_counts(runtime.rules(loaded), loaded, runtime.name)
+    return [
+        Instance(
+            loaded,
+            replace(devices, bandwidth=bandwidth),
+            constraints=constraints,
+            k=k,
+            works=works,
+            activation_buffer=activation_buffer,
+            fit=fit,
+        )
+        for k in counts or [devices.total]
+    ]
+
+
+def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:
+    """The rules of a runtime without what each stage needs, where all nodes that are together have it.
+
+    Devices that idle are no stages of the runtime.
+    """
+    own = replace(rules, at_least=())
+    group = BlockRules.of(graph, 1, own).group
+    for count, nodes in rules.at_least:
+        if count > 1 or set(group.tolist()) - set(group[list(nodes)].tolist()):
+            why = f"what each of its stages needs cannot be combined with {word('devices')} yet; leave one of them out."
+            raise WordError("runtime", runtime, why)
+    return own
+
+
+def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Machines, reading: ReadingWords) -> FloatArray:
+    """(T, n) works of the nodes on each kind; an `InputError` if one cannot price the graph."""
+    return np.array([work_on_kind(graph, loaded, kind, reading) for kind in devices.kinds])
+
+
+def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: Kind, reading: ReadingWords) -> FloatArray:
+    """(n,) works of the nodes on a kind; an `InputError` if it cannot price the graph.
+
+    Parameters
+    ----------
+    graph : GraphLike
+        What `loaded` was read from, as `reading` says.
+    loaded : ComputationGraph
+        Kinds with a speed divide its works by that.
+    """
+    if kind.roofline is None:
+        return loaded.work / (1.0 if kind.speed is None else kind.speed)
+    if not isinstance(graph, str | PathLike):
+        raise InputError(
+            f"kind {printable(kind.name)}: only what has no times of its own is priced by peak_flops and "
+            "memory_bandwidth; give its speed, 1 for the device on which the works of the graph were measured."
+        )
+    for name in ("peak_flops", "memory_bandwidth", "cost"):
+        if reading.get(name) is not None:
+            raise InputError(f"{said(name, reading[name])}: kind {printable(kind.name)} has its own; leave it out.")
+    roofs = {"peak_flops": kind.roofline.peak_flops, "memory_bandwidth": kind.roofline.memory_bandwidth}
+    return read_graph(graph, {**reading, **roofs}).work  # type: ignore[typeddict-item]
+
+
+# The question of partitioning: graph, number of blocks, platform, side constraints; and how it is solved.
+
 
 #: In place of k: the least number of blocks that fits, or reaches a throughput.
 AUTO = "auto"

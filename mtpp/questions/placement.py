@@ -1,27 +1,218 @@
-"""The question of placement: the nodes of one step, and devices without an order."""
+"""Questions of flow, serving and placement."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any
 
-from instances.devices.unequal import DeviceTable, read_devices
-from instances.errors import InputError, WordError, word
+import numpy as np
+
+from instances import Instance, Platform
+from instances.devices import DeviceTable, read_devices
+from instances.errors import InputError, WordError, printable, word
+from instances.flow.decoder import flow_of_decoder
+from instances.flow.problem import FlowInstance, read_flow_question
+from instances.graph.tensors import FloatArray
+from instances.machines import Kind
 from instances.placement.problem import PlacementInstance
-from mtpp.questions.partitioning import counts_of
-from mtpp.questions.platforms import DEFAULT_BANDWIDTH, DeviceMemoryWords, bandwidth_of
-from mtpp.questions.reading import ReadingWords, StepWords, read_graph
-from mtpp.questions.solving import SEARCH, SeedWords
-from mtpp.questions.words import Word, checked, chosen, pick
-from mtpp.text.parsing import Quantity, parse_bytes
+from instances.readers.huggingface.files import find_architecture
+from instances.registry import find
+from instances.runtimes.serving import DEFAULT_LINK
+from mtpp.questions.partitioning import (
+    DEFAULT_BANDWIDTH,
+    DeviceMemoryWords,
+    DevicesWords,
+    bandwidth_of,
+    counts_of,
+    devices_of,
+    memory_limits,
+    work_on_kind,
+    works_of_kinds,
+)
+from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, read_graph
+from mtpp.questions.words import SEARCH, GraphLike, SeedWords, Word, checked, chosen, pick
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from instances import ComputationGraph
+    from instances.partitioning.serving import ServingInstance
+    from instances.runtimes import Runtime
 
-__all__ = ["PlaceWords", "PlacementWords", "placement_instance"]
+# The question of flow: a file or an instance, or a decoder and the devices of a cluster.
+
+
+#: A question of flow or its file, or a decoder: an architecture or a configuration.
+FlowLike = FlowInstance | str | PathLike[str]
+
+
+class ClusterWords(DevicesWords, DeviceWords, total=False):
+    """The devices on which a decoder runs."""
+
+    dims: Annotated[
+        Mapping[str, int | str] | None,
+        Word(
+            "Dimension of the decoder, such as context=4096 or phase=prefill; batch is the most sequences that a "
+            "device works at in a step, fewer where their caches do not fit; may be repeated.",
+            metavar="NAME=N",
+        ),
+    ]
+    memory: Annotated[Quantity | None, Word("Of devices whose kind states none: 24GB, 24GiB.", metavar="BYTES")]
+    bandwidth: Annotated[Quantity | None, Word("Of devices whose kind states none.  [default: 64GB/s]", metavar="RATE")]
+
+
+class FlowWords(ClusterWords, SeedWords, total=False):
+    """Words of `mtpp.flow`."""
+
+    certify: Annotated[bool, Word("Prove how good the flow is.", False, panel=SEARCH)]
+    time_limit: Annotated[float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", SEARCH)]
+
+
+def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:
+    """The question of a file or an instance, or of a decoder on the devices of the words.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    if isinstance(question, FlowInstance):
+        _refuse(words)
+        return question
+    if not isinstance(question, str | PathLike):
+        raise InputError(f"A question of flow, its file or a decoder is needed here, no {type(question).__name__}.")
+    network = find_architecture(question)
+    if network is None and words["devices"] is None:
+        _refuse(words)
+        return read_flow_question(fspath(question))
+    if words["devices"] is None:
+        raise InputError(f"{word('devices')} is missing; give those on which {fspath(question)} runs.")
+    if network is None or not network.served:
+        raise InputError(
+            f"{fspath(question)}: it is no decoder whose batch can change; give an architecture that is one, or a "
+            f"config.json with {word('devices')}, or a question of flow without."
+        )
+    return _of_decoder(question, words)
+
+
+def _refuse(words: ClusterWords) -> None:
+    for name in chosen(ClusterWords, words):
+        raise WordError(name, words[name], "a question of flow has its own layers and devices; leave it out.")  # type: ignore[literal-required]
+
+
+def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInstance:
+    limit, _ = memory_limits(words["memory"], None)
+    rate = DEFAULT_LINK if words["bandwidth"] is None else parse_bandwidth(words["bandwidth"])
+    assert words["devices"] is not None
+    devices = devices_of(words["devices"], rate, limit)
+    dims = {"phase": "decode", **(words["dims"] or {})}
+    reading = checked(ReadingWords, {**pick(DeviceWords, words), "dims": dims})
+
+    loaded = read_graph(question, reading)
+
+    def work(kind: Kind, batch: int) -> FloatArray:
+        own: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
+        return work_on_kind(question, loaded if kind.roofline else read_graph(question, own), kind, own)
+
+    return flow_of_decoder(loaded, devices, rate, work)
+
+
+# The question of serving: a decoder cut into stages that hold caches of keys and values.
+
+
+#: Which point of the front is the answer, by what counts first.
+ORDERS = {"bottleneck": 0, "capacity": -1}
+
+
+class ServingWords(DevicesWords, DecoderWords, total=False):
+    """Words of `mtpp.serve`."""
+
+    bandwidth: Annotated[Quantity | None, Word("Between stages.  [default: 64GB/s]", metavar="RATE")]
+    runtime: Annotated[str, Word("Cuts that this runtime can express.", "vllm", "NAME")]
+    first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
+
+
+def layer_runtime(name: str) -> Runtime:
+    """The runtime of this name, which takes layers.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it takes the stage of each operator.
+    """
+    from instances.runtimes import RUNTIMES
+    from instances.runtimes.runtime import NodeRuntime
+
+    found = find(RUNTIMES, name, "runtime")
+    if isinstance(found, NodeRuntime):
+        raise WordError(
+            "runtime",
+            name,
+            "it takes the stage of each operator, and layers are cut here; name a runtime of layers.",
+        )
+    return found
+
+
+def serving_instance(
+    graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords
+) -> ServingInstance:
+    """The decoder as a chain of layers, and the devices.
+
+    Raises
+    ------
+    InputError
+        If a word or the graph is refused.
+    """
+    from instances.runtimes.serving import DEFAULT_LINK, serving_chain
+
+    if k is None and words["devices"] is None:
+        raise InputError(f"{word('k')} is missing; give the number of stages.")
+    count, *more = [None] if k is None else counts_of(k)
+    if more:
+        raise WordError("k", k, "give one number of stages.")
+    runtime = layer_runtime(words["runtime"])
+    find(ORDERS, words["first"], "order")
+    loaded = decoder_of(graph, pick(DecoderWords, words))
+    limit, _ = memory_limits(memory, None)
+    rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
+    if words["devices"] is None:
+        if memory is None:
+            raise InputError(f"{word('memory')} is missing; give that of a device.")
+        return serving_chain(loaded, Platform(count or 1, rate, limit, fit=True), runtime)
+    devices = devices_of(words["devices"], rate, limit)
+    for kind in devices.kinds:
+        if kind.memory == math.inf:
+            raise WordError(
+                "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
+            )
+    works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
+    asked = Instance(loaded, replace(devices, bandwidth=rate), k=count, works=works, fit=True)
+    if asked.is_alike:
+        return serving_chain(asked.graph, asked.platform, runtime)
+    seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
+    return serving_chain(loaded, asked.platform, runtime, devices, seen)
+
+
+def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:
+    """The operators of a decoder; an architecture without a phase is priced for decoding."""
+    return read_graph(graph, _decoding(graph, words))
+
+
+def _decoding(graph: GraphLike, words: DecoderWords) -> ReadingWords:
+    from instances.readers.huggingface.files import find_architecture
+
+    reading = dict(words)
+    network = find_architecture(graph)
+    if network is not None and network.served:
+        reading["dims"] = {"phase": "decode", **(words.get("dims") or {})}
+    return checked(ReadingWords, reading)
+
+
+# The question of placement: the nodes of one step, and devices without an order.
 
 
 class PlacementWords(StepWords, DeviceMemoryWords, total=False):

@@ -8,31 +8,17 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
 from mtpp.questions.words import Word, chosen, takes_words
-from mtpp.text.parsing import Quantity, parse_bandwidth, parse_flops
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
     import networkx as nx
     from torch.export import ExportedProgram
 
-__all__ = [
-    "ChainWords",
-    "DecoderWords",
-    "DeviceWords",
-    "ReadingWords",
-    "StepWords",
-    "device_of",
-    "is_module",
-    "load",
-    "read_graph",
-    "read_module",
-    "read_program",
-    "save_module",
-]
 
 _DEVICE = "The device"
 #: Words of PyTorch modules alone.
@@ -221,7 +207,7 @@ def save_module(model: Any, words: DeviceWords, path: Path) -> None:
     InputError
         If its examples are missing, or it cannot be exported to ONNX.
     """
-    from instances.readers.pytorch.onnx_file import save_onnx
+    from instances.readers.pytorch.files import save_onnx
 
     save_onnx(model, *_example(_name(model), words), path)
 

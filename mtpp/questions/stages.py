@@ -11,18 +11,22 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.architectures import ARCHITECTURES
 from instances.errors import WordError, word
 from instances.json_files import check_readable
-from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.partition_file import AnswerFile
 from instances.readers.onnx import recognises_onnx
-from mtpp.questions.answers import given_partition
-from mtpp.questions.kinds import DevicesWords
-from mtpp.questions.partitioning import PartitioningWords, Rules, instances_of, rules_of
-from mtpp.questions.platforms import MemoryWords, PlatformWords, platform_of
+from mtpp.questions.files import given_partition
+from mtpp.questions.partitioning import (
+    DevicesWords,
+    MemoryWords,
+    PartitioningWords,
+    PlatformWords,
+    Rules,
+    instances_of,
+    platform_of,
+    rules_of,
+)
 from mtpp.questions.reading import ChainWords, DeviceWords, ReadingWords, read_graph
-from mtpp.questions.solving import SolvingWords
-from mtpp.questions.words import Word, checked, chosen, pick, words_of
-from mtpp.text.parsing import Quantity
-
-__all__ = ["MEASURED", "ModelWords", "RunWords", "SplitWords", "StagesWords", "check_model", "stages_question"]
+from mtpp.questions.words import SolvingWords, Word, checked, chosen, pick, words_of
+from mtpp.text.numbers import Quantity
 
 #: In place of a bandwidth: that of links between processes of this machine.
 MEASURED = "measured"

@@ -9,11 +9,8 @@ from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import WordError
 from instances.readers import load_graph
 from instances.suites import SUITES, Suite, find_suite, is_suite
-from mtpp.questions.partitioning import Blocks, counts_of
-from mtpp.questions.platforms import PlatformWords, bandwidth_of, memory_limits
-from mtpp.text.counting import counted
-
-__all__ = ["load_targets"]
+from mtpp.questions.partitioning import Blocks, PlatformWords, bandwidth_of, counts_of, memory_limits
+from mtpp.text.numbers import counted
 
 
 def load_targets(

@@ -1,49 +1,318 @@
-"""How a certificate is checked, and against which question and graph."""
+"""Statements of a caller, which a file is compared with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+
+import numpy as np
 
 from instances import ComputationGraph, InputError, Instance
-from instances.certificates.claims import Envelope
-from instances.partitioning.question_lines import rule_lines
-from mtpp.questions.kinds import works_of_kinds
-from mtpp.questions.partitioning import runtime_of, runtime_rules
-from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
-from mtpp.questions.reading import ReadingWords, device_of, read_graph
-from mtpp.questions.serving import decoder_of, layer_runtime
-from mtpp.questions.statements import (
-    Compare,
-    StatementWords,
-    devices_asked,
-    of_blocks,
-    of_grid,
-    of_placement,
-    of_plan,
-    unlike,
-    unstated,
+from instances.certificates import Envelope
+from instances.devices import DeviceTable, read_devices
+from instances.errors import WordError, printable
+from instances.graph.display import figures
+from instances.machines import Machines
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.problem import places_of_kinds
+from instances.partitioning.question_lines import rule_lines, rules_in_words
+from instances.planning.grid import GridInstance
+from mtpp.questions.partitioning import (
+    Blocks,
+    Rules,
+    bandwidth_of,
+    counts_of,
+    devices_of,
+    rules_of,
+    runtime_of,
+    runtime_rules,
+    works_of_kinds,
 )
+from mtpp.questions.placement import decoder_of, layer_runtime
+from mtpp.questions.planning import PlanningWords, chain_of, load_cluster
+from mtpp.questions.reading import ChainWords, ReadingWords, device_of, read_graph
 from mtpp.questions.words import GraphLike, Word, checked, pick
+from mtpp.text.numbers import Quantity, parse_bytes
 
 if TYPE_CHECKING:
     from instances.partitioning.stated_serving import StatedServing
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import LayerChain, TrainingInstance
 
-__all__ = [
-    "Comparisons",
-    "OwnGraph",
-    "VerifyWords",
-    "compare_flow",
-    "compare_front",
-    "compare_grid",
-    "compare_partition",
-    "compare_placement",
-    "compare_plan",
-]
+# Statements of a caller on the question of a file, held against the question that it answers.
+#
+# Each statement is read as by the verb that wrote the file: a bandwidth in the time unit of its graph, a cluster as
+# `mtpp plan` takes it, constraints in the names of its nodes.
+
+
+#: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
+Compare = dict[str, Callable[[], str | None]]
+
+_PANEL = "The question that the file has to answer"
+_HASH = re.compile(r"[0-9a-f]{16,64}")
+
+
+class StatementWords(TypedDict, total=False):
+    """Statements of a caller on a question; all that is None is not compared."""
+
+    question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", _PANEL)]
+    k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", _PANEL)]
+    bandwidth: Annotated[Quantity | None, Word("Between blocks or devices.", None, "RATE[,RATE]", _PANEL)]
+    memory: Annotated[Quantity | None, Word("Of a block or device.", None, "BYTES", _PANEL)]
+    activation_buffer: Annotated[
+        Quantity | None, Word("Part of the memory that is kept for activations.", None, "BYTES", _PANEL)
+    ]
+    fit: Annotated[bool | None, Word("Whether the memory is a hard limit.", None, panel=_PANEL)]
+    constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE", _PANEL)]
+    runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME", _PANEL)]
+    unequal: Annotated[
+        str | PathLike[str] | Machines | DeviceTable | None,
+        Word(
+            "Devices of several kinds, such as 2xA100,2xT4, or a file; of a placement, unequal ones.",
+            None,
+            "KINDS|FILE",
+            _PANEL,
+        ),
+    ]
+    cluster: Annotated[str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", _PANEL)]
+    microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M", _PANEL)]
+    global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES", _PANEL)]
+    dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME", _PANEL)]
+    sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N", _PANEL)]
+
+
+def other_question(stated: Envelope, question: Any) -> str | None:
+    """Compare with a hash, or with a question or a result that has one."""
+    if isinstance(question, str):
+        if not _HASH.fullmatch(question.lower()):
+            raise WordError("question", question, "a hash has 64 hexadecimal digits, of which 16 or more are given.")
+        same = stated.true_hash.startswith(question.lower())
+        return None if same else f"its hash is {stated.true_hash}, you ask for {question.lower()}"
+    asked = getattr(question, "instance", question) if not isinstance(question, Instance) else question
+    if not isinstance(getattr(asked, "question_hash", None), str):
+        raise InputError(f"A question is an instance, a result or a hash, no {type(question).__name__}.")
+    if asked.question_hash == stated.true_hash:
+        return None
+    if asked.question_words != stated.question_words:
+        return f"it is {stated.question_words}; you ask for {asked.question_words}"
+    return f"nodes, edges or constraints differ: its hash is {stated.true_hash}, you ask for {asked.question_hash}"
+
+
+def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+    """Statements of partitions and of serving fronts."""
+    instance: Instance = stated.instance
+    platform = instance.platform
+
+    def rules() -> str | None:
+        asked = rules_of(given.get("constraints"), instance.graph)
+        if "runtime" in given:
+            asked += runtime_rules(given["runtime"], instance.graph)
+        if not instance.is_alike:  # devices that idle are no stages of a runtime
+            asked = replace(asked, at_least=())
+        same = list(rule_lines(asked, instance.k)) == list(rule_lines(instance.constraints, instance.k))
+        if not same or (asked.on and instance.is_alike):
+            true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
+            return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
+        return _other_places(instance, asked) if not instance.is_alike else None
+
+    def memory() -> str | None:
+        if instance.is_alike:
+            return _size("memory", platform.memory, given["memory"])
+        asked = parse_bytes(given["memory"], "memory")  # of the kinds that have none of their own
+        found = asked in (kind.memory for kind in instance.machines.kinds)
+        return None if found else f"no kind of devices has a memory of {figures(asked, 'bytes')}, which you ask for"
+
+    def devices() -> str | None:
+        asked = devices_asked(instance, given)
+        if not instance.is_alike:
+            return _other_devices(instance, asked)
+        return _other_alike(instance, asked, asked.total if given.get("k") is None else instance.k)
+
+    return {
+        "k": lambda: unlike("k", platform.k, _one(given["k"])),
+        "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, given["bandwidth"]),
+        "memory": memory,
+        "activation_buffer": lambda: _size("activation_buffer", platform.activation_buffer, given["activation_buffer"]),
+        "fit": lambda: unlike("fit", platform.fit, given["fit"]),
+        "constraints": rules,
+        "runtime": rules,
+        "unequal": devices,
+    }
+
+
+def _other_places(instance: Instance, asked: Constraints) -> str | None:
+    """Hold the kinds that can run each node against those that are asked for."""
+    places = places_of_kinds(instance.graph, instance.machines, asked)
+    for t, v in np.argwhere(places != instance.able)[:1].tolist():
+        node, kind = f"node {v} ({instance.graph.names[v]})", instance.machines.kinds[t].name
+        return (
+            f"{node} can run on {kind}, you ask that it cannot"
+            if instance.able[t, v]
+            else f"{node} cannot run on {kind}"
+        )
+    return None
+
+
+def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Machines:
+    """The devices that a caller states, completed as those of the question were."""
+    rate = instance.platform.bandwidth
+    if given.get("bandwidth") is not None:
+        rate = bandwidth_of(instance.graph, given["bandwidth"])
+    limit = math.inf if given.get("memory") is None else parse_bytes(given["memory"], "memory")
+    return devices_of(given["unequal"], rate, limit)
+
+
+def _other_devices(instance: Instance, asked: Machines) -> str | None:
+    """Hold the devices of a question against those that are asked for; works on them come from the graph."""
+    true, default = instance.machines, instance.platform.bandwidth
+    names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
+    in_order = names if true.is_fixed else [name for name in others if name in names]
+    if true.order != asked.order:
+        return f"its devices are in {true.order} order, you ask for {asked.order} order"
+    if (
+        set(names) != set(others)
+        or others != in_order
+        or any(true.counts[names.index(kind.name)] != kind.count for kind in asked.kinds)
+    ):
+        return f"its devices are {_counted(true)}, you ask for {_counted(asked)}"
+    at = [names.index(name) for name in others]
+    for t, kind in zip(at, asked.kinds, strict=True):
+        own = true.kinds[t]
+        if own.memory != kind.memory:
+            return unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
+        rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
+        if rates[0] != rates[1]:
+            return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{instance.time_unit}"))
+    between, wanted = true.between, asked.between
+    if between is None or wanted is None:
+        same = between is None and wanted is None
+    else:
+        same = np.array_equal(between[np.ix_(at, at)], wanted)
+    return None if same else "its rates between kinds are not those that you ask for"
+
+
+def _other_alike(instance: Instance, asked: Machines, k: int) -> str | None:
+    """Hold devices that are all alike against those that are asked for, of which k are used."""
+    platform, (kind, *more) = instance.platform, asked.kinds
+    if more or asked.is_fixed or instance.k != k or k > asked.total:
+        return f"its devices are {instance.k} that are alike, you ask for {_counted(asked)}"
+    rate = float(asked.between[0, 0]) if asked.between is not None else kind.bandwidth
+    if rate is not None and rate != platform.bandwidth:
+        return unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
+    if kind.memory == platform.memory:
+        return None
+    return unlike("memory", *_apart(platform.memory, kind.memory, "bytes"))
+
+
+def _counted(devices: Machines) -> str:
+    return ",".join(f"{kind.count}x{printable(kind.name)}" for kind in devices.kinds)
+
+
+def unstated(instance: Instance, given: Mapping[str, Any]) -> Iterator[str]:
+    """Restrictions of a question beyond its graph and devices that are not stated."""
+    platform, rules = instance.platform, instance.constraints
+    if "k" not in given and platform.k != devices_asked(instance, given).total:
+        yield f"k is {platform.k}"
+    if "fit" not in given and platform.fit:
+        yield "fit is true"
+    if "activation_buffer" not in given and platform.activation_buffer is not None:
+        yield f"activation buffer is {figures(platform.activation_buffer, 'bytes')}"
+    if not {"runtime", "constraints"} & given.keys():
+        if rules:
+            yield f"constraints are {rules_in_words(rules, platform.k)}"
+        if not instance.is_alike:
+            yield from filter(None, [_other_places(instance, rules)])
+
+
+def of_placement(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+    """Statements of placements."""
+    instance: PlacementInstance = stated.instance
+
+    def devices() -> str | None:
+        asked = given["unequal"]
+        if not isinstance(asked, DeviceTable):
+            rate = bandwidth_of(instance.graph, given.get("bandwidth"), math.inf)
+            limit = math.inf if "memory" not in given else parse_bytes(given["memory"], "memory")
+            asked = read_devices(fspath(asked), rate, limit)
+        return None if asked == instance.unequal else "its devices are not those that you ask for"
+
+    return {
+        "k": lambda: unlike("k", instance.devices, _one(given["k"])),
+        "bandwidth": lambda: _rate(instance.graph, instance.bandwidth, given["bandwidth"]),
+        "memory": lambda: _size("memory", instance.memory, given["memory"]),
+        "unequal": devices,
+    }
+
+
+def of_plan(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+    """Statements of plans of so many microbatches."""
+    instance: TrainingInstance = stated.instance
+
+    def cluster() -> str | None:
+        servers = "+".join(f"1x{size}" for size in instance.cluster.servers)
+        asked = load_cluster(given.get("cluster", servers), given.get("bandwidth"))
+        if asked.servers != instance.cluster.servers:
+            return f"its cluster has servers of {instance.cluster.servers} devices, you ask for {asked.servers}"
+        same = np.array_equal(asked.bandwidth, instance.cluster.bandwidth)
+        return None if same else "the bandwidths of its cluster are not those that you ask for"
+
+    return {
+        "cluster": cluster,
+        "bandwidth": cluster,
+        "microbatches": lambda: unlike("microbatches", instance.microbatches, given["microbatches"]),
+        "memory": lambda: _size("memory", instance.memory, given["memory"]),
+        "dtype": lambda: unlike("dtype", instance.dtype, given["dtype"]),
+        "sequence": lambda: unlike("sequence", instance.sequence, given["sequence"]),
+    }
+
+
+def of_grid(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+    """Statements of plans for a global batch; its chains, one a size of microbatches, have sequence and type."""
+    instance: GridInstance = stated.instance
+    chain = instance.chains[0]
+    return {
+        "cluster": lambda: unlike("cluster", instance.servers.name, given["cluster"]),
+        "memory": lambda: _size("memory", instance.memory, given["memory"]),
+        "global_batch": lambda: unlike("global batch", instance.global_batch, given["global_batch"]),
+        "dtype": lambda: unlike("dtype", chain.dtype, given["dtype"]),
+        "sequence": lambda: unlike("sequence", chain.sequence, given["sequence"]),
+    }
+
+
+def unlike(name: str, true: Any, asked: Any) -> str | None:
+    """The difference of a number or a text from what is stated; None if there is none."""
+    return None if true == asked else f"{name.replace('_', ' ')} is {true}, you ask for {asked}"
+
+
+def _rate(graph: ComputationGraph, true: float, given: Quantity) -> str | None:
+    asked, unit = bandwidth_of(graph, given), f"bytes/{graph.time_unit}"
+    return None if asked == true else unlike("bandwidth", *_apart(true, asked, unit))
+
+
+def _size(name: str, true: float | None, given: Quantity) -> str | None:
+    asked = parse_bytes(given, name)
+    return None if asked == true else unlike(name, *_apart(math.inf if true is None else true, asked, "bytes"))
+
+
+def _apart(true: float, asked: float, unit: str) -> tuple[str, str]:
+    """Both numbers with their unit, with all digits where six are not enough to tell them apart."""
+    shown = tuple("unlimited" if x == math.inf else figures(x, unit) for x in (true, asked))
+    return (shown[0], shown[1]) if shown[0] != shown[1] else (repr(true), repr(asked))
+
+
+def _one(k: Blocks) -> int:
+    count, *more = counts_of(k)
+    if more:
+        raise WordError("k", k, "a file answers the question for one k; give that.")
+    return count
+
+
+# How a certificate is checked, and against which question and graph.
+
 
 _CHECK = "The check"
 
@@ -122,7 +391,7 @@ class OwnGraph:
 
     def of_front(self, stated: StatedServing) -> str | None:
         """Hold chain and constraints of a front against those that the decoder has for its runtime."""
-        from instances.runtimes.serving_chain import serving_chain
+        from instances.runtimes.serving import serving_chain
 
         if stated.source is None:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"

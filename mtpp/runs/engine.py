@@ -1,27 +1,265 @@
-"""Engine of all studies: distributes jobs to processes or a cluster, and records each answer once.
-
-A job starts when those that it waits for are done, and gets their runs, so an answer does not depend on how many jobs
-run at the same time. This process alone writes. It hands over as many jobs as keep the workers busy, and holds the
-rest; a job that is lost on its way, with a worker or a scheduler, is handed over again.
-"""
+"""Engine: open jobs, their order, their packing and their progress."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+import hashlib
+import io
+import pickle
+import sys
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, fields
 from queue import Empty, SimpleQueue
 from threading import Event
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
-from instances.system.interrupts import catch_interrupt
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from instances import ComputationGraph, Instance
+from instances.errors import printable
+from instances.system.processes import catch_interrupt
 from mtpp.runs.job import Job
-from mtpp.runs.log import OLD_SCHEMA, Run, RunLog
-from mtpp.runs.packing import Fault, Missing, pack, work
+from mtpp.runs.log import OLD_SCHEMA, Run, RunLog, remarks
+from mtpp.runs.own_methods import OwnMethod
 from mtpp.runs.workers import AHEAD, Workers
+from mtpp.text.tables import PLAIN_SECONDS, stderr_console
 
-__all__ = ["run_jobs", "unfinished"]
+# Progress of a table on stderr: a bar on a terminal, now and then a plain line elsewhere; in a notebook one line.
+
+
+#: Seconds between two changes of the line in a notebook, which comes when the first have passed.
+_NOTEBOOK_SECONDS = 2.0
+
+
+class Bar(Protocol):
+    """Something that is told of each run."""
+
+    def advance(self, run: Run) -> None:
+        """Count a run."""
+
+
+def own_bar(total: int) -> AbstractContextManager[Bar]:
+    """Progress of a call from Python: a bar on a terminal, a line in a notebook, elsewhere nothing."""
+    if "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel"):
+        return NotebookLine(total)
+    return RunBar(total) if sys.stderr.isatty() else _Silence()
+
+
+class _Silence:
+    def advance(self, run: Run) -> None:
+        """Say nothing."""
+
+    def __enter__(self) -> _Silence:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class NotebookLine(_Silence):
+    """One line below a cell of a notebook, which changes while runs are made; short calls show none."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._failed = total, 0, 0
+        self._begin = self._shown = time.monotonic()
+        self._handle: Any = None
+
+    def advance(self, run: Run) -> None:
+        """Count a run."""
+        self._done += 1
+        self._failed += run["error"] is not None
+        now = time.monotonic()
+        if now - self._shown < _NOTEBOOK_SECONDS and (self._handle is None or self._done < self._total):
+            return
+        self._shown = now
+        remaining = (now - self._begin) / self._done * (self._total - self._done)
+        failed = f", {self._failed} failed" if self._failed else ""
+        text = {"text/plain": f"{self._done} of {self._total} runs, about {remaining:.0f} s left{failed}"}
+        if self._handle is None:
+            self._handle = sys.modules["IPython"].display.display(text, raw=True, display_id=True)
+        else:
+            self._handle.update(text, raw=True)
+
+
+class RunBar:
+    """Progress bar for the `total` runs of a table, with the time left, unless it is silent; a context manager."""
+
+    def __init__(self, total: int, *, silent: bool = False) -> None:
+        self._silent = silent
+        self._total, self._done, self._failed = total, 0, 0
+        self._begin = self._printed = time.monotonic()
+        self._console = stderr_console()
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(), TextColumn("left"))
+        self._bar = Progress(
+            *columns,
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            disable=silent or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def advance(self, run: Run) -> None:
+        """Count a run; report a failed or doubtful one at once."""
+        label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
+        self._done += 1
+        if run["error"] is not None:
+            self._failed += 1
+            reason = printable(run["error"].splitlines()[0])
+            self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
+        for remark in remarks(run):
+            self._console.print(f"{remark}: {label}", markup=False, soft_wrap=True)
+        self._bar.update(self._task, advance=1, description=escape(label))
+        now = time.monotonic()
+        if self._silent:
+            return
+        if not self._console.is_terminal and (now - self._printed > PLAIN_SECONDS or self._done == self._total):
+            self._printed = now
+            remaining = (now - self._begin) / self._done * (self._total - self._done)
+            self._console.print(f"{self._done} of {self._total} runs, about {remaining:.0f} s left", highlight=False)
+
+    def __enter__(self) -> RunBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+# Jobs as bytes for other processes: graphs and files of callers stay out of them, and each process gets one once.
+#
+# In their place a job holds their hashes. A process that does not have one says so, and the job comes again with it; so
+# nothing has to be known of who has what, nor does it get lost with a worker.
+
+
+#: What many jobs share.
+Heavy = ComputationGraph | OwnMethod
+
+#: Graphs and files that a process keeps.
+_MOST = 64
+#: Arguments of an instance; what it has computed stays at home.
+_ASKED = tuple(field.name for field in fields(Instance))
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A job with what it starts from."""
+
+    job: bytes
+    heavy: dict[str, Heavy]  # graphs and methods that the job names by their hashes
+
+    def luggage(self, hashes: Sequence[str]) -> dict[str, bytes]:
+        """Some of these, to be sent along."""
+        return {name: pickle.dumps(self.heavy[name]) for name in hashes}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Outcome of a job that names something which is not here."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Outcome of a job that could not be begun."""
+
+    reason: str
+
+
+def pack(job: Job, start: Sequence[Run]) -> Parcel:
+    """A job and the runs that it starts from as bytes.
+
+    Raises
+    ------
+    Exception
+        If they cannot be pickled.
+    """
+    stream = io.BytesIO()
+    pickler = _Pickler(stream)
+    pickler.dump((job, start))
+    return Parcel(stream.getvalue(), pickler.heavy)
+
+
+def work(parcel: bytes, luggage: dict[str, bytes]) -> Run | Missing | Fault:
+    """Make a run in the process that was asked to."""
+    try:
+        for name, data in luggage.items():
+            _KEPT[name] = pickle.loads(data)
+        try:
+            job, start = _Unpickler(io.BytesIO(parcel)).load()
+        except _MissingError:
+            return Missing()
+        finally:
+            while len(_KEPT) > _MOST:
+                _KEPT.popitem(last=False)
+        refusal = job.refusal()
+    except Exception as error:
+        return Fault(f"{type(error).__name__}: {error}")
+    if refusal is not None:
+        return Fault(refusal)
+    run: Run = job.run(start)
+    return run
+
+
+_KEPT: OrderedDict[str, Heavy] = OrderedDict()
+_HASHES: WeakKeyDictionary[Heavy, str] = WeakKeyDictionary()
+
+
+class _MissingError(Exception):
+    """An object with this hash was never sent to this process, or was dropped."""
+
+
+class _Pickler(pickle.Pickler):
+    """Writes graphs and methods as their hashes, and an instance as the arguments that it was made from."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, pickle.HIGHEST_PROTOCOL)
+        self.heavy: dict[str, Heavy] = {}
+
+    def persistent_id(self, thing: Any) -> str | None:
+        if type(thing) not in (ComputationGraph, OwnMethod):
+            return None
+        name = _hash(thing)
+        self.heavy[name] = thing
+        return name
+
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is not Instance:
+            return NotImplemented
+        return _instance, tuple(getattr(thing, name) for name in _ASKED)
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, name: Any) -> Heavy:
+        if name not in _KEPT:
+            raise _MissingError(name)
+        _KEPT.move_to_end(name)
+        return _KEPT[name]
+
+
+def _instance(*values: Any) -> Instance:
+    return Instance(**dict(zip(_ASKED, values, strict=True)))
+
+
+def _hash(thing: Heavy) -> str:
+    """Hash of all fields of a graph, names included although no cost depends on them; of a method that of its code."""
+    if thing not in _HASHES:
+        content = {field.name: getattr(thing, field.name) for field in fields(thing) if field.name != "call"}
+        _HASHES[thing] = hashlib.sha256(pickle.dumps(content)).hexdigest()
+    return _HASHES[thing]
+
+
+# Engine of all studies: distributes jobs to processes or a cluster, and records each answer once.
+#
+# A job starts when those that it waits for are done, and gets their runs, so an answer does not depend on how many jobs
+# run at the same time. This process alone writes. It hands over as many jobs as keep the workers busy, and holds the
+# rest; a job that is lost on its way, with a worker or a scheduler, is handed over again.
+
 
 #: Seconds between two looks at whether Ctrl-C was pressed.
 _HEARTBEAT = 0.2

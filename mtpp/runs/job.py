@@ -11,12 +11,9 @@ from functools import cache, cached_property
 from typing import Any
 
 from instances.errors import printable
-from mtpp.runs.fingerprint import sources_of
-from mtpp.runs.log import OLD_SCHEMA, Run
-from mtpp.runs.provenance import NOTHING, Circumstances
+from mtpp.runs.log import NOTHING, OLD_SCHEMA, Circumstances, Run
+from mtpp.runs.sources import sources_of
 from mtpp.versions import package_version
-
-__all__ = ["MEASURED", "Job", "MethodError", "StudyJob", "key_of", "other_code"]
 
 #: Of an answer that another process has found: its seconds by clock and by processor, which are no field of the run.
 MEASURED = "measured"

@@ -26,17 +26,13 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.registry import heuristic_of
 from instances import Instance
 from instances.deadline import CLOCK, Deadline, Stopwatch
-from instances.system.bounded_call import NotBoundedError, run_bounded
-from instances.system.fresh_python import module_command
-from instances.system.interrupts import catch_interrupt
+from instances.system.processes import NotBoundedError, catch_interrupt, module_command, run_bounded
 from mtpp.runs.job import MethodError
 from mtpp.runs.workers import METHOD_PROCESS
-
-__all__ = ["MethodAnswer", "ask_here", "ask_process", "end_processes"]
 
 #: A function: its module, or its file and the text of that, and its name there.
 Place = tuple[str | None, str | None, str | None, str]

@@ -24,11 +24,8 @@ from instances import InputError, Instance, Partition
 from instances.errors import WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
-from mtpp.runs.fingerprint import code_hash, module_of, sources_of
 from mtpp.runs.method_process import MethodAnswer, ask_here, ask_process
-from mtpp.runs.sources import PROJECT, Homes, home_of, parse_module
-
-__all__ = ["OwnMethod", "own_method"]
+from mtpp.runs.sources import PROJECT, Homes, code_hash, home_of, module_of, parse_module, sources_of
 
 #: Bytes of a file that a job carries.
 _MOST = 2**20

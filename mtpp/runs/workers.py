@@ -21,19 +21,7 @@ from typing import Any
 
 from instances import InputError
 from instances.errors import WordError, extra, said, word
-from instances.system.programs import end_programs
-
-__all__ = [
-    "AHEAD",
-    "METHOD_PROCESS",
-    "Workers",
-    "WorkersLostError",
-    "cluster_workers",
-    "is_worker",
-    "local_workers",
-    "this_process",
-    "workers_at",
-]
+from instances.system.processes import end_programs
 
 #: Environment variable of processes in which heuristics of callers run.
 METHOD_PROCESS = "MTPP_METHOD_PROCESS"

@@ -1,25 +1,184 @@
-"""Write a folder of stages: a model a stage, the certificate, sample outputs of the whole model, and the manifest."""
+"""Folders of stages, and samples of the whole model in them."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from instances import InputError, Partition, Result, combine
 from instances.errors import one_line
 from instances.json_files import finite_or_none, write_json
-from instances.readers.onnx.external_weights import copy_weights
+from instances.readers.onnx.graph import copy_weights, weight_files
 from instances.readers.onnx.stages import Cut, OnnxStage, TensorSpec, cut_model
-from mtpp.certificates.writing import certificate_document
-from mtpp.stages.manifest import MANIFEST, check_new_folder, file_record
-from mtpp.stages.records import ELEMENTS, Manifest, Received, Sent, StageRecord, TensorRecord
-from mtpp.stages.runner import StageError
-from mtpp.stages.samples import record_samples
+from mtpp.certificates import certificate_document
+from mtpp.stages.manifest import (
+    ELEMENTS,
+    MANIFEST,
+    Manifest,
+    Received,
+    Samples,
+    Sent,
+    StageRecord,
+    TensorRecord,
+    check_new_folder,
+    file_record,
+)
+from mtpp.stages.runner import Pipeline, StageError, StageJob
 
-__all__ = ["write_stages"]
+# Sample inputs for stages, and the outputs of the whole model for them.
+
+
+_COUNT, _SEED = 3, 0
+# Seconds for each run of the whole model.
+_TIMEOUT = 120.0
+# Memory limit of the process of the whole model: this [bytes], and some copies of the model.
+_PROCESS = 2**32
+_COPIES = 4
+# Bytes of outputs that are kept.
+_MOST_BYTES = 2**28
+# How far outputs may be apart where operators are fused, as a part of the largest number: by bytes of an element.
+_NEAR_ZERO = 0.01
+_TOLERANCES = {2: 2e-2, 4: 1e-3, 8: 1e-9}
+# How many of the whole numbers of an output may differ then.
+_WHOLE_FUSED = 1e-3
+
+
+def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArray[np.uint8]:
+    """The bytes of an input: normal numbers, or zeros and ones where they are whole, as an index must exist.
+
+    Parameters
+    ----------
+    tensor : TensorRecord
+        Type and shape of the input.
+    seed, sample, number : int
+        Of the samples, which of them, and which of the model's inputs.
+    """
+    rng = np.random.default_rng([seed, sample, number])
+    kind = ELEMENTS[tensor.type][2]
+    if kind is not None and np.dtype(kind).kind != "f":
+        return rng.integers(0, 2, tensor.shape).astype(kind).reshape(-1).view(np.uint8)
+    values = rng.standard_normal(tensor.shape, np.float32)
+    if kind is None:  # bfloat16 is the upper half of a float
+        return (values.view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
+    return values.astype(kind).reshape(-1).view(np.uint8)
+
+
+def record_samples(
+    model: onnx.ModelProto,
+    folder: Path,
+    inputs: Sequence[TensorRecord],
+    outputs: Sequence[TensorRecord],
+    target: Path,
+) -> Samples | None:
+    """Run a whole model in a process of its own, and write what it gives.
+
+    Parameters
+    ----------
+    model : ModelProto
+        With fixed shapes; its weights may lie in other files.
+    folder : Path
+        Where these lie.
+    inputs, outputs : sequences of TensorRecord
+        Of the model.
+    target : Path
+        The file to write: of each sample all outputs, byte by byte.
+
+    Returns
+    -------
+    Samples or None
+        None if the outputs are too large to be kept.
+
+    Raises
+    ------
+    StageError
+        If onnxruntime does not run the model, or it gives something else for the same inputs.
+    """
+    size = sum(tensor.bytes for tensor in outputs)
+    count = _COUNT if _COUNT * size <= _MOST_BYTES else int(size <= _MOST_BYTES)
+    if not count:
+        return None
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "model.onnx")
+        file.write_bytes(model.SerializeToString())
+        model_bytes = file.stat().st_size + sum((folder / name).stat().st_size for name in weight_files(model))
+        job = StageJob(
+            label="the whole model",
+            inputs=tuple(Received(tensor, None) for tensor in inputs),
+            outputs=tuple(Sent(tensor, ()) for tensor in outputs),
+            model=file,
+            folder=Path(os.path.realpath(folder)),
+            memory_limit=_PROCESS + _COPIES * model_bytes,
+        )
+        with Pipeline([job], queue=count, samples=count, requests=count, timeout=_TIMEOUT) as pipeline:
+            fill(pipeline, inputs, _SEED, count)
+            pipeline.start()
+            pipeline.run(count)
+            rings = [pipeline.layout.made[0, tensor.name] for tensor in outputs]
+            outputs_of = [[pipeline.memory.slot(ring, sample).tobytes() for ring in rings] for sample in range(count)]
+            pipeline.run(1)
+            if [pipeline.memory.slot(ring, 0).tobytes() for ring in rings] != outputs_of[0]:
+                raise StageError(f"{job.label}: it gives something else each time.")
+        target.write_bytes(b"".join(chain.from_iterable(outputs_of)))
+    return Samples(file_record(target), count, _SEED)
+
+
+def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:
+    """Put the samples of all inputs that some stage reads where these are read."""
+    for number, tensor in enumerate(inputs):
+        if tensor.name in pipeline.layout.given:
+            for sample in range(count):
+                slot = pipeline.memory.slot(pipeline.layout.given[tensor.name], sample)
+                slot[:] = example(tensor, seed, sample, number)
+
+
+def difference(
+    tensor: TensorRecord, actual: NDArray[np.uint8], expected: NDArray[np.uint8], fusion: bool = False
+) -> tuple[float, float]:
+    """The largest difference of two values of a tensor, and the largest that counts as none.
+
+    The latter is a part of the largest number, or of 0.01 if that is more, so that numbers that are all near zero, as
+    of a detector that finds nothing, are compared as they are. The difference is 0 if all bytes are equal, and infinite
+    where whole numbers differ, or one is no number and the other is one. With `fusion` it is the share of whole numbers
+    that differ: digits decide which class of a point is the largest where two are nearly so.
+    """
+    kind = ELEMENTS[tensor.type][2]
+    if kind is not None and np.dtype(kind).kind != "f":
+        if np.array_equal(actual, expected):
+            return 0.0, 0.0
+        if not fusion:
+            return np.inf, 0.0
+        return float(np.mean(actual.view(kind) != expected.view(kind))), _WHOLE_FUSED
+    a, b = (_numbers(tensor, value) for value in (actual, expected))
+    finite = np.isfinite(b)
+    allowed = tolerance(tensor) * float(max(np.abs(b[finite]).max(initial=0.0), _NEAR_ZERO))
+    if np.array_equal(actual, expected):
+        return 0.0, allowed
+    if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return np.inf, allowed
+    return float(np.abs(a - b)[finite].max(initial=0.0)), allowed
+
+
+def tolerance(tensor: TensorRecord) -> float:
+    """The part of the largest number up to which outputs count as the same."""
+    return _TOLERANCES.get(ELEMENTS[tensor.type][1], 0.0)
+
+
+def _numbers(tensor: TensorRecord, value: NDArray[np.uint8]) -> NDArray[np.float64]:
+    kind = ELEMENTS[tensor.type][2]
+    if kind is None:
+        return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return value.view(kind).astype(np.float64)
+
+
+# Write a folder of stages: a model a stage, the certificate, sample outputs of the whole model, and the manifest.
+
 
 _CERTIFICATE = "certificate.json"
 _SAMPLES = "samples.bin"

@@ -1,4 +1,4 @@
-"""Pipelines of stages: a process each, pinned to a core; tensors pass through bounded queues in shared memory."""
+"""Runs of stages as processes that share memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,99 @@ from numpy.typing import NDArray
 
 from instances.deadline import Deadline
 from instances.errors import InputError
-from instances.system.fresh_python import module_command
-from instances.system.programs import signal_name
+from instances.system.processes import module_command, signal_name
 from mtpp.stages import stage_process
-from mtpp.stages.records import Received, Sent
-from mtpp.stages.shared_memory import Layout, new_memory
-from mtpp.stages.stage_process import GONE
+from mtpp.stages.manifest import ELEMENTS, Received, Sent, TensorRecord
+from mtpp.stages.stage_process import EVENT_BYTES, GONE, Ring, SharedMemory
 
-__all__ = ["Pipeline", "StageError", "StageJob"]
+# Shared memory of the processes of a pipeline: rings of tensors, and times of all computations.
+#
+# It has no name, so nothing is left of it when the last process ends, however it ends.
+
+
+# Where tensors begin [bytes].
+_ALIGNED = 64
+
+
+class Layout:
+    """Layout of the shared memory of a pipeline.
+
+    Attributes
+    ----------
+    given : dict of str to Ring
+        Inputs of the whole model, a slot for each sample.
+    made : dict of (int, str) to Ring
+        What a stage gives, by its number and the tensor's name.
+    events : list of int
+        Where the (requests, 3) floats of each stage begin: when it began and ended with each request, and the
+        processor's seconds in between.
+    bytes : int
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[tuple[Sequence[Received], Sequence[Sent]]],
+        *,
+        slots: int,
+        samples: int,
+        requests: int,
+    ) -> None:
+        self.bytes = 0
+        self.given: dict[str, Ring] = {}
+        self.made: dict[tuple[int, str], Ring] = {}
+        for number, (inputs, outputs) in enumerate(stages):
+            for received in inputs:
+                if received.sender is None and received.tensor.name not in self.given:
+                    self.given[received.tensor.name] = self._ring(received.tensor, samples)
+            for sent in outputs:
+                self.made[number, sent.tensor.name] = self._ring(sent.tensor, slots)
+        self.events = [self._room(requests * EVENT_BYTES) for _ in stages]
+
+    def source(self, received: Received) -> Ring:
+        """Ring that a stage reads an input from."""
+        name = received.tensor.name
+        return self.given[name] if received.sender is None else self.made[received.sender, name]
+
+    def _ring(self, tensor: TensorRecord, slots: int) -> Ring:
+        stride = -(-max(tensor.bytes, 1) // _ALIGNED) * _ALIGNED
+        return Ring(
+            name=tensor.name,
+            element=ELEMENTS[tensor.type][0],
+            shape=tensor.shape,
+            bytes=tensor.bytes,
+            offset=self._room(stride * slots),
+            stride=stride,
+            slots=slots,
+        )
+
+    def _room(self, size: int) -> int:
+        offset = self.bytes
+        self.bytes += -(-size // _ALIGNED) * _ALIGNED
+        return offset
+
+
+def new_memory(size: int) -> SharedMemory:
+    """New memory, all zero; on Linux without any file, elsewhere in a file that is deleted already."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("mtpp")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, max(size, 1))
+    return SharedMemory(descriptor, size)
+
+
+def available_memory() -> int | None:
+    """Bytes that processes can still allocate; None if the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+# Pipelines of stages: a process each, pinned to a core; tensors pass through bounded queues in shared memory.
+
 
 # Seconds in which a stage says what was wrong, after a neighbour of it has ended.
 _GRACE = 1.0
@@ -287,3 +372,77 @@ class Pipeline:
         number = min(begun, key=lambda i: begun[i]) if begun else min(open_stages)
         what = "did nothing" if events else "did not get ready"
         return f"{self.stages[number].label}: it {what} within {self.timeout:g} s and was stopped."
+
+
+# Measurement of the time to pass bytes from one process to another on this machine.
+
+
+# Bytes of the messages; from the second on they count for the rate.
+_SIZES = (64, 2**18, 2**20, 2**22, 2**24)
+_MESSAGES = 40
+
+
+@dataclass(frozen=True)
+class LinkSpeed:
+    """A link between two processes.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Of the messages that were sent [bytes].
+    send, receive : sequences of float
+        Median processor time to write a message of each size, and to read it [s].
+    latency : float
+        Median time from the end of writing a small message to the beginning of reading it [s].
+    """
+
+    sizes: Sequence[int]
+    send: Sequence[float]
+    receive: Sequence[float]
+    latency: float
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second of the slower side, the median over the larger messages."""
+        slower = [max(pair) for pair in zip(self.send, self.receive, strict=True)]
+        rates = [size / max(time, 1e-9) for size, time in zip(self.sizes[1:], slower[1:], strict=True)]
+        return float(np.median(rates))
+
+    def document(self) -> dict[str, Any]:
+        """Convert to a JSON object."""
+        return {
+            "bandwidth": self.bandwidth,
+            "latency": self.latency,
+            "messages": [
+                {"bytes": size, "send": send, "receive": receive}
+                for size, send, receive in zip(self.sizes, self.send, self.receive, strict=True)
+            ],
+        }
+
+
+def measure_link(timeout: float = 60.0) -> LinkSpeed:
+    """Send messages of several sizes from one process to another, each on a core of its own if there are two.
+
+    Processor time counts, so that what else runs here does not; a message is written once and read once.
+
+    Raises
+    ------
+    StageError
+        If a process dies or hangs.
+    """
+    send, receive, latency = [], [], 0.0
+    for size in _SIZES:
+        message = TensorRecord("message", "uint8", (size,))
+        jobs = [
+            StageJob("the sender", (), (Sent(message, (1,)),)),
+            StageJob("the receiver", (Received(message, 0),), ()),
+        ]
+        with Pipeline(jobs, requests=_MESSAGES, timeout=timeout) as pipeline:
+            pipeline.start()
+            pipeline.run(_MESSAGES)
+            events = pipeline.run(_MESSAGES)
+        if size == _SIZES[0]:
+            latency = float(np.median(np.maximum(events[1, :, 0] - events[0, :, 1], 0.0)))
+        send.append(float(np.median(events[0, :, 2])))
+        receive.append(float(np.median(events[1, :, 2])))
+    return LinkSpeed(_SIZES, send, receive, latency)

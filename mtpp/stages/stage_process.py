@@ -29,8 +29,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EVENT_BYTES", "GONE", "Ring", "SharedMemory", "main", "open_session"]
-
 #: Exit code when a neighbour has gone.
 GONE = 3
 #: Record of a request: when it began and ended, and the processor's seconds in between.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-__all__ = ["TorchTrial", "differences", "try_program"]
 
 # Seconds that a process may take to start and to cut its stage, beside the timeout.
 _LOADING = 120.0

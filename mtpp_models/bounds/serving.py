@@ -25,18 +25,19 @@ from numpy.typing import NDArray
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
-from instances.partitioning.kinds.rated_paths import (
+from instances.partitioning.kind_paths import (
+    CountedPath,
     RatedSteps,
+    best_path,
     best_rated_path,
+    best_sequence,
+    is_countable,
     is_rateable,
     layers_in_a_row,
     rated_path_within,
 )
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.serving import MOST_TOKENS, ServedPartition, ServingInstance, largest_context
-
-__all__ = ["ServingFront", "serving_front"]
 
 Truths = NDArray[np.bool_]
 

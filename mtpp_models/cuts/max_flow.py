@@ -1,6 +1,6 @@
 r"""Maximum flows around blocks, compiled by numba.
 
-The network of `mtpp_models.cuts.block_cuts` stands in compressed rows and is never rebuilt: a cut starts from a copy of
+The network of `mtpp_models.cuts.cuts` stands in compressed rows and is never rebuilt: a cut starts from a copy of
 the capacities. Arcs into the sink are numbers at their nodes, the drains. The arcs that keep blocks convex run along
 the edges of the graph and have no limit, so that two rows of booleans say which of them are there.
 
@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
-
-__all__ = ["MOST_PAIRED", "UNLIMITED", "BoolArray", "FlowNetwork", "augment", "reachability", "reached_from"]
 
 BoolArray = NDArray[np.bool_]
 

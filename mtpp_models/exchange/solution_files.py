@@ -17,8 +17,6 @@ from typing import NamedTuple, NoReturn
 from instances import InputError
 from instances.json_files import check_readable, read_text
 
-__all__ = ["SolutionFile", "read_solution_file"]
-
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CBC = re.compile(r"(.*\S) - objective value\s+(\S+)")
 _OBJECTIVE = re.compile(r"(?:#\s*|=)?obj(?:ective(?: value)?)?\s*[:=]\s*(\S+)", re.IGNORECASE)

@@ -18,11 +18,9 @@ from collections.abc import Sequence
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
-from mtpp_models.cuts.windows import BlockWindows, allowed_windows
+from mtpp_models.cuts.conflicts import BlockWindows, allowed_windows
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_least, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-
-__all__ = ["exact"]
 
 
 def exact(

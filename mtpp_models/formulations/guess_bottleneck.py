@@ -16,7 +16,7 @@ With (14) besides, "=" would make the bound false: the slowest block need not ha
 
 (9) and (10) bound c from below alone, so that "=" is met by any bottleneck from :math:`\mathrm{block}_2` up to the cost
 with every tensor cut: a light superblock 2 may pay for what does not cross. The *tight* variant adds the rows of
-`mtpp_models.formulations.superblock_cost`, by which superblock 2 pays exactly f, and
+`mtpp_models.formulations.superblocks`, by which superblock 2 pays exactly f, and
 
 .. math:: \mathrm{bottleneck} \ge L. & (13)
 
@@ -37,15 +37,12 @@ from functools import partial
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
-from mtpp_models.formulations.case import Case
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.formulations.formulation import Case, Formulation
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.formulations.superblock_cost import ROUNDING, add_true_cost
+from mtpp_models.formulations.superblocks import ROUNDING, add_true_cost
 from mtpp_models.formulations.three_superblock import around
 from mtpp_models.simple import work_bound
-
-__all__ = ["GUESS_THE_BOTTLENECK", "GUESS_THE_BOTTLENECK_TIGHT", "guess_the_bottleneck"]
 
 
 def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -> pyo.ConcreteModel:

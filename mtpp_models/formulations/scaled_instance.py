@@ -9,10 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from instances import Instance, Partition
-from instances.partitioning.no_fit import needs_of, room
+from instances.partitioning.memory import needs_of, room
 from mtpp_models.simple import one_block, simple
-
-__all__ = ["OUT_OF_REACH", "ScaledInstance"]
 
 #: Of what a solution costs, or of the unit: beyond that, coefficients are too large for solvers.
 OUT_OF_REACH = 1e3

@@ -22,13 +22,10 @@ import pyomo.environ as pyo
 
 from instances import Partition
 from instances.graph.tensors import IntArray
-from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.formulations.formulation import Case, Formulation, block_ranks
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.simple import work_bound
-
-__all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around", "bottleneck"]
 
 # Weights in (14) below this part of L.
 _TINY = 1e-8

@@ -70,29 +70,6 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.problem import PlacementInstance
 
-__all__ = [
-    "COLOCATION",
-    "ENERGETIC",
-    "HEADS",
-    "MOST_NODES",
-    "ROUNDING",
-    "WINDOWS",
-    "Heads",
-    "Passes",
-    "Shared",
-    "Way",
-    "colocation_bound",
-    "energetic_bound",
-    "energetic_excess",
-    "heads_bound",
-    "heads_of",
-    "own_devices",
-    "pass_over",
-    "share_devices",
-    "share_more",
-    "window_bound",
-]
-
 HEADS = "heads"
 
 #: With more nodes, P and L take more than a quarter of a gigabyte.

@@ -29,7 +29,7 @@ transfers on one bus, comes first. No step takes longer than 1, the step time of
 transfer for all readers; each may need it, and waits for it unless u is there: (7) has :math:`M m_{uv'}`. In (14), a is
 the least start of the transfers of u, and b the least that is left at their ends. M is what the two sides can differ by
 in a step of time 1. e, q, P and L are those of `mtpp_models.placement.bounds`. Nodes that share a device in
-all steps that short, as `mtpp_models.placement.probing` shows, have one x and one m; of those that never do, m is 0.
+all steps that short, as `mtpp_models.placement.cp` shows, have one x and one m; of those that never do, m is 0.
 Pairs of nodes with a path between them have a given order. Where devices are equal, the heaviest node is on the first
 one, and each of the next on one that an earlier one uses, or the one after. Memory does not count: the optimum is a
 bound with any memory.
@@ -48,12 +48,10 @@ from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.placement.bounds import heads_of, share_devices
-from mtpp_models.placement.probing import probe_sharing
+from mtpp_models.placement.cp import probe_sharing
 from mtpp_models.placement.scaled_placement import ScaledPlacement, Transfer
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import find_solver
-
-__all__ = ["EXACT", "MOST_NODES", "exact", "exact_placement", "prove_exact", "start_exact"]
 
 # Solvers leave integers near 0 and 1.
 _HALF = 0.5

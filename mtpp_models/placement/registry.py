@@ -10,7 +10,7 @@ from instances.deadline import Deadline, Stopwatch
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.registry import find
-from instances.system.interrupts import catch_interrupt
+from instances.system.processes import catch_interrupt
 from mtpp_models.placement.bounds import (
     COLOCATION,
     ENERGETIC,
@@ -26,8 +26,6 @@ from mtpp_models.placement.bounds import (
 from mtpp_models.placement.cp import CP, prove_cp
 from mtpp_models.placement.exact import EXACT, prove_exact
 from mtpp_models.solvers.interface import Controls, SolveOptions
-
-__all__ = ["PLACEMENT_MODELS", "BoundedPlacement", "PlacementModel", "bound_placement"]
 
 #: A placement with a bound.
 BoundedPlacement = Result[PlacementInstance, Placement]

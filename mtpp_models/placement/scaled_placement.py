@@ -14,8 +14,6 @@ from instances.placement.placement import Move, OrderedPlacement
 from instances.placement.problem import PlacementInstance
 from mtpp_models.placement.bounds import Heads, Shared
 
-__all__ = ["ScaledPlacement", "Transfer"]
-
 # Rounding error of a step of time 1.
 _ROUNDING = 1e-7
 # Digits of a time that a solver means.

@@ -46,7 +46,7 @@ import numpy as np
 
 from instances import Bound, InputError
 from instances.compiled import compiled
-from instances.devices.network import Ports
+from instances.devices import Ports
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Timeline, TrainingInstance
 from instances.planning.bounds import (
@@ -59,19 +59,6 @@ from instances.planning.bounds import (
     transfer_time,
 )
 from instances.planning.problem import TrainingArrays
-
-__all__ = [
-    "COVERED",
-    "Guarantee",
-    "ServerSpeeds",
-    "iteration_bound",
-    "least_loads",
-    "least_z_on_servers",
-    "lemma_1",
-    "lemma_2",
-    "link_factor",
-    "theorem_1",
-]
 
 
 class ServerSpeeds(NamedTuple):

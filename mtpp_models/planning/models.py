@@ -69,20 +69,6 @@ from pyomo.core.expr import NumericExpression
 from instances.planning import Plan, TrainingInstance
 from instances.planning.bounds import LinkSpeeds
 
-__all__ = [
-    "FORMS",
-    "Channel",
-    "ReplicationForm",
-    "ScaledTraining",
-    "Stage",
-    "StageNetwork",
-    "arc_flow",
-    "compact",
-    "compact_stages",
-    "makespan",
-    "start_compact",
-]
-
 # Data of the replication models: costs along an order of devices, and stages worth a variable.
 
 

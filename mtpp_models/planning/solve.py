@@ -18,22 +18,11 @@ from instances.planning import Plan, Timeline, TrainingInstance
 from instances.planning.bounds import fastest_speeds, least_z, speeds_along, z_points
 from instances.registry import find
 from instances.results import PROOF_TOLERANCE
-from instances.system.interrupts import catch_interrupt
+from instances.system.processes import catch_interrupt
 from mtpp_models.planning.bounds import COVERED, least_z_on_servers
 from mtpp_models.planning.models import FORMS, ScaledTraining, Stage
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
-
-__all__ = [
-    "CLASSES",
-    "CostedPlan",
-    "bounds_by_coverage",
-    "class_of",
-    "covered",
-    "port_bound",
-    "solve_replication",
-    "work_bound",
-]
 
 # Solve the replication problem along an order of the devices with any solver, and keep only what is proved.
 

@@ -23,8 +23,6 @@ from instances import InputError
 from instances.graph.tensors import FloatArray
 from mtpp_models.solvers.interface import Controls, Progress, SolverFaultError, SolverOutcome, Termination
 
-__all__ = ["forget_threads", "run_highs", "solve_lp", "version"]
-
 _TERMINATION = {
     highspy.HighsModelStatus.kOptimal: Termination.OPTIMAL,
     highspy.HighsModelStatus.kModelEmpty: Termination.OPTIMAL,

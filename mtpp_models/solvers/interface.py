@@ -11,16 +11,6 @@ from instances import InputError
 from instances.deadline import Deadline
 from instances.errors import word
 
-__all__ = [
-    "Controls",
-    "Progress",
-    "SolveOptions",
-    "SolverFaultError",
-    "SolverNotAvailableError",
-    "SolverOutcome",
-    "Termination",
-]
-
 # Seconds that a solver is always given.
 _SHORTEST = 0.01
 _MOST_THREADS = 64

@@ -16,7 +16,6 @@ import pyomo.environ as pyo
 from instances import InputError
 from instances.registry import unknown
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.solvers.classic_solvers import classic_solver, quiet, run_classic
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.highs import version as highs_version
 from mtpp_models.solvers.interface import (
@@ -26,9 +25,7 @@ from mtpp_models.solvers.interface import (
     SolverOutcome,
     Termination,
 )
-from mtpp_models.solvers.pyomo_solvers import run_gurobi, run_scip
-
-__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
+from mtpp_models.solvers.pyomo_solvers import classic_solver, quiet, run_classic, run_gurobi, run_scip
 
 # The part of its time after which a solver that has no answer is not at fault.
 _MOST = 0.9

@@ -10,10 +10,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from heuristics import HEURISTICS
-from heuristics.orders.kernels import decode
+from heuristics.orders.orders import decode
 from instances import Instance, Platform
 from instances.deadline import Deadline
-from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, ScaledInstance
 from mtpp_models.solvers.highs import run_highs

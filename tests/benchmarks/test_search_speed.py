@@ -17,10 +17,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from heuristics import HEURISTICS, Limits, kahn, local_search, portfolio, slice_order
-from heuristics.orders.kernels import decode
+from heuristics.orders.orders import decode
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
-from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import layered, regal_style
 from instances.suites import SUITES
 

@@ -15,19 +15,18 @@ from brute_force import best_partition
 from exact import needed_optimum
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
-from instances.certificates.provenance import BOUND_FORMATS, opened
+from instances.certificates import BOUND_FORMATS, opened
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
-from mtpp.certificates.writing import bound_document, certificate_document
+from mtpp.certificates import bound_document, certificate_document
 from mtpp.problems.checking import rerun, verify
-from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.verdict import Verdict
+from mtpp.verification.verdict import Clock, Verdict
 
 Document = dict[str, Any]
 

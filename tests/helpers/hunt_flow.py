@@ -17,14 +17,13 @@ from flow_oracle import FlowCase, draw_flow, largest_flow
 from hunting_by_number import hunt_by_number
 
 from heuristics import Limits
-from heuristics.flow.search import search_flow
+from heuristics.flow import search_flow
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
-from mtpp.certificates.writing import flow_certificate
+from mtpp.certificates import flow_certificate
 from mtpp.problems.checking import verify
-from mtpp_models.flow.bounds import bound_flow
-from mtpp_models.flow.hubs import Hubs
+from mtpp_models.flow import Hubs, bound_flow
 
 __all__ = ["faults_of_flow", "flow_instance_of"]
 

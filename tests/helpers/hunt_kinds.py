@@ -23,9 +23,9 @@ from instances import ComputationGraph, InputError, Instance, Result
 from instances.json_files import Value, json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.kinds.rated_paths import layers_in_a_row
-from instances.partitioning.reductions import reduce_instance
-from mtpp.certificates.writing import certificate_document
+from instances.partitioning.kind_paths import layers_in_a_row
+from instances.partitioning.symmetry import reduce_instance
+from mtpp.certificates import certificate_document
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 

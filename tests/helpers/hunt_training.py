@@ -23,12 +23,11 @@ from instances.deadline import Deadline
 from instances.json_files import json_text, parse_json
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
-from mtpp.certifying.grid import covered_grid
-from mtpp.problems.answers import result_document
-from mtpp.problems.checking import verify
-from mtpp.verification.clock import Clock
-from mtpp.verification.planning.grid.proving import proved_bound
-from mtpp_models.planning.grid.bounds import grid_bounds, turns_bound
+from mtpp.certifying.methods import covered_grid
+from mtpp.problems.checking import result_document, verify
+from mtpp.verification.planning.grid.plan import proved_bound
+from mtpp.verification.verdict import Clock
+from mtpp_models.planning.grid import grid_bounds, turns_bound
 
 __all__ = ["faults_of_training"]
 

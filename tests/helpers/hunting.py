@@ -28,19 +28,19 @@ from instances import Partition, Result, combine
 from instances.deadline import Deadline
 from instances.json_files import Value
 from instances.placement.placement import Placement
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import verify
-from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.ends import with_ends as exact_with_ends
+from mtpp.verification.partitioning.certificate import tree_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.exact_instance import with_ends as exact_with_ends
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
-from mtpp.verification.partitioning.price_trees import tree_bound
+from mtpp.verification.verdict import Clock
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.cuts import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.bounds.priced.ends import with_ends
+from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.relaxation import with_ends
 from mtpp_models.simple import simple
 
 __all__ = ["GROUPS", "Method", "bound_method"]

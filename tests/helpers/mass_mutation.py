@@ -30,8 +30,7 @@ from instances import InputError
 from instances.json_files import parse_json
 from mtpp.problems.checking import verify
 from mtpp.problems.registry import PROBLEMS
-from mtpp.verification.clock import OutOfTimeError
-from mtpp.verification.verdict import Verdict
+from mtpp.verification.verdict import OutOfTimeError, Verdict
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, 2, -1, 7, 10**6, 2**63, 10**400, 0.0, 0.5, -0.5, 1e-300, 1e308, -1e308,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from instances import InputError
 from instances.graph.graph_file import read_graph
-from instances.suites.networks import cache_folder, trace_network
+from instances.suites.suite import cache_folder, trace_network
 
 LIST = Path(__file__).parents[2] / "instances" / "suites" / "networks.csv"
 FIELDS = ("network", "cluster", "package", "version", "model", "licence", "nodes", "edges", "hash")

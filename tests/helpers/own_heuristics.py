@@ -3,7 +3,7 @@
 SOUND = '''
 import numpy as np
 
-from heuristics.orders.kahn import kahn
+from heuristics.orders.orders import kahn
 from heuristics.orders.slicing import slice_order
 
 LARGEST = 1.0

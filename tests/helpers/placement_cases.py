@@ -16,13 +16,13 @@ from placement_oracle import best_ordered, random_question
 from heuristics import Limits
 from heuristics.placement import search_placement
 from instances import ComputationGraph
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.json_files import Value
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
-from mtpp.certificates.writing import placement_certificate
-from mtpp.certifying.placement import prove_placement
+from mtpp.certificates import placement_certificate
+from mtpp.certifying.methods import prove_placement
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions
 from mtpp_models.placement.registry import bound_placement

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from instances import ComputationGraph
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.placement.problem import PlacementInstance
 
 #: A node, as (device, node), or a transfer, as (source, tensor, targets).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.studies.placeto.budget import ABLATIONS
+from experiments.studies.placeto.measured import ABLATIONS
 from mtpp.runs.log import Run
 
 __all__ = ["measured", "runs"]

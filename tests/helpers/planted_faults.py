@@ -9,8 +9,8 @@ __all__ = ["FAULTS", "USE_RULE", "Fault"]
 # What a user of the faulty copy does: prove a bound from a poor start, which leaves room for a false one, and write it.
 USE = """
 import sys
-from mtpp.certifying.other_k import from_other_k
-from mtpp.certificates.writing import certificate_document
+from mtpp.certifying.certify import from_other_k
+from mtpp.certificates import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve
@@ -30,7 +30,7 @@ USE_PLAN = """
 import sys
 import numpy as np
 from mtpp.certifying.planning import certify_plan
-from mtpp.certificates.writing import plan_certificate
+from mtpp.certificates import plan_certificate
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
 
@@ -40,7 +40,7 @@ write_json(sys.argv[2], plan_certificate([certify_plan(instance, np.random.defau
 """
 USE_PLACEMENT = """
 import sys
-from mtpp.certificates.writing import placement_certificate
+from mtpp.certificates import placement_certificate
 from instances import Bound, ComputationGraph, Result
 from instances.json_files import write_json
 from instances.placement.placement import Placement
@@ -59,8 +59,8 @@ from instances import Platform
 from instances.architectures import ARCHITECTURES
 from instances.json_files import write_json
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
-from instances.runtimes.serving_file import serving_document
+from instances.runtimes.serving import serving_chain
+from instances.runtimes.serving import serving_document
 from mtpp_models.bounds.serving import serving_front
 
 graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
@@ -72,7 +72,7 @@ write_json(sys.argv[2], front | {"answer": 0, "runtime": sys.argv[1], "words": "
 # A user whose question has a rule, and who takes a partition, and a bound of *simple*, for an answer to it.
 USE_RULE = """
 import sys
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve
@@ -132,14 +132,14 @@ FAULTS = {
         script=USE_PLACEMENT,
     ),
     "reduction": Fault(
-        "instances/partitioning/reductions.py",
+        "instances/partitioning/symmetry.py",
         "graph.topological_order[graph.work[graph.topological_order] == 0]",
         "graph.topological_order[graph.work[graph.topological_order] <= 5]",
         ("ideals",),
     ),
     "flow": Fault("mtpp_models/cuts/max_flow.py", "\n    return total\n", "\n    return 2 * total\n", ("pinned",)),
     "pair cuts": Fault(
-        "mtpp_models/cuts/pair_cuts.py",
+        "mtpp_models/cuts/cuts.py",
         "cost[u, v] = cost[v, u] = flow",
         "cost[u, v] = cost[v, u] = flow + flow // 4",
         ("pigeonhole",),
@@ -157,13 +157,13 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_ideals.py::test_a_program_of_its_own_finds_nothing_better",
     ),
     "tensors that pass a node": Fault(
-        "mtpp_models/bounds/ideals/passing_tensors.py",
+        "mtpp_models/bounds/ideals/dynamic_program.py",
         "_unions(before[reader], first) & ~touch[tensors[read[first]]]",
         "_unions(before[reader], first)",
         pillar="mtpp_models/bounds/test_passing_tensors.py::test_it_does_not_pass_a_reader_beside_a_node_that_it_passes",
     ),
     "tensors that pass a node of a witness": Fault(
-        "mtpp/verification/partitioning/live_kernel.py",
+        "mtpp/verification/partitioning/kernels.py",
         "live.before[v, w] & ~live.touch[t, w]",
         "live.before[v, w]",
         pillar="mtpp_models/bounds/test_passing_tensors.py::test_what_a_node_reads_does_not_pass_it",
@@ -174,7 +174,7 @@ FAULTS = {
         "work=0.9 * sums_by(self.block, graph.work, k),",
         ("simple",),
     ),
-    "rule of other k": Fault("mtpp/certifying/other_k.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")),
+    "rule of other k": Fault("mtpp/certifying/certify.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")),
     "rule of groups": Fault(
         "instances/partitioning/constraints.py",
         "for v in np.flatnonzero(block != block[holder[self.group]])[:1]:",
@@ -210,70 +210,70 @@ FAULTS = {
         words="does not fit into the memory",
     ),
     "price tree": Fault(
-        "mtpp_models/bounds/priced/decisions.py",
+        "mtpp_models/bounds/priced/blocks.py",
         "    return worth >= 1.0 - _SHORT",
         "    return worth >= 2.0 - _SHORT",
         pillar="mtpp_models/bounds/test_price_tree.py::test_small_prices_count_together",
     ),
     "blocks with nodes before and behind all": Fault(
-        "mtpp_models/bounds/priced/ends.py", "k=min(platform.k, n)", "k=min(platform.k, n - 4)", ("priced",)
+        "mtpp_models/bounds/priced/relaxation.py", "k=min(platform.k, n)", "k=min(platform.k, n - 4)", ("priced",)
     ),
     "flow behind a trial": Fault(
-        "mtpp_models/bounds/priced/branching.py",
+        "mtpp_models/bounds/priced/blocks.py",
         "            copy_flow(flows, 1, 0)",
         "            copy_flow(flows, 0, 1)",
         pillar="mtpp_models/bounds/test_price_tree.py",
     ),
     "leaves of the price tree": Fault(
-        "mtpp_models/bounds/priced/tree_part.py",
+        "mtpp_models/bounds/priced/trees.py",
         "        self.open, self.done = self.open + self.done, 0\n",
         "        self.open, self.done = self.open, 0\n",
         pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
     ),
     "leaves that threads share": Fault(
-        "mtpp_models/bounds/priced/tree_part.py",
+        "mtpp_models/bounds/priced/trees.py",
         "        self.open, other.open = len(taken), len(kept)\n",
         "        self.open, other.open = len(taken), 0\n",
         pillar="mtpp_models/bounds/test_tree_threads.py::test_threads_find_and_prove_what_one_does",
     ),
     "leaves that stand aside": Fault(
-        "mtpp_models/bounds/priced/branch_and_bound.py",
+        "mtpp_models/bounds/priced/prices.py",
         "        return not self._aside, None",
         "        return True, None",
         pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
     ),
     "parts of the overflow": Fault(
-        "mtpp_models/bounds/priced/block_relaxation.py",
+        "mtpp_models/bounds/priced/relaxation.py",
         "    part = np.arange(_PARTS + 1)[:, None]",
         "    part = np.arange(_PARTS + 3)[:, None]",
         pillar="mtpp_models/bounds/test_price_tree.py::test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none",
     ),
     "parts of the overflow of a witness": Fault(
-        "mtpp/verification/partitioning/price_trees.py",
+        "mtpp/verification/partitioning/certificate.py",
         "Fraction(part, 4) for part in range(5))",
         "Fraction(part, 4) for part in range(9))",
         pillar="mtpp/verification/test_price_trees.py::test_no_tree_proves_more_than_the_optimum",
     ),
     "blocks that are relieved": Fault(
-        "mtpp_models/bounds/priced/branch_and_bound.py",
+        "mtpp_models/bounds/priced/prices.py",
         "        if lower.sum() < k:",
         "        if lower.sum() < 0:",
         pillar="mtpp_models/bounds/test_price_tree.py::test_what_is_done_stays_done_when_blocks_are_relieved",
     ),
     "true cost of a superblock": Fault(
-        "mtpp_models/formulations/superblock_cost.py",
+        "mtpp_models/formulations/superblocks.py",
         "m.y[producer[t], 1] + sum(1 - m.y[v, 2] for v in readers[t])",
         "m.y[producer[t], 1]",
         pillar="mtpp_models/formulations/test_guess_tight.py",
     ),
     "goal of guessed prices": Fault(
-        "mtpp_models/bounds/priced/guessed_prices.py",
+        "mtpp_models/bounds/priced/prices.py",
         "                self.value = value = goal",
         "                self.value = value = goal * (1 + self.step)",
         pillar="mtpp_models/bounds/test_priced.py::test_no_bound_is_above_the_optimum[none-priced-quick]",
     ),
     "goal of a race of guessed prices": Fault(
-        "mtpp_models/bounds/priced/guessed_prices.py",
+        "mtpp_models/bounds/priced/prices.py",
         "self.value, self.took, self.step = goal, ",
         "self.value, self.took, self.step = goal * 1.1, ",
         pillar="mtpp_models/bounds/test_guessed_prices.py::test_the_value_of_a_guess_is_the_goal_that_it_proved",
@@ -308,7 +308,7 @@ FAULTS = {
         words="another cut",
     ),
     "solver's margin": Fault(
-        "mtpp_models/formulations/case.py",
+        "mtpp_models/formulations/formulation.py",
         "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",
         "return outcome.bound + 1e-4",
         ("exact",),

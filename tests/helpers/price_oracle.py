@@ -13,7 +13,7 @@ from heuristics import HEURISTICS
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.cuts.max_flow import BoolArray
 
 

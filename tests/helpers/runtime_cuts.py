@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.layers import LayerStack
 
 __all__ = ["chain", "cut"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from heuristics.planning.orders import interleaved, portfolio
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
 

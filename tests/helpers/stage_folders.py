@@ -17,7 +17,7 @@ from onnx_models import model, save
 
 from instances import Instance, Partition, Platform, Result, load_graph
 from mtpp.stages.folder import write_stages
-from mtpp.stages.records import Manifest
+from mtpp.stages.manifest import Manifest
 
 __all__ = ["altered", "cut_by", "networks", "partition_of", "split_into", "two_stages"]
 

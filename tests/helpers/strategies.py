@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from subset_oracle import Case
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.partitioning.constraints import Constraints
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance

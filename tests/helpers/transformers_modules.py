@@ -8,8 +8,7 @@ from typing import Any
 from transformers_counts import BATCH, PROMPT
 
 from instances.json_files import parse_json
-from instances.readers.huggingface.configuration import decoder_of
-from instances.readers.huggingface.encoders import encoder_of, is_encoder
+from instances.readers.huggingface.configuration import decoder_of, encoder_of, is_encoder
 
 __all__ = ["encoded", "uncovered"]
 

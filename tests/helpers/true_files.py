@@ -13,28 +13,28 @@ from grid_cases import equal_question
 from hunt_flow import flow_instance_of
 
 from heuristics import Limits, search
-from heuristics.flow.search import search_flow
+from heuristics.flow import search_flow
 from instances import ComputationGraph, Instance, Platform, Result
 from instances.architectures import ARCHITECTURES
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving import serving_chain
 from instances.runtimes.serving_front import Front
-from mtpp.api.serving import serve
-from mtpp.certificates.writing import (
+from mtpp.api.planning import serve
+from mtpp.certificates import (
     certificate_document,
     flow_certificate,
     placement_certificate,
     plan_certificate,
     serving_certificate,
 )
-from mtpp.certifying.grid import covered_grid
-from mtpp.problems.answers import result_document
+from mtpp.certifying.methods import covered_grid
+from mtpp.problems.checking import result_document
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
-from mtpp_models.flow.bounds import bound_flow
+from mtpp_models.flow import bound_flow
 
 __all__ = ["originals"]
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from strategies import questions
 
 from heuristics import HEURISTICS, Limits, slice_order
-from heuristics.orders.kernels import by_window
+from heuristics.orders.orders import by_window
 from heuristics.search import search
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.errors import NothingFoundError
-from instances.partitioning.kernel_arrays import KernelArrays
-from instances.partitioning.reductions import contract_groups, reduce_instance
+from instances.partitioning.peaks import KernelArrays
+from instances.partitioning.symmetry import contract_groups, reduce_instance
 
 FEW = Limits(evaluations=200)
 

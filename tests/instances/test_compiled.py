@@ -128,9 +128,9 @@ def test_whatever_kernels_use_is_part_of_the_hash() -> None:
     parts = set(parts_of_kernels())
     found = {(path.relative_to(ROOT).as_posix(), name) for path, name in parts}
     assert {
-        ("instances/partitioning/kernel_arrays.py", "KernelArrays"),  # in an annotation
-        ("heuristics/local_search/block_peaks.py", "Queues"),  # a field of such a tuple
-        ("mtpp_models/cuts/block_cuts.py", "UNIT"),  # a constant of another file
+        ("instances/partitioning/peaks.py", "KernelArrays"),  # in an annotation
+        ("heuristics/local_search/state.py", "Queues"),  # a field of such a tuple
+        ("mtpp_models/cuts/cuts.py", "UNIT"),  # a constant of another file
         ("mtpp_models/cuts/max_flow.py", "augment"),
     } <= found
     assert not {part for part in parts if part[0] not in set(kernel_sources())}
@@ -147,7 +147,7 @@ def project(tmp_path: Path) -> Path:
         (root / package).mkdir(parents=True)
         (root / package / "__init__.py").touch()
     (root / "instances" / "system").mkdir()
-    system = ("system/__init__.py", "system/file_lock.py", "system/private_folder.py")
+    system = ("system/__init__.py", "system/files.py")
     for name in ("compiled.py", "deadline.py", "errors.py", *system):
         shutil.copy(ROOT / "instances" / name, root / "instances" / name)
     (root / "mtpp_models" / "callee.py").write_text(CALLEE)

@@ -11,7 +11,7 @@ import pytest
 from command_line import mtpp
 
 from instances import ComputationGraph, InputWarning, load_graph, save_graph
-from instances.readers.doubts import with_doubts
+from instances.readers.parsing import with_doubts
 
 
 def msr(latency: float, size: float) -> str:

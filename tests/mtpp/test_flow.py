@@ -18,12 +18,11 @@ import mtpp as api
 from instances import InputError, Result
 from instances.deadline import Deadline
 from instances.flow.answer import FlowAnswer
-from instances.flow.file import question_from_members, read_flow_question
+from instances.flow.problem import question_from_members, read_flow_question
 from instances.json_files import json_text, parse_json, read_json
-from mtpp.certificates.writing import flow_certificate
+from mtpp.certificates import flow_certificate
 from mtpp.problems.checking import verify
-from mtpp_models.flow.bounds import bound_flow, shared_layers
-from mtpp_models.flow.patterns import exclude
+from mtpp_models.flow import bound_flow, exclude, shared_layers
 
 Links = dict[tuple[str, str], float]
 
@@ -244,7 +243,7 @@ def test_bad_input_is_one_line(
 def test_same_seed_same_answer(question: Any) -> None:
     """A search that no clock ends."""
     from heuristics import Limits
-    from heuristics.flow.search import search_flow
+    from heuristics.flow import search_flow
 
     instance = read_flow_question(question("mixed links"))
     found = [search_flow(instance, np.random.default_rng(5), Limits(evaluations=5000)).answer for _ in range(2)]

@@ -13,7 +13,7 @@ from command_line import assert_impossible, assert_misuse, columns, mtpp
 import mtpp as api
 from instances.flow.problem import FlowInstance
 from instances.machines import Kind, Machines
-from mtpp.questions.flow import FlowWords, flow_instance
+from mtpp.questions.placement import FlowWords, flow_instance
 from mtpp.questions.reading import read_graph
 from mtpp.questions.words import checked
 

@@ -15,7 +15,7 @@ from strategies import instances, questions
 
 from heuristics import Limits, search
 from instances import Instance, Partition, Platform, load_graph
-from instances.partitioning.no_fit import proof_of_no_fit
+from instances.partitioning.memory import proof_of_no_fit
 from instances.results import Status
 from mtpp_models import MODELS, solve
 from mtpp_models.formulations.strengthening import ablation

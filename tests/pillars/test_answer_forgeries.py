@@ -15,9 +15,9 @@ from forging import forgeries, places, write
 from hypothesis import HealthCheck, given, settings
 
 from instances import InputError
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.placement.placement import OrderedPlacement, Placement
-from instances.placement.stated import StatedPlacement
+from instances.placement.problem import StatedPlacement
 from instances.planning import Plan
 from instances.planning.stated import StatedPlan
 from mtpp.cli.main import main

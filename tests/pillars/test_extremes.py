@@ -25,7 +25,7 @@ from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
-from instances.partitioning.no_fit import proof_of_no_fit
+from instances.partitioning.memory import proof_of_no_fit
 from instances.placement.problem import PlacementInstance
 from mtpp_models import MODELS, solve
 

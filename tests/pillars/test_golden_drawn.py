@@ -31,7 +31,7 @@ from serving_oracle import draw_served
 from shared_cases import build_shared, random_shared_case
 
 from heuristics import Limits, search
-from heuristics.flow.search import search_flow
+from heuristics.flow import search_flow
 from heuristics.placement import search_placement
 from heuristics.planning import PLANNERS
 from instances import InputError, Instance, Platform, Result
@@ -40,20 +40,19 @@ from instances.placement.placement import OrderedPlacement, Placement
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style
-from instances.runtimes.serving_file import serving_document
-from mtpp.certificates.writing import (
+from instances.runtimes.serving import serving_document
+from mtpp.certificates import (
     certificate_document,
     flow_certificate,
     placement_certificate,
     plan_certificate,
 )
-from mtpp.certifying.grid import covered_grid
+from mtpp.certifying.methods import covered_grid
 from mtpp.certifying.planning import PlanResult, recovered
-from mtpp.problems.answers import result_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import result_document, verify
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.serving import serving_front
-from mtpp_models.flow.bounds import bound_flow
+from mtpp_models.flow import bound_flow
 from mtpp_models.placement.registry import bound_placement
 
 FILE = Path(__file__).with_name("golden_drawn.json")

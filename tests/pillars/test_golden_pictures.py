@@ -17,25 +17,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from spp_runs import as_in_the_paper, asked, made_up
 
-from experiments.studies.spp.frames import training_frame
-from experiments.studies.spp.table_iii import cells, plot_cells
-from experiments.studies.spp.tables import plot_stages, plot_sweep
+from experiments.studies.spp.jobs import training_frame
+from experiments.studies.spp.tables import cells, plot_cells, plot_stages, plot_sweep
 from heuristics.placement.rivals import heft
 from heuristics.planning import PLANNERS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning.chains import simulation
 from instances.random_graphs import regal_style
 from mtpp.certifying.loop import Turn
-from mtpp.plots.partitions import partition_figure, plot_partition
-from mtpp.plots.placements import placement_figure
+from mtpp.plots.partitions import partition_figure, placement_figure, plot_partition, plot_rules
 from mtpp.plots.plans import plan_figure
-from mtpp.plots.profiles import plot_ratio_profile, plot_running_times
-from mtpp.plots.progress import plot_progress
-from mtpp.plots.serving import plot_rules
+from mtpp.plots.profiles import plot_progress, plot_ratio_profile, plot_running_times
 
 FILE = Path(__file__).with_name("golden_pictures.json")
 

@@ -18,7 +18,7 @@ from heuristics import HEURISTICS, Limits
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Platform
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.partitioning.constraints import Constraints
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement

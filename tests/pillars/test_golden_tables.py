@@ -13,8 +13,7 @@ import pytest
 from placement_runs import runs
 from spp_runs import as_in_the_paper, asked, made_up
 
-from experiments.studies.placeto.budget import Budget
-from experiments.studies.placeto.measured import Measured
+from experiments.studies.placeto.measured import Budget, Measured
 from experiments.studies.placeto.tables import sections
 from experiments.studies.report import Report
 from experiments.studies.spp.tables import make_training_tables

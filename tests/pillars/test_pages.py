@@ -27,14 +27,14 @@ from pages import (
 )
 
 from instances import load_graph
-from instances.devices.unequal import read_devices
-from instances.flow.file import read_flow_question
+from instances.devices import read_devices
+from instances.flow.problem import read_flow_question
 from instances.json_files import read_json
 from instances.machines import read_kinds
 from instances.partitioning.constraints_file import KINDS
-from instances.planning.grid.question_file import configured_from_document
+from instances.planning.grid.stated import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
-from mtpp.cli.exit_codes import DONE, TRUSTED
+from mtpp.cli.command import DONE, TRUSTED
 
 MOST_BYTES_OF_README = 8000
 PAGES = (*MANUAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")

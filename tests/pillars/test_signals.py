@@ -17,8 +17,8 @@ from command_line import columns
 import mtpp.cli.main
 from instances import save_graph
 from instances.random_graphs import regal_style
-from instances.system.interrupts import catch_interrupt, terminate_as_interrupt
-from mtpp.cli.exit_codes import INTERRUPTED, MEANINGS
+from instances.system.processes import catch_interrupt, terminate_as_interrupt
+from mtpp.cli.command import INTERRUPTED, MEANINGS
 
 ROOT = Path(mtpp.__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -41,7 +41,7 @@ sys.exit(main())
 CLIMBING = """
 import pathlib, sys
 from mtpp.__main__ import main
-from mtpp.text.live_line import LiveLine
+from mtpp.text.tables import LiveLine
 real = LiveLine.show
 def show(line, moment):
     if moment.case == "pinned":
@@ -164,7 +164,7 @@ def test_bug_what_began_after_an_interrupt_went_on_for_all_its_time() -> None:
 
 
 def test_the_exit_codes_are_the_same_everywhere() -> None:
-    """README, help and docstring know each code of `mtpp.cli.exit_codes`."""
+    """README, help and docstring know each code of `mtpp.cli.command`."""
     for text in (mtpp.cli.main.__doc__ or "", str(mtpp.cli.main.app.info.epilog)):
         assert all(f"{code} {meaning}" in " ".join(text.split()) for code, meaning in MEANINGS.items())
     readme = (ROOT / "README.md").read_text()

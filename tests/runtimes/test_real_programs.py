@@ -22,7 +22,7 @@ import mtpp
 from instances import ComputationGraph, InputError
 from instances.planning.grid import GridPlan
 from instances.runtimes import RUNTIMES
-from instances.runtimes.grid_settings import grid_settings
+from instances.runtimes.training import grid_settings
 
 
 def decoder(layers: int) -> ComputationGraph:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.studies.mtpp.frames import instance_rows, run_frame
 from experiments.studies.mtpp.tables import (
     bound_table,
     certificate_table,
     costs,
     heuristic_table,
+    instance_rows,
     profile_ratios,
+    run_frame,
     running_times,
     time_table,
 )
@@ -29,8 +30,6 @@ from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.solvers.registry import find_solver
-
-__all__ = ["make_tables", "tables_from"]
 
 #: Last rows of the tables, beyond the models of the registry.
 _LAST = "exact+all"

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.studies.papers.published import PAPERS, numbers
+from experiments.studies.papers.verdicts import PAPERS, numbers
 from heuristics import HEURISTICS
 from instances import InputError
 from instances.registry import unknown
 from mtpp.runs.partition_job import check_method
 from mtpp_models.solvers.registry import SOLVERS
-
-__all__ = ["BUDGETS", "GRAPHS", "PROFILES", "Row", "papers_of", "read_plan"]
 
 FORMAT = "mtpp-paper/1"
 #: Extents of the study, from a first look to the paper's own.

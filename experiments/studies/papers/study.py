@@ -9,13 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.studies.papers.partition import PartitionMeasures
-from experiments.studies.papers.partition_runs import PartitionRuns, seconds_of
-from experiments.studies.papers.placement import BUDGETS, PlacementMeasures
+from experiments.studies.papers.partition import PartitionMeasures, PartitionRuns, seconds_of
 from experiments.studies.papers.plan import Row
-from experiments.studies.papers.published import PaperNumber, comparison, numbers
-from experiments.studies.papers.training import TrainingMeasures, training_jobs, training_questions
-from experiments.studies.papers.verdicts import Measured, judge
+from experiments.studies.papers.training import (
+    BUDGETS,
+    PlacementMeasures,
+    TrainingMeasures,
+    training_jobs,
+    training_questions,
+)
+from experiments.studies.papers.verdicts import Measured, PaperNumber, comparison, judge, numbers
 from experiments.studies.placeto.network_jobs import jobs_of_networks
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
@@ -23,8 +26,6 @@ from instances import InputError
 from mtpp.runs.job import Job
 from mtpp.runs.log import Run
 from mtpp.runs.workers import Workers
-
-__all__ = ["PaperMeasures", "PaperStudy"]
 
 _ENDS = {"here": "value", "low": "low", "high": "high"}
 

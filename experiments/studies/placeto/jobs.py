@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.studies.placeto.budget import (
+from experiments.studies.placeto.measured import (
     ABLATED,
     ABLATED_DEVICES,
     ABLATIONS,
@@ -21,7 +21,7 @@ from experiments.studies.placeto.budget import (
     SAMPLES,
     Budget,
 )
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.annealing import anneal_placement, climb
 from heuristics.placement.placeto import Episodes, place
 from heuristics.placement.placeto.rollout import Scorer
@@ -35,8 +35,6 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-
-__all__ = ["AblationJob", "FastJob", "OptimisedJob", "PlacementJob", "PlannerJob", "RivalsJob", "jobs_of"]
 
 _KIND = "placement"
 

@@ -17,7 +17,7 @@ from experiments.studies.placeto.published import (
     ORDERED,
     NetworkBudget,
 )
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.annealing import STARTS, anneal_placement, search_order
 from heuristics.placement.placeto import place
 from heuristics.placement.placeto.environment import Environment, PlacementArrays, traversal
@@ -30,8 +30,6 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-
-__all__ = ["NetworkJob", "jobs_of_networks"]
 
 _KIND = "placeto"
 #: Numbers in each direction of an embedding, episodes of an update, and placements of an update of the planner.

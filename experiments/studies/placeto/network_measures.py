@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from experiments.studies.placeto.published import Cell
 from mtpp.runs.log import Run
 
-__all__ = ["Against", "against", "answer_of", "best_of", "design_times", "orders_of"]
-
 #: Samples count until a time within this of the best one.
 _CLOSE = 1.01
 

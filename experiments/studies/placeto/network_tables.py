@@ -25,8 +25,6 @@ from mtpp.plots.style import axes_of, with_legend
 from mtpp.runs.log import Run
 from mtpp.runs.workers import Workers
 
-__all__ = ["make_network_tables", "network_sections"]
-
 _LEARNED = ("published", "recurrent", "fast")
 _RIVALS = ("single", "expert", "scotch", "metis", "anneal", "ordered")
 _TIMES_NOTE = """\

@@ -9,20 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from experiments.studies.papers.published import value_of
-
-__all__ = [
-    "ABLATED",
-    "ABLATED_DEVICES",
-    "CELLS",
-    "DESIGNS",
-    "K80_MEMORY",
-    "NETWORKS",
-    "ORDERED",
-    "QUICK_NETWORKS",
-    "Cell",
-    "NetworkBudget",
-]
+from experiments.studies.papers.verdicts import value_of
 
 
 class Cell(NamedTuple):

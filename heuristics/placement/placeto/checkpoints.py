@@ -22,8 +22,6 @@ from heuristics.placement.placeto.rollout import FastScorer
 from instances.errors import InputError
 from instances.json_files import check_readable, check_writable, parse_json
 
-__all__ = ["Checkpoint", "shipped"]
-
 SCHEMA = "mtpp-policy/1"
 _SHIPPED = "fast.npz"
 #: Bytes of all arrays of a file.

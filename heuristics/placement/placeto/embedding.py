@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from heuristics.placement.placeto.environment import PlacementArrays
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, PARALLEL
 
-__all__ = ["SETS", "STATIC", "GraphTensors", "Messages", "one_thread", "perceptron", "tensors"]
-
 #: Columns of what never changes about a node, and the number of sets around it.
 STATIC, SETS = 4, 5
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.orders.kahn import kahn
+from heuristics.orders.orders import kahn
 from heuristics.placement.placeto.features import ANCESTOR, FEATURES, Surroundings, candidate_features
 from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised, workspace
 from instances.compiled import compiled
@@ -16,8 +16,6 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-
-__all__ = ["Environment", "Order", "PlacementArrays", "Start", "roll_out", "start_place", "traversal"]
 
 #: In which order nodes are visited; a random one is topological, and drawn anew for each sweep.
 Order = Literal["topological", "reverse", "random"]

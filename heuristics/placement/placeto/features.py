@@ -17,8 +17,6 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["ANCESTOR", "DESCENDANT", "FEATURES", "PARALLEL", "Surroundings", "candidate_features", "relations"]
-
 #: Relations between two nodes; also the columns of its work.
 ANCESTOR, DESCENDANT, PARALLEL = 2, 3, 4
 

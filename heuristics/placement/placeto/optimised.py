@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.placeto.environment import Environment
 from heuristics.placement.placeto.pytorch import require_torch
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-
-__all__ = ["PUBLISHED", "Best", "optimise"]
 
 #: Of the training: from random devices, as in the paper; rates and width are this project's.
 PUBLISHED = {

@@ -29,19 +29,6 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.registry import find
 
-__all__ = [
-    "POLICIES",
-    "DevicePool",
-    "Fast",
-    "Placeto",
-    "Policy",
-    "capture",
-    "create",
-    "observe_and_score",
-    "restore",
-    "scorer",
-]
-
 #: Arrays with a row per episode.
 Seen = tuple[NDArray[Any], ...]
 

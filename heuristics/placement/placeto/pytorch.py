@@ -6,8 +6,6 @@ from importlib.util import find_spec
 
 from instances.errors import InputError, extra
 
-__all__ = ["require_torch"]
-
 
 def require_torch() -> None:
     """Refuse in one line where PyTorch is missing.

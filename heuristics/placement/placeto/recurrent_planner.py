@@ -20,8 +20,6 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["Planner", "plan", "train_planner"]
-
 _WAVES = 8
 
 

@@ -22,8 +22,6 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["Episodes", "FastScorer", "Scorer", "place", "sampled"]
-
 #: Maps environments of e episodes to (e, k) logits each.
 Scorer = Callable[[Sequence[Environment]], Sequence[FloatArray]]
 

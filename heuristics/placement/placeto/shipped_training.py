@@ -14,8 +14,6 @@ from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["TRAINING", "mixture", "retrain"]
-
 #: The most entropy is for cifar10, where at first nearly every move is a bad one.
 TRAINING = Training(updates=400, start=("empty", "single", "random"), entropy=0.4)
 

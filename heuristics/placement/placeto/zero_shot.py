@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.placeto.checkpoints import Checkpoint, shipped
 from heuristics.placement.placeto.environment import (
     Environment,
@@ -22,8 +22,6 @@ from heuristics.placement.placeto.rollout import Scorer
 from instances.graph.tensors import IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-
-__all__ = ["explore", "zero_shot"]
 
 #: Start of each episode, and which of them draw their devices; several starts at random count for more than draws.
 _STARTS: tuple[Start, ...] = ("empty", "empty", "single", "single", "random", "random", "random", "random")

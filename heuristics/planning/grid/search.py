@@ -10,7 +10,7 @@ from itertools import combinations, cycle, pairwise, permutations, product
 
 import numpy as np
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning.grid.uniform import Sketch, built, expressible, uniform_sketches
 from instances.deadline import CLOCK, Deadline
 from instances.errors import InputError, NothingFitsError
@@ -20,19 +20,6 @@ from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import Setting, even_work, settings_of, solve
 from instances.planning.grid.recomputation import GridArrays, chosen_modes
-
-__all__ = [
-    "Fitting",
-    "GridSearch",
-    "Stages",
-    "dealt",
-    "every_plan",
-    "exchanged",
-    "moved",
-    "moves_of",
-    "no_plan",
-    "plan_in_grid",
-]
 
 # All plans of small questions, and changes of plans of large ones.
 #

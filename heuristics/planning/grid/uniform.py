@@ -18,8 +18,6 @@ from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import Setting
 from instances.planning.grid.recomputation import GridArrays
 
-__all__ = ["TORCHTITAN", "Sketch", "built", "even_cuts", "expressible", "uniform_sketches"]
-
 # Uniform plans: the same tensor degree, number of layers and recomputation in all stages.
 
 

@@ -12,19 +12,6 @@ from instances.errors import InputError, printable
 from instances.graph.display import Displayed, figures
 from instances.planning.problem import LARGEST
 
-__all__ = [
-    "CHAIN",
-    "CONFIGURED_FORMAT",
-    "FULL",
-    "MODES",
-    "NONE",
-    "Configuration",
-    "ConfiguredChain",
-    "ConfiguredLayer",
-    "Degrees",
-    "chain_document",
-]
-
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
 MODES = ("none", "act", "core", "full")
 NONE, FULL = MODES[0], MODES[-1]

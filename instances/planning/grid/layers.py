@@ -33,8 +33,6 @@ from instances.errors import InputError
 from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.transformer import Accelerator, LayerSizes, Transformer
 
-__all__ = ["ATTENTIONS", "Clockwork", "LayerCosts", "configured"]
-
 _TILE = (128, 256)
 _SHORT_SUM = 256
 _FUSED, _UNFUSED = 0.7, 0.5

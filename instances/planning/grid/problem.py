@@ -17,8 +17,6 @@ from instances.json_files import finite_or_none
 from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain, chain_document
 from instances.planning.problem import LARGEST
 
-__all__ = ["Fixed", "GridInstance", "Servers", "StateBytes", "grid_in_words", "grid_lines"]
-
 # Questions of training in a grid, as their documents, as lines of text, and in a few words.
 
 

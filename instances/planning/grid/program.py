@@ -35,8 +35,6 @@ from instances.planning.bounds import least_span
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 
-__all__ = ["STEPS", "Found", "Setting", "StageCosts", "even_work", "settings_of", "solve", "stage_costs"]
-
 # Degrees that all stages of a plan share, and the least work that each device has with them.
 
 

@@ -18,8 +18,6 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.problem import GridInstance
 
-__all__ = ["Fronts", "GridArrays", "Menus", "chosen_modes", "fronts_of", "least_time"]
-
 # The least time that it takes to fit consecutive layers into memory by recomputing some of them.
 #
 # What layers may recompute are points (bytes kept, time); those of several layers add up, and only sums that no other

@@ -13,20 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from instances.architectures.encoders import Encoder
+from instances.architectures.transformers import Encoder
 from instances.errors import InputError, UnknownLayersError
 from instances.readers.huggingface.record import Attention, Decoder, Experts, FeedForward, LatentAttention, Layer
-
-__all__ = [
-    "ACCELERATORS",
-    "TRANSFORMERS",
-    "Accelerator",
-    "LayerSizes",
-    "Transformer",
-    "norm_parameters",
-    "obstacle",
-    "transformer_of",
-]
 
 # Accelerators by name, with the figures of their data sheets.
 

@@ -13,10 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from instances.architectures.architecture import Architecture
-from instances.architectures.encoders import encode
+from instances.architectures.transformers import encode
 from instances.json_files import Value
-from instances.readers.huggingface.configuration import decoder_of
-from instances.readers.huggingface.encoders import encoder_of, is_encoder
+from instances.readers.huggingface.configuration import decoder_of, encoder_of, is_encoder
 from instances.readers.huggingface.network import record_network
 
 __all__ = ["configured_architecture"]

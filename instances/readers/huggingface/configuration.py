@@ -1,4 +1,4 @@
-"""Configurations of Hugging Face transformers, ``config.json``, as records of decoders."""
+"""Sizes of a network from its configuration and its weights."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from instances.architectures.transformers import Encoder
 from instances.errors import UnknownLayersError
 from instances.json_files import Value
-from instances.readers.huggingface.fields import Fields
-from instances.readers.huggingface.layer_kinds import DENSE, EXPERTS, FULL, kinds_of, sparse_layers
-from instances.readers.huggingface.mixers import mixers_of
-from instances.readers.huggingface.record import Decoder, Experts, FeedForward, Layer
+from instances.readers.huggingface.layers import DENSE, EXPERTS, FULL, kinds_of, sparse_layers
+from instances.readers.huggingface.network import mixers_of
+from instances.readers.huggingface.record import MOST_LAYERS, Decoder, Experts, FeedForward, Fields, Layer
 
-__all__ = ["decoder_of", "model_types", "type_defaults"]
+# Configurations of Hugging Face transformers, ``config.json``, as records of decoders.
+
 
 _SHOWN = 5
 #: Fields of multimodal models that hold the configuration of their decoder.
@@ -293,3 +294,59 @@ def _experts(fields: Fields, hidden: int) -> Experts:
         router_vectors=(count if words.get("router_bias") else 0) + hidden * words.get("router_vectors_hidden", 0),
         width=fields.whole_or(words["expert_width"], 0) if "expert_width" in words else 0,
     )
+
+
+# Configurations of encoders of text, ``config.json``, as sizes of `Encoder`.
+
+
+#: Fields that make decoders of them.
+_DECODES = ("is_decoder", "add_cross_attention")
+
+
+def is_encoder(config: Value) -> bool:
+    """Whether the configuration is one of a known encoder."""
+    members = config.open_members(())
+    return "model_type" in members and members["model_type"].text() in model_types("encoders")
+
+
+def encoder_of(config: Value) -> tuple[Encoder, list[str]]:
+    """The sizes of the encoder that a configuration describes, and what is in doubt.
+
+    Raises
+    ------
+    InputError
+        If a field is absurd or contradicts another, or makes a decoder of it.
+    """
+    members = config.open_members(("model_type",))
+    kind = members["model_type"].text()
+    words, type_fields = model_types("encoders")[kind], type_defaults(kind)
+    fields = Fields(members, type_fields["defaults"], type_fields["aliases"], words, config)
+    for name in _DECODES:
+        if fields.truth(name):
+            members[name].fail(f"a {kind} that decodes is not known; in Python, give the module itself to mtpp.load.")
+    hidden, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
+    if hidden % heads:
+        fields.value("num_attention_heads").fail(f"{heads} heads do not divide the width {hidden}; give a divisor.")
+    rows = fields.whole("max_position_embeddings")
+    unused = fields.whole("pad_token_id", least=0) + 1 if fields.says("padded") else 0
+    if unused >= rows:
+        fields.value("max_position_embeddings").fail(f"{rows} positions leave none for tokens; give more.")
+    sizes = Encoder(
+        layers=fields.whole("num_hidden_layers", most=MOST_LAYERS),
+        hidden=hidden,
+        heads=heads,
+        inner=fields.whole(words.get("inner", "intermediate_size")),
+        vocabulary=fields.whole("vocab_size"),
+        positions=rows,
+        unused_positions=unused,
+        segments=fields.whole("type_vocab_size") if words.get("segments", True) else 0,
+        tasks=fields.whole("task_type_vocab_size") if fields.says("tasks") else 0,
+        embedding=fields.whole(words["embedding"]) if "embedding" in words else None,
+        embedding_norm=words.get("embedding_norm", True),
+        pooled=words.get("pooled", True),
+        stack=words.get("stack", "encoder.layer"),
+        final=words.get("final", ""),
+    )
+    named = members["architectures"].texts() if "architectures" in members and members["architectures"].data else []
+    headed = [name for name in named[:1] if not name.endswith("Model")]
+    return sizes, [f"it is a {name}; a {kind} without its head counts, as AutoModel has it." for name in headed]

@@ -1,18 +1,299 @@
-"""The operators of a decoder's record."""
+"""Networks of configurations, and what mixes the positions in their layers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from instances.architectures.attention import last_token, tokens
-from instances.architectures.builder import Tensor
-from instances.architectures.operators import NetworkBuilder
-from instances.architectures.serving import Cache, Dim
+from instances.architectures.builder import NetworkBuilder, Tensor
+from instances.architectures.phases import Cache, Dim
 from instances.errors import InputError
-from instances.readers.huggingface.mixing import mix, scaled
-from instances.readers.huggingface.record import Attention, Decoder, Experts, FeedForward, Layer, Recurrence
+from instances.readers.huggingface.layers import CHUNKED, FULL, INDEXED, LINEAR, SLIDING, mix, scaled
+from instances.readers.huggingface.record import (
+    Attention,
+    Decoder,
+    Experts,
+    FeedForward,
+    Fields,
+    Indexer,
+    LatentAttention,
+    Layer,
+    Linear,
+    Recurrence,
+)
 
-__all__ = ["other_caches", "record_network"]
+# Attention, state spaces and the like of a layer, read from a configuration.
+
+
+_WINDOWED = (SLIDING, CHUNKED)
+
+
+def mixers_of(
+    fields: Fields, hidden: int, kind: str, last: bool
+) -> tuple[Attention | LatentAttention | Recurrence, ...]:
+    """The mixers of the tokens of a layer of this kind; `last` says whether it is the last layer."""
+    mixer = fields.word("mixer")
+    if fields.word("both"):
+        return _RECURRENCES[mixer](fields, hidden), _attention(fields, hidden, kind, last)
+    if mixer and (kind == LINEAR or not fields.word("kinds")):
+        return (_RECURRENCES[mixer](fields, hidden),)
+    if kind == LINEAR:
+        fields.value("layer_types").fail(f"a layer is one of '{kind}', which this model type has not.")
+    if fields.word("latent"):
+        return (_latent(fields, hidden, kind == INDEXED),)
+    return (_attention(fields, hidden, kind, last),)
+
+
+def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
+    heads = fields.whole("num_attention_heads")
+    width = _head_width(fields, hidden, heads)
+    key_heads = _key_heads(fields, heads)
+    full = kind == FULL and fields.word("full_layers")
+    if full:
+        width, key_heads = fields.whole_or("full_head_dim", 512), fields.whole_or("full_key_heads", key_heads)
+    if kind in _WINDOWED:
+        key_heads *= fields.word("window_key_heads") or 1
+    if heads % key_heads:
+        fields.value("num_key_value_heads").fail(
+            f"{key_heads} heads of keys do not divide {heads} heads of queries; give a divisor."
+        )
+    window = None
+    if kind in _WINDOWED:
+        name = fields.word("window") or "sliding_window"
+        window = fields.whole(name)
+        if fields.word("window_before") and fields.has(fields.words["window_before"]):
+            window = fields.whole(fields.words["window_before"]) + 1
+    scale = 2 if fields.word("norm") == "layer" else 1
+    each, _, condition = str(fields.word("query_norm") or "").partition(" if ")
+    norms = {"head": (width, width), "full": (heads * width, key_heads * width)}.get(each)
+    norms = norms or ((heads * width, key_heads * width) if each == "heads" else (0, 0))
+    if condition and not fields.truth(condition):
+        norms = (0, 0)
+    if each == "heads":
+        scale = 1
+    sinks = fields.word("sinks")
+    vectors = heads if sinks is True or (sinks == "window" and window) else 0
+    vectors += hidden * (fields.word("vectors_hidden") or 0) + width * (fields.word("vectors_width") or 0)
+    return Attention(
+        heads=heads,
+        key_heads=key_heads,
+        width=width,
+        value_width=fields.whole(fields.words["value_width"]) if "value_width" in fields.words else width,
+        window=window,
+        chunked=kind == CHUNKED,
+        bias=fields.says("bias"),
+        output_bias=fields.says("output_bias") or bool(last and fields.word("last_output_bias")),
+        norms=(norms[0] * scale, norms[1] * scale),
+        gate=_gate(fields, heads, width),
+        gate_bias=fields.word("gate") == "query" and fields.says("bias"),
+        vectors=vectors,
+        passes=fields.word("passes") or 1,
+        own_values=not (full and fields.truth("attention_k_eq_v")),
+    )
+
+
+def _gate(fields: Fields, heads: int, width: int) -> int:
+    each, _, condition = str(fields.word("gate") or "").partition(" if ")
+    if not each or (condition and not fields.truth(condition)):
+        return 0
+    return heads if each == "head" else heads * width
+
+
+def _head_width(fields: Fields, hidden: int, heads: int) -> int:
+    name = fields.words.get("head_width", "head_dim")
+    if name and fields.has(name):
+        return fields.whole(name)
+    if hidden % heads and fields.words.get("even_heads", not name):
+        fields.value("num_attention_heads").fail(
+            f"{heads} heads do not divide the hidden width {hidden}; give a divisor."
+        )
+    return max(1, hidden // heads)
+
+
+def _key_heads(fields: Fields, heads: int) -> int:
+    rule = fields.words.get("key_heads", "num_key_value_heads")
+    if rule == "multi_query":
+        return 1 if fields.truth("multi_query") else heads
+    if rule == "falcon":
+        if fields.truth("new_decoder_architecture"):
+            return fields.whole_or("num_kv_heads", heads)
+        return 1 if fields.truth("multi_query") else heads
+    return fields.whole_or(rule, heads) if rule else heads
+
+
+def _latent(fields: Fields, hidden: int, indexed: bool) -> LatentAttention:
+    indexer = None
+    if indexed:
+        sizes = (fields.whole(f"index_{name}") for name in ("n_heads", "head_dim", "topk"))
+        indexer = Indexer(*sizes)
+    heads = fields.whole("num_attention_heads")
+    return LatentAttention(
+        heads=heads,
+        rank=fields.whole("kv_lora_rank"),
+        rotary=fields.whole("qk_rope_head_dim"),
+        plain=fields.whole("qk_nope_head_dim"),
+        value_width=fields.whole_or("v_head_dim", max(1, hidden // heads)),
+        query_rank=fields.whole("q_lora_rank") if fields.has("q_lora_rank") else None,
+        bias=fields.says("bias"),
+        indexer=indexer,
+    )
+
+
+def _mamba(fields: Fields, hidden: int) -> Recurrence:
+    """A selective state space (Gu and Dao, 2023)."""
+    inner, state = fields.whole("expand") * hidden, fields.whole("state_size")
+    given = fields.value("time_step_rank").data
+    rank = math.ceil(hidden / 16) if given in (None, "auto") else fields.whole("time_step_rank")
+    bias = fields.truth("use_bias")
+    return _selective(hidden, inner, state, rank, fields.whole("conv_kernel"), bias, fields.truth("use_conv_bias"), 0)
+
+
+def _jamba(fields: Fields, hidden: int) -> Recurrence:
+    inner, state = fields.whole("mamba_expand") * hidden, fields.whole("mamba_d_state")
+    given = fields.value("mamba_dt_rank").data
+    rank = math.ceil(hidden / 16) if given in (None, "auto") else fields.whole("mamba_dt_rank")
+    bias, conv_bias = fields.truth("mamba_proj_bias"), fields.truth("mamba_conv_bias")
+    return _selective(hidden, inner, state, rank, fields.whole("mamba_d_conv"), bias, conv_bias, rank + 2 * state)
+
+
+def _selective(
+    hidden: int, inner: int, state: int, rank: int, kernel: int, bias: bool, conv_bias: bool, norms: int
+) -> Recurrence:
+    return Recurrence(
+        kind="mamba",
+        before=(Linear(hidden, inner, bias), Linear(hidden, inner, bias)),
+        channels=inner,
+        kernel=kernel,
+        conv_bias=conv_bias,
+        inner=(Linear(inner, rank + 2 * state), Linear(rank, inner, True)),
+        after=Linear(inner, hidden, bias),
+        multiply_adds=3 * inner * state,
+        state=inner * (state + kernel),
+        vectors=inner * state + inner + norms,
+    )
+
+
+def _mamba2(fields: Fields, hidden: int) -> Recurrence:
+    """State space duality (Dao and Gu, 2024)."""
+    names = fields.words.get("mamba", {})
+    heads, state, groups, kernel = (
+        fields.whole(names.get(name, name)) for name in ("num_heads", "state_size", "n_groups", "conv_kernel")
+    )
+    name = names.get("head_dim", "head_dim")
+    if expand := names.get("expand", "expand"):
+        inner = fields.whole("mamba_d_ssm") if fields.has("mamba_d_ssm") else fields.whole(expand) * hidden
+        width = inner // heads if fields.value(name).data in (None, "auto") else fields.whole(name)
+    else:
+        width = fields.whole(name)
+        inner = heads * width
+    if heads * width != inner:
+        fields.value(name).fail(f"{heads} heads of {width} do not make the width {inner}; give {inner // heads}.")
+    bias = fields.truth(names.get("use_bias", "use_bias"))
+    channels = inner + 2 * groups * state
+    norm = inner if not fields.word("both") or fields.truth("mamba_rms_norm") else 0
+    return Recurrence(
+        kind="mamba2",
+        before=(Linear(hidden, channels, bias), Linear(hidden, inner + heads, bias)),
+        channels=channels,
+        kernel=kernel,
+        conv_bias=fields.truth(names.get("use_conv_bias", "use_conv_bias")),
+        inner=(),
+        after=Linear(inner, hidden, bias or fields.truth("projectors_bias")),
+        multiply_adds=2 * inner * state,
+        state=inner * state + channels * kernel,
+        vectors=3 * heads + norm,
+    )
+
+
+def _delta(fields: Fields, hidden: int) -> Recurrence:
+    """Gated delta rule (Yang et al., 2024)."""
+    heads = fields.whole("num_attention_heads")
+    keys, values = (fields.whole_or(f"linear_num_{name}_heads", heads) for name in ("key", "value"))
+    key_width = fields.whole_or("linear_key_head_dim", max(1, 3 * hidden // (4 * keys)))
+    value_width = fields.whole_or("linear_value_head_dim", 2 * key_width)
+    made, channels = values * value_width, 2 * keys * key_width + values * value_width
+    kernel = fields.whole("linear_conv_kernel_dim")
+    return Recurrence(
+        kind="delta_rule",
+        before=(Linear(hidden, channels), Linear(hidden, made), Linear(hidden, 2 * values)),
+        channels=channels,
+        kernel=kernel,
+        conv_bias=False,
+        inner=(),
+        after=Linear(made, hidden),
+        multiply_adds=3 * made * key_width,
+        state=made * key_width + channels * kernel,
+        vectors=2 * values + value_width,
+    )
+
+
+def _kimi(fields: Fields, hidden: int) -> Recurrence:
+    """Delta rule with a decay for each channel (Kimi team, 2025)."""
+    heads, width, kernel = (fields.whole(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
+    inner = heads * width
+    gate = Linear(hidden, inner, between=width)
+    return Recurrence(
+        kind="delta_rule",
+        before=(Linear(hidden, 3 * inner), gate, gate, Linear(hidden, heads)),
+        channels=3 * inner,
+        kernel=kernel,
+        conv_bias=False,
+        inner=(),
+        after=Linear(inner, hidden),
+        multiply_adds=3 * inner * width,
+        state=inner * (width + 3 * kernel),
+        vectors=inner + heads + width,
+    )
+
+
+def _lightning(fields: Fields, hidden: int) -> Recurrence:
+    """Linear attention with a decay for each head (Qin et al., 2024)."""
+    heads = fields.whole("num_attention_heads")
+    width = _head_width(fields, hidden, heads)
+    inner = heads * width
+    return Recurrence(
+        kind="linear_attention",
+        before=(Linear(hidden, 3 * inner), Linear(hidden, inner)),
+        channels=0,
+        kernel=0,
+        conv_bias=False,
+        inner=(),
+        after=Linear(inner, hidden),
+        multiply_adds=2 * inner * width,
+        state=inner * width,
+        vectors=inner,
+    )
+
+
+def _short(fields: Fields, hidden: int) -> Recurrence:
+    """A short convolution between two gates."""
+    kernel, bias = fields.whole("conv_L_cache"), fields.truth("conv_bias")
+    return Recurrence(
+        kind="convolution",
+        before=(Linear(hidden, hidden, bias), Linear(hidden, 2 * hidden, bias)),
+        channels=hidden,
+        kernel=kernel,
+        conv_bias=bias,
+        inner=(),
+        after=Linear(hidden, hidden, bias),
+        multiply_adds=0,
+        state=hidden * kernel,
+    )
+
+
+_RECURRENCES = {
+    "mamba": _mamba,
+    "jamba": _jamba,
+    "mamba2": _mamba2,
+    "delta": _delta,
+    "kimi": _kimi,
+    "lightning": _lightning,
+    "short": _short,
+}
+
+
+# The operators of a decoder's record.
 
 
 def other_caches(record: Decoder, dims: Mapping[str, Dim]) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError, extra
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import fold_views

@@ -1,18 +1,74 @@
-"""Cost of one ONNX operator: multiply-adds, operations, and bytes moved.
-
-Operations are counted as publications do: a multiply-add is two, and each call of a function such as exp is one.
-Shapes are those of the ONNX operator specification.
-"""
+"""Costs of operators: floating-point operations, bytes, and times that are measured."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+import tempfile
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from instances.readers.onnx.types import TensorType, TypedNode
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
 
-__all__ = ["Count", "count", "is_view"]
+from instances.devices import Device
+from instances.errors import InputError, extra, one_line
+from instances.readers.onnx.model import captured, inputs_of, load_model, set_dims, subgraphs, whole_numbers
+
+# Types of tensors, and nodes with the types of what they read and write.
+
+
+class TensorType(NamedTuple):
+    """Shape of a tensor, and the width of its elements [bits]."""
+
+    shape: tuple[int, ...]
+    bits: int
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size [bytes]; elements narrower than a byte are packed."""
+        return -(-self.elements * self.bits // 8)
+
+
+@dataclass(frozen=True)
+class TypedNode:
+    """A node with the types of what it reads and writes."""
+
+    kind: str  # such as Conv
+    domain: str  # the operator set that it belongs to; "" is that of ONNX
+    attributes: Mapping[str, Any]
+    inputs: tuple[TensorType | None, ...]  # None where an optional tensor is left out
+    outputs: tuple[TensorType | None, ...]  # None where nobody reads an output, or it is left out
+
+    def input(self, i: int) -> TensorType:
+        """An input that the operator cannot do without."""
+        tensor = self.inputs[i] if i < len(self.inputs) else None
+        if tensor is None:
+            raise ValueError(f"input {i} is missing")
+        return tensor
+
+    @property
+    def written(self) -> int:
+        """Elements of the first output that is read."""
+        return next((tensor.elements for tensor in self.outputs if tensor is not None), 0)
+
+
+# Cost of one ONNX operator: multiply-adds, operations, and bytes moved.
+#
+# Operations are counted as publications do: a multiply-add is two, and each call of a function such as exp is one.
+# Shapes are those of the ONNX operator specification.
+
+
 # Which input is the bias.
 _BIAS = {"Conv": 2, "FusedConv": 2, "ConvTranspose": 2, "Gemm": 2, "DeformConv": 3, "QLinearConv": 8}
 # Operations per hidden unit and step besides the products: gates with their activations, and the new state.
@@ -256,3 +312,328 @@ _MOVING = _kinds(
     "EyeLike HammingWindow HannWindow NonZero OneHot Pad Range ReverseSequence Scatter ScatterElements ScatterND Shape "
     "Size SpaceToDepth Split TensorScatter Tile Transpose Trilu Unique Where"
 )
+
+
+# The nodes of an ONNX graph that depend on its inputs, the constants that they use, and the types of tensors.
+
+
+# Their results are known before any input, whatever they read.
+_SHAPES = ("Shape", "Size")
+# Their results from constants are constants of their own, not parts of what they read.
+_MAKERS = ("Constant", "ConstantOfShape", "EyeLike", "Expand", "Range", "Tile")
+_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+# Width of elements [bits]; texts have none.
+_WIDTHS = {
+    2: "INT2 UINT2",
+    4: "INT4 UINT4 FLOAT4E2M1",
+    6: "FLOAT6E2M3 FLOAT6E3M2",
+    8: "BOOL INT8 UINT8 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0",
+    16: "INT16 UINT16 FLOAT16 BFLOAT16",
+    32: "INT32 UINT32 FLOAT",
+    64: "INT64 UINT64 DOUBLE COMPLEX64",
+    128: "COMPLEX128",
+}
+_BITS = {
+    number: bits
+    for bits, names in _WIDTHS.items()
+    for name, number in TensorProto.DataType.items()
+    if name in names.split()
+}
+
+
+@dataclass(frozen=True)
+class LiveNode:
+    """A node that depends on an input."""
+
+    node: NodeProto
+    reads: tuple[str, ...]  # tensors that depend on an input, those that its bodies capture included
+    # Constants of the file that it uses, directly or by what was computed from them; also those of its bodies.
+    weights: frozenset[str]
+    bodies: tuple[Scope, ...]  # of a control-flow node
+
+
+class Scope:
+    """Graph or body of control flow, with access to the names of the graphs around it.
+
+    A node is constant if nothing that it reads varies with the inputs. The shape of a tensor is, as all are fixed.
+
+    Attributes
+    ----------
+    live : list of LiveNode
+        In the order of the file.
+    places : list of int
+        Number of each of them among all nodes of the graph.
+    wanted : set of str
+        Tensors that some live node reads, or that are outputs of the graph.
+    weights : dict of str to TensorType or None
+        Type of each constant that the file holds, those of other scopes included.
+    """
+
+    def __init__(self, graph: GraphProto, outer: Scope | None = None) -> None:
+        self.graph = graph
+        self.types: MutableMapping[str, TensorType] = ChainMap({}, outer.types) if outer else {}
+        self.weights: dict[str, TensorType | None] = outer.weights if outer else {}
+        # Which constants of the file each tensor comes from; None if it varies.
+        self._origins: MutableMapping[str, frozenset[str] | None] = ChainMap({}, outer._origins) if outer else {}
+        self._numbers: MutableMapping[str, NDArray[np.int64]] = ChainMap({}, outer._numbers) if outer else {}
+        self._numbers.update(whole_numbers(graph))
+        self._collect_types()
+        visited = [self._visit(node) for node in graph.node]
+        self.live = [node for node in visited if node is not None]
+        self.places = [i for i, node in enumerate(visited) if node is not None]
+        self.wanted = {name for node in self.live for name in node.reads}
+        self.wanted |= {value.name for value in graph.output if self._origins.get(value.name) is None}
+
+    def number(self, name: str) -> int | None:
+        """A whole number that the file holds, or None."""
+        values = self._numbers.get(name)
+        return int(values.item()) if values is not None and values.size == 1 else None
+
+    def operator(self, node: NodeProto) -> TypedNode:
+        """Node with the types of its tensors; outputs without readers are left out."""
+        return TypedNode(
+            kind=node.op_type,
+            domain=node.domain,
+            attributes={attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute},
+            inputs=tuple(self.types[name] if name else None for name in _operands(node)),
+            outputs=tuple(self.types[name] if name in self.wanted else None for name in node.output),
+        )
+
+    def missing(self) -> Iterator[str]:
+        """Tensors without a shape that matter for the cost."""
+        for live in self.live:
+            names = [name for name in live.node.output if name in self.wanted]
+            yield from (name for name in (*names, *_operands(live.node)) if name and name not in self.types)
+            yield from (name for name in live.weights if self.weights[name] is None)
+            for body in live.bodies:
+                yield from body.missing()
+
+    def _collect_types(self) -> None:
+        graph = self.graph
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            value_type = type_of(value)
+            if value_type is not None:
+                self.types[value.name] = value_type
+        self._origins.update(dict.fromkeys((value.name for value in graph.input), None))
+        sparse = [(tensor.values, tensor.dims) for tensor in graph.sparse_initializer]
+        for tensor, dims in (*((tensor, tensor.dims) for tensor in graph.initializer), *sparse):
+            value_type = tensor_type(tensor.data_type, dims)
+            if value_type is not None:
+                self.types[tensor.name] = value_type
+            self._note_weight(tensor.name)
+
+    def _visit(self, node: NodeProto) -> LiveNode | None:
+        """Keep a node, or note that its outputs are constant."""
+        names = [*dict.fromkeys(name for name in (*node.input, *captured(node)) if name)]
+        reads = tuple(name for name in names if self._origins.get(name) is None)
+        bodies = subgraphs(node)
+        kind = node.op_type if node.domain in ("", "ai.onnx") else None
+        if kind in _SHAPES or not (reads or kind in _RANDOM):
+            for name in filter(None, node.output):
+                if kind in _MAKERS or bodies:
+                    self._note_weight(name)
+                else:
+                    self._origins[name] = frozenset() if kind in _SHAPES else self._union(names)
+            return None
+        self._origins.update(dict.fromkeys(node.output, None))
+        scopes = tuple(Scope(body, self) for body in bodies)
+        weights = self._union(_operands(node)).union(*(scope._used_weights() for scope in scopes))
+        return LiveNode(node, reads, weights, scopes)
+
+    def _used_weights(self) -> frozenset[str]:
+        """Constants that the nodes use, and those that are outputs."""
+        outputs = self._union([value.name for value in self.graph.output])
+        return outputs.union(*(live.weights for live in self.live))
+
+    def _union(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset().union(*(self._origins.get(name) or () for name in names))
+
+    def _note_weight(self, name: str) -> None:
+        key = name
+        while key in self.weights:  # two branches may use one name
+            key += "'"
+        self.weights[key] = self.types.get(name)
+        self._origins[name] = frozenset((key,))
+
+
+def type_of(value: ValueInfoProto) -> TensorType | None:
+    """Type of a value; None if it is no tensor or its shape is unknown."""
+    if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
+        return None
+    dims = value.type.tensor_type.shape.dim
+    if not all(dim.HasField("dim_value") for dim in dims):
+        return None
+    return tensor_type(value.type.tensor_type.elem_type, [dim.dim_value for dim in dims])
+
+
+def tensor_type(element: int, dims: Sequence[int]) -> TensorType | None:
+    """Type of a tensor from the number of its element type and its shape; None if it has none."""
+    bits = _BITS.get(element)
+    return None if bits is None or min(dims, default=0) < 0 else TensorType(tuple(dims), bits)
+
+
+def _operands(node: NodeProto) -> Sequence[str]:
+    """Inputs that are data; of a view only the first, as the others describe the shape."""
+    return node.input[:1] if is_view(node.op_type, node.domain) else node.input
+
+
+# Cost of a live node; control flow costs as much as its bodies.
+
+
+@dataclass
+class Price:
+    """Cost of a node."""
+
+    multiply_adds: int = 0
+    flops: int = 0
+    seconds: float = 0.0  # by the roofline model; for control flow the sum over what runs
+    unknown_operators: Counter[str] = field(default_factory=Counter)  # operators of which only the bytes are counted
+    # Loops that count once, as the file does not say how often they run, or as if their state kept its first shape.
+    approximate_loops: list[str] = field(default_factory=list)
+
+    def add(self, other: Price, times: int = 1) -> None:
+        """Add another price, several times."""
+        self.multiply_adds += times * other.multiply_adds
+        self.flops += times * other.flops
+        self.seconds += times * other.seconds
+        self.unknown_operators.update(other.unknown_operators)
+        self.approximate_loops += other.approximate_loops
+
+
+def price(live: LiveNode, scope: Scope, device: Device) -> Price:
+    """Price a node on a device.
+
+    A branch costs as much as the one that takes longer, a loop its body times its trip count.
+
+    Raises
+    ------
+    InputError
+        If inputs or attributes are not those of the ONNX specification.
+    """
+    node = live.node
+    label = node.name or ", ".join(node.output)
+    try:
+        if not live.bodies:
+            return _operator(live, scope, device)
+        bodies = [_body(body, device) for body in live.bodies]
+        if node.op_type == "If":
+            return max(bodies, key=lambda body: body.seconds)
+        (body,) = bodies
+        result = Price()
+        trips = _trips(live, scope)
+        result.add(body, 1 if trips is None else trips)
+        if trips is None or _changes_shape(live):
+            result.approximate_loops.append(label)
+        return result
+    except (AssertionError, AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise InputError(f"node {node.op_type} '{label}' does not fit its inputs ({error}).") from None
+
+
+def _operator(live: LiveNode, scope: Scope, device: Device) -> Price:
+    operator = scope.operator(live.node)
+    made = operator.outputs[:1]
+    if made and made[0] is not None and is_view(operator.kind, operator.domain):
+        old, new = operator.input(0), made[0]
+        if old.elements != new.elements:
+            raise ValueError(f"it makes {new.shape} of {old.shape}; its target is a constant")
+    counts = count(operator)
+    kind = f"{operator.domain}.{operator.kind}" if operator.domain else operator.kind
+    return Price(
+        counts.multiply_adds,
+        counts.flops,
+        device.time(counts.flops, counts.bytes_moved),
+        Counter() if counts.is_known else Counter([kind]),
+    )
+
+
+def _body(body: Scope, device: Device) -> Price:
+    result = Price()
+    for live in body.live:
+        result.add(price(live, body, device))
+    return result
+
+
+def _trips(live: LiveNode, scope: Scope) -> int | None:
+    """Number of times that a body runs, None if unknown; a loop counts its trips, though it may end earlier."""
+    node = live.node
+    if node.op_type == "Loop":
+        trips = scope.number(node.input[0])
+        return None if trips is None else max(0, trips)
+    if node.op_type == "Scan":
+        attributes = scope.operator(node).attributes
+        first = node.input[-attributes["num_scan_inputs"]]
+        return scope.types[first].shape[attributes.get("scan_input_axes", [0])[0]]
+    return None
+
+
+def _changes_shape(live: LiveNode) -> bool:
+    """Whether some state of a loop leaves an iteration with another shape than it came with."""
+    (body,) = live.bodies
+    states = zip(body.graph.input[2:], body.graph.output[1:], strict=False) if live.node.op_type == "Loop" else ()
+    return any(body.types.get(before.name) != body.types.get(after.name) for before, after in states)
+
+
+# Times of a model's operators in onnxruntime: one thread, no optimisation, so that every node is one kernel.
+
+
+_RUNS = 10
+_PREFIX = "node of "
+_SUFFIX = "_kernel_time"
+
+
+def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
+    """Least seconds of each node of a model with its weights over some runs, by the name of the node's first output.
+
+    Raises
+    ------
+    InputError
+        If onnxruntime is not installed or does not run the model.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InputError(f"measuring needs onnxruntime; install the extra: {extra('onnx')}.") from None
+    model = load_model(path)
+    set_dims(model, dims, path)
+    for node in model.graph.node:
+        node.name = _PREFIX + next(filter(None, node.output), "")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_profiling = True
+    options.log_severity_level = 4
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(Path(path).resolve().parent)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        options.profile_file_prefix = str(Path(folder, "profile"))
+        try:
+            session = onnxruntime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+            rng = np.random.default_rng(0)
+            feeds = {value.name: _example(value, rng) for value in inputs_of(model.graph)}
+            for _ in range(_RUNS + 1):
+                session.run(None, feeds)
+            profile = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+        except Exception as error:  # onnxruntime has no base class of its errors
+            raise InputError(f"onnxruntime does not run the model ({one_line(error, 200)}).") from None
+    return _least_times(profile)
+
+
+def _example(value: ValueInfoProto, rng: np.random.Generator) -> NDArray[Any]:
+    """A random array for an input; zeros if it is of whole numbers, as an index must exist."""
+    kind = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    shape = [dim.dim_value for dim in kind.shape.dim]
+    return rng.standard_normal(shape).astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(shape, dtype)
+
+
+def _least_times(profile: list[dict[str, Any]]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for event in profile:
+        name = event.get("name", "")
+        if event.get("cat") == "Node" and name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+            output = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+            seconds[output] = min(seconds.get(output, np.inf), event["dur"] * 1e-6)
+    return seconds

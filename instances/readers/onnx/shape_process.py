@@ -18,9 +18,9 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
-from instances.readers.onnx.live_nodes import type_of
-from instances.readers.onnx.model_file import all_graphs, inputs_of, load_model, set_dims, subgraphs
-from instances.system.limits import limit_process
+from instances.readers.onnx.model import all_graphs, inputs_of, load_model, set_dims, subgraphs
+from instances.readers.onnx.operators import type_of
+from instances.system.processes import limit_process
 
 # Memory limit of a process: this [bytes], and some copies of the weights.
 _MEMORY = 2**31

@@ -19,14 +19,9 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from instances.errors import InputError
 from instances.partitioning.partition import Partition
-from instances.readers.onnx.external_weights import check_weights
-from instances.readers.onnx.graph import node_names, typed_scope
-from instances.readers.onnx.live_nodes import Scope
-from instances.readers.onnx.model_file import captured, inputs_of, load_model, set_dims
-from instances.readers.onnx.open_shapes import open_shapes
-from instances.readers.onnx.operators import is_view
-
-__all__ = ["Cut", "OnnxStage", "TensorSpec", "cut_model"]
+from instances.readers.onnx.graph import check_weights, node_names, open_shapes, typed_scope
+from instances.readers.onnx.model import captured, inputs_of, load_model, set_dims
+from instances.readers.onnx.operators import Scope, is_view
 
 
 class TensorSpec(NamedTuple):

@@ -1,9 +1,4 @@
-"""PyTorch modules by way of `torch.export`, with flops from torch's own counter and a roofline cost model.
-
-A module is exported and decomposed into core ATen operators. No tensor is computed: parameters may live on the meta
-device, so that the size of a network does not matter. Flops are those of `torch.utils.flop_counter`, that is of matrix
-products, convolutions and attention; all other operators are counted by the bytes that they move.
-"""
+"""Export of PyTorch modules to graphs, and errors of torch.export in a line."""
 
 from __future__ import annotations
 
@@ -18,30 +13,62 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError, extra
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import check_readable
-from instances.readers.pytorch.remedies import first_line, with_remedy
-from instances.system.fresh_python import run_module
+from instances.system.processes import run_module
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-__all__ = [
-    "decompose",
-    "export",
-    "from_exported_program",
-    "quiet",
-    "read_torch",
-    "recognises_torch",
-    "trace",
-]
+# Errors of torch.export in a line, with what to do.
+
+
+_UNSCRIPTED = "give the module as it was before it was scripted or quantised"
+
+#: Words in messages of torch.export, and what to do.
+_REMEDIES = {
+    "uninitialized parameter": "run the module once on the example before, which makes its parameters",
+    "__torch__": _UNSCRIPTED,
+    "functorch": "leave torch.func out of forward",
+    "not a known type": "return tensors in lists and dictionaries; for transformers kwargs={'use_cache': False}",
+    "data-dependent": "write branches on values of tensors with torch.where or torch.cond, and loops with fixed bounds",
+    "dynamic control flow": "write branches on values of tensors with torch.where or torch.cond",
+    "takes": "give args and kwargs as forward takes them",
+    "missing a required argument": "give args and kwargs as forward takes them",
+    "state_dict": "let forward change no parameters; export the module in eval mode",
+    "meta": "give the module itself, with its weights, instead of a function that builds it",
+    ".numpy()": "leave numpy out of forward",
+    ".item()": "leave .item() and int() of tensors out of forward",
+}
+
+
+def with_remedy(error: Exception, scripted: bool) -> str:
+    """Kind of an error, the first line of its message, and what to do."""
+    line, whole = shorten(first_line(error), 200, placeholder=" …"), str(error)
+    remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
+    return f"{line.rstrip('.;')}; {_UNSCRIPTED if scripted else remedy}."
+
+
+def first_line(error: Exception) -> str:
+    """Kind of an error, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+# PyTorch modules by way of `torch.export`, with flops from torch's own counter and a roofline cost model.
+#
+# A module is exported and decomposed into core ATen operators. No tensor is computed: parameters may live on the meta
+# device, so that the size of a network does not matter. Flops are those of `torch.utils.flop_counter`, that is of
+# matrix products, convolutions and attention; all other operators are counted by the bytes that they move.
+
 
 _MISSING = f"PyTorch is not installed; install the extra: {extra('torch')}."
 
@@ -194,8 +221,16 @@ def from_exported_program(
         If torch is not installed, a dimension has no value, or no operator computes anything.
     """
     _torch()
-    from instances.readers.pytorch.costs import bytes_moved, flops_of, is_unknown
-    from instances.readers.pytorch.dataflow import Dataflow, calls_elsewhere, input_readers, label, weights_elsewhere
+    from instances.readers.pytorch.dataflow import (
+        Dataflow,
+        bytes_moved,
+        calls_elsewhere,
+        flops_of,
+        input_readers,
+        is_unknown,
+        label,
+        weights_elsewhere,
+    )
     from instances.readers.pytorch.sizes import fix_sizes, observed_sizes, open_sizes
 
     program = decompose(program)

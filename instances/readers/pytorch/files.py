@@ -1,18 +1,12 @@
-"""Files of `torch.export.save`, read as data alone: nothing in them is unpickled, compiled, imported or called.
-
-`torch.export.load` is not for untrusted files. It unpickles sample inputs, custom objects and weights, runs compiled
-code that a file brings along, evaluates symbolic sizes as Python, imports modules that a file names, takes any function
-below `torch` as an operator, and pastes names into source text. Here only the JSON text of the graph is read. Its
-weights are known by their shapes. Each string in it is checked before torch sees it: operators must be ATen operators
-whose shapes torch infers without computing them, names must be identifiers, and what else could be code is left out.
-"""
+"""Files of exported PyTorch programs, and the sizes of their tensors."""
 
 from __future__ import annotations
 
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +20,21 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from instances.errors import InputError
+from instances.errors import InputError, extra
 from instances.json_files import LARGEST_TEXT, Value, parse_json
+from instances.readers.pytorch.export import first_line, quiet
 from instances.readers.pytorch.sizes import missing_sizes
-from instances.system.limits import limit_process
+from instances.system.processes import limit_process
 
-__all__ = ["load_program"]
+# Files of `torch.export.save`, read as data alone: nothing in them is unpickled, compiled, imported or called.
+#
+# `torch.export.load` is not for untrusted files. It unpickles sample inputs, custom objects and weights, runs compiled
+# code that a file brings along, evaluates symbolic sizes as Python, imports modules that a file names, takes any
+# function below `torch` as an operator, and pastes names into source text. Here only the JSON text of the graph is
+# read. Its weights are known by their shapes. Each string in it is checked before torch sees it: operators must be ATen
+# operators whose shapes torch infers without computing them, names must be identifiers, and what else could be code is
+# left out.
+
 
 _MOST_MEMBERS = 2**18
 _AGAIN = "save the program again with torch.export.save"
@@ -247,10 +250,9 @@ def _limit(path: str) -> None:
 
 def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:
     """Write the graph of a file as `mtpp-graph/1`; complain in one line."""
-    from instances.devices.roofline import Device
+    from instances.devices import Device
     from instances.graph.graph_file import save_graph
-    from instances.readers.pytorch.export import from_exported_program, quiet
-    from instances.readers.pytorch.remedies import first_line
+    from instances.readers.pytorch.export import first_line, from_exported_program, quiet
 
     try:
         _limit(path)
@@ -276,3 +278,40 @@ def _complain(message: str) -> int:
 
 if __name__ == "__main__":
     sys.exit(_main(*sys.argv[1:]))
+
+
+# ONNX files of PyTorch modules, by torch's own exporter: the default one where it can run, else the older one.
+
+
+def save_onnx(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], path: Path) -> None:
+    """Write a module with its weights as an ONNX model with the shapes of the example.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    args, kwargs : sequence and mapping
+        Example inputs.
+    path : Path
+        The file to write; large weights come to lie beside it.
+
+    Raises
+    ------
+    InputError
+        If it is no module with weights, onnx is missing, or the exporter fails.
+    """
+    import torch
+
+    name = type(module).__name__
+    if find_spec("onnx") is None:
+        raise InputError(f"{name}: an ONNX file of it needs onnx; install the extra: {extra('onnx')}.")
+    if not isinstance(module, torch.nn.Module) or any(weight.is_meta for weight in module.parameters()):
+        raise InputError(f"{name}: files of stages are made from a module with its weights; give that, or no folder.")
+    dynamo = find_spec("onnxscript") is not None
+    try:
+        with quiet():
+            torch.onnx.export(module, tuple(args), str(path), kwargs=dict(kwargs), dynamo=dynamo)
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be exported to ONNX: {first_line(error)[:300]}; split it without a folder, or export it "
+            "and split the file."
+        ) from error

@@ -13,8 +13,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from instances.errors import InputError, word
 
-__all__ = ["fix_sizes", "missing_sizes", "observed_sizes", "open_sizes"]
-
 _SHOWN = 8
 
 

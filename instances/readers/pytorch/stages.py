@@ -22,7 +22,6 @@ from instances.partitioning.partition import Partition
 from instances.readers.pytorch.dataflow import Dataflow, label
 from instances.readers.pytorch.export import decompose
 
-__all__ = ["arrange", "split", "split_policy"]
 _INPUTS = ("placeholder", "get_attr")
 
 

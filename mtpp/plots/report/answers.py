@@ -9,11 +9,9 @@ from typing import Any
 from instances import Result
 from instances.graph.display import Displayed
 from instances.results import PROOF_TOLERANCE
-from mtpp.plots.report.markup import details, facts, paragraph, preformatted, section, table, text
+from mtpp.plots.report.drawing import details, facts, paragraph, preformatted, section, table, text
 from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.verdict import Verdict
-
-__all__ = ["Reported", "article"]
 
 _LONGEST_WORDS = 4000
 

@@ -1,23 +1,41 @@
-"""Sections of a page about a partition: stages, graph, transfers, timeline, memory."""
+"""Pages of partitions, serving fronts and flows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from instances import Bound, Partition
+from instances.flow.answer import FlowAnswer
 from instances.graph.display import figures
-from instances.partitioning.stage_records import Crossing, Stage
+from instances.partitioning.serving import ServedPartition
 from instances.partitioning.stages import crossings, stages
-from mtpp.plots.layout import block_columns
-from mtpp.plots.report.drawing import Bar, Line, hue, legend, stacked_bars, timeline
-from mtpp.plots.report.graphs import graph_picture
-from mtpp.plots.report.markup import details, paragraph, section, table
+from instances.partitioning.stated import Crossing, Stage
+from instances.runtimes.layers import layers_in_words
+from instances.runtimes.serving_front import Front
+from mtpp.plots.partitions import block_columns
+from mtpp.plots.report.drawing import (
+    Bar,
+    Line,
+    details,
+    graph_picture,
+    hue,
+    legend,
+    paragraph,
+    section,
+    stacked_bars,
+    svg,
+    table,
+    text,
+    timeline,
+)
 from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
 
-__all__ = ["memory_section", "partition_question", "partition_sections"]
+# Sections of a page about a partition: stages, graph, transfers, timeline, memory.
+
 
 _TIMES = ("receive", "work", "overflow", "send")
 _RUNS, _MOST_STAGES = 6, 32
@@ -159,3 +177,186 @@ def _timeline_section(partition: Partition) -> str:
     told = f"The first {_RUNS} runs, a colour each: a result every {every} ({rate}), each "
     told += f"{time_in_words(partition.latency, unit)} after its input. All stages advance together, as costs have it."
     return section("Timeline", paragraph(told, "soft"), timeline([str(b) for b in range(len(costs))], bars, scale))
+
+
+# Sections of a page about a serving front: all cuts that no other beats, and the memory of the answer.
+
+
+_WIDTH, _HEIGHT, _LEFT = 640.0, 260.0, 90.0
+
+
+def front_question(front: Front) -> dict[str, str]:
+    """The question of a front, label to text."""
+    question = front.instance
+    return partition_question(front.partition) | {
+        "batch": f"{question.batch} sequences",
+        "context": f"{question.context} tokens of each at least",
+    }
+
+
+def front_sections(front: Front, bound: Bound | None) -> Iterator[str]:
+    """The front as a picture and a table, and the chosen cut with what its stages hold."""
+    points, answer = front.points, front.chosen
+    unit = answer.question.instance.time_unit
+    rows = [
+        [
+            layers_in_words(point.partition) + (" (the answer)" if point is answer else ""),
+            time_in_words(point.bottleneck, unit),
+            _tokens(point.capacity),
+            _tokens(point.capacity * answer.question.batch),
+        ]
+        for point in points
+    ]
+    told = "No cut beats one of these in both: the time of the slowest stage, and the context that all stages hold."
+    numbers = table(["layers of the stages", "bottleneck", "context", "tokens in all"], rows)
+    yield section("Cuts that no other beats", paragraph(told, "soft"), _picture(points, answer), numbers)
+    context = min(answer.capacity, 1e15)
+    partition = answer.partition
+    sizes = {
+        "parameters": partition.param_bytes.tolist(),
+        "states": answer.cache_bytes(context).tolist(),
+        "activations": partition.peaks.tolist(),
+    }
+    labels = [str(n) for n in range(partition.instance.k)]
+    if not partition.instance.is_alike:
+        labels = [f"{label} ({name})" for label, name in zip(labels, partition.kind_names, strict=True)]
+    alike = partition.instance.is_alike
+    yield memory_section(labels, sizes, partition.instance.platform.memory if alike else math.inf, "stage")
+    yield paragraph(f"The states are keys and values at a context of {_tokens(answer.capacity)} tokens.", "soft")
+    yield from partition_sections(partition, bound, memory=False)
+
+
+def _picture(points: Sequence[ServedPartition], answer: ServedPartition) -> str:
+    """Context over bottleneck; the answer is filled."""
+    shown = [point for point in points if point.capacity < math.inf]
+    if len(shown) < 2:
+        return ""
+    times, contexts = [point.bottleneck for point in shown], [point.capacity for point in shown]
+    unit = answer.question.instance.time_unit
+
+    def place(point: ServedPartition) -> tuple[float, float]:
+        across = (point.bottleneck - times[0]) / (times[-1] - times[0] or 1)
+        up = (point.capacity - contexts[0]) / (contexts[-1] - contexts[0] or 1)
+        return _LEFT + 20 + across * (_WIDTH - 60), _HEIGHT - 30 - up * (_HEIGHT - 60)
+
+    marks = []
+    for point in shown:
+        (x, y), fill = place(point), "var(--Work)" if point is answer else "var(--Card)"
+        told = text(f"{time_in_words(point.bottleneck, unit)}, {_tokens(point.capacity)} tokens")
+        look = f'r="6" stroke="var(--Work)" stroke-width="2" fill="{fill}"'
+        marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" {look}><title>{told}</title></circle>')
+    words = [
+        (_LEFT + 20, _HEIGHT - 4, "start", time_in_words(times[0], unit)),
+        (_LEFT + _WIDTH - 40, _HEIGHT - 4, "end", f"bottleneck {time_in_words(times[-1], unit)}"),
+        (_LEFT, _HEIGHT - 26, "end", _tokens(contexts[0])),
+        (_LEFT, 34.0, "end", _tokens(contexts[-1])),
+        (_LEFT, 16.0, "end", "context"),
+    ]
+    axes = f'<path class="grid" d="M{_LEFT + 6:.0f} 20V{_HEIGHT - 18:.0f}H{_LEFT + _WIDTH:.0f}"/>'
+    ends = [
+        f'<text class="soft" x="{x:.0f}" y="{y:.0f}" text-anchor="{side}">{text(told)}</text>'
+        for x, y, side, told in words
+    ]
+    return svg(_LEFT + _WIDTH + 20, _HEIGHT, "".join([axes, *ends, *marks]))
+
+
+def _tokens(count: float) -> str:
+    return "any" if count == math.inf else f"{count:.0f}"
+
+
+# Sections of a page about a flow: layers of the devices, what passes them and their links, and what holds it back.
+
+
+_RATE = "requests/s"
+#: A device or a link is full from this part of its capacity on.
+_FULL = 1 - 1e-9
+
+
+def flow_question(answer: FlowAnswer) -> dict[str, str]:
+    """The question of a flow, label to text."""
+    instance = answer.instance
+    found = dict(instance._facts())
+    for t, row in enumerate(instance.capacity):
+        held = np.flatnonzero(row)
+        told = "holds no layer"
+        if len(held):
+            ends = dict.fromkeys((int(held[0]), int(held[-1])))
+            told = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
+        found[f"kind {t}"] = f"{instance.counts[t]} devices: {told}"
+    return found
+
+
+def flow_sections(answer: FlowAnswer, bound: Bound | None) -> Iterator[str]:
+    """All sections, one after the other."""
+    most = 1 / bound.value if bound is not None and bound.value > 0 else None
+    yield _device_section(answer)
+    yield _layer_section(answer, most)
+    yield _link_section(answer)
+
+
+def _device_section(answer: FlowAnswer) -> str:
+    instance, interval = answer.instance, answer.interval
+    order = np.lexsort((interval[:, 1], interval[:, 0]))
+    order = order[interval[order, 1] > interval[order, 0]]
+    passes, bars, rows = _passes(answer), list[Bar](), list[list[str]]()
+    scale = Scale.of_numbers(answer.capacity, _RATE)
+    for row, i in enumerate(order.tolist()):
+        (begin, end), own, t = interval[i].tolist(), float(answer.capacity[i]), int(instance.kind[i])
+        share = min(1.0, float(passes[i]) / own) if own > 0 else 0.0
+        layers = f"{begin}" if end == begin + 1 else f"{begin}–{end - 1}"
+        told = f"{instance.devices[i]}, kind {t}: layers {layers}, {share:.1%} of {scale.cell(own)} {_RATE}"
+        bars += [Bar(row, begin, end, "spare", told), Bar(row, begin, end, hue(t), told, 1 - share, 1.0)]
+        cells = [scale.cell(own), scale.cell(float(passes[i])), f"{share:.1%}"]
+        rows.append([instance.devices[i], str(t), layers, str(end - begin), *cells])
+    idle = instance.n - len(rows)
+    told = "A row is a device, from its first layer to its last, in the colour of its kind; the filled part of its "
+    told += "height is what passes, of what it could serve." + (f" {idle} devices hold no layer." if idle else "")
+    picture = timeline([cells[0] for cells in rows], bars, Scale("layer", 1.0, 0))
+    header = ["device", "kind", "layers", "number", f"could serve [{_RATE}]", "passes", "used"]
+    return section("Layers of the devices", paragraph(told, "soft"), picture, table(header, rows))
+
+
+def _layer_section(answer: FlowAnswer, most: float | None) -> str:
+    """The most that could pass each layer; neighbours that lie on the same devices are one row."""
+    interval, flow = answer.interval, answer.flow
+    cuts = sorted({0, answer.instance.layers, *interval[interval[:, 1] > interval[:, 0]].ravel().tolist()})
+    held = [float(answer.capacity[(interval[:, 0] <= a) & (interval[:, 1] >= b)].sum()) for a, b in pairwise(cuts)]
+    parts = {"work": [min(flow, rate) for rate in held], "spare": [max(0.0, rate - flow) for rate in held]}
+    scale = Scale.of_numbers([*held, flow], _RATE)
+    lines = [Line(flow, "limit", f"flow {figures(flow, _RATE)}")]
+    if most is not None:
+        lines.append(Line(most, "bound", f"no layers let more than {figures(most, _RATE)} pass"))
+    labels = [str(a) if b == a + 1 else f"{a}–{b - 1}" for a, b in pairwise(cuts)]
+    words = legend({"work": "passes", "spare": "could pass, by the devices alone"})
+    return section("Requests through each layer", words, stacked_bars(labels, parts, scale, lines, "layers"))
+
+
+def _link_section(answer: FlowAnswer) -> str:
+    """The links that requests take, the fullest first, and how much of the network is full."""
+    n, passing, network = answer.instance.n, answer.passing, answer.network
+    names = ["source", "sink", *answer.instance.devices, *answer.instance.devices]
+    links = [(u, v) for u, v in np.argwhere(passing > 0).tolist() if v != u + n or u < 2]
+    links.sort(key=lambda link: -passing[link] / network[link])
+    scale = Scale.of_numbers([passing[link] for link in links], _RATE)
+    rows = [
+        [
+            names[u],
+            names[v],
+            scale.cell(passing[u, v]),
+            scale.cell(network[u, v]),
+            f"{passing[u, v] / network[u, v]:.1%}",
+        ]
+        for u, v in links
+    ]
+    full = sum(bool(passing[link] >= network[link] * _FULL) for link in links)
+    devices = int((_passes(answer) >= answer.capacity * _FULL)[answer.capacity > 0].sum())
+    told = f"{len(links)} links are used, {full} of them full; {devices} of {n} devices are full. One way to reach the "
+    told += "flow is shown, the fullest links first; there may be others."
+    header = ["from", "to", f"passes [{_RATE}]", "could carry", "used"]
+    return section("Links", paragraph(told, "soft"), table(header, rows))
+
+
+def _passes(answer: FlowAnswer) -> np.ndarray:
+    """(n,) requests/s through each device."""
+    n = answer.instance.n
+    return answer.passing[np.arange(2, n + 2), np.arange(n + 2, 2 * n + 2)]

@@ -1,16 +1,21 @@
-"""Costs of a partition, computed a second time from the equations of the paper: eq. (1) to (4)."""
+"""Costs of a partition, computed a second time from the equations of the paper, its side constraints and its stages."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.problem import Instance
+from instances.partitioning.stated import Stated
 from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.verdict import as_float, is_near, unequal
 
-__all__ = ["Terms", "block_terms", "bottleneck", "find_fault", "held"]
+# Costs of a partition, computed a second time from the equations of the paper: eq. (1) to (4).
 
 
 def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> str | None:
@@ -97,3 +102,139 @@ def _peaks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> 
             change[b][min(times)] += size
             change[b][max(times) + 1] -= size
     return {b: max(accumulate(row)) for b, row in change.items()}
+
+
+# Check of the rules of a question beside its cost, as they are written: constraints, and a hard limit.
+
+
+# Nodes that are named.
+_SHOWN = 3
+
+
+def find_breach(
+    exact: ExactInstance, constraints: Constraints, names: Sequence[str], block: Sequence[int], order: Sequence[int]
+) -> str | None:
+    """Find the first rule that a partition breaks; None if it obeys all.
+
+    Parameters
+    ----------
+    exact : ExactInstance
+    constraints : Constraints
+    names : sequence of str
+        Of the nodes.
+    block, order : sequence of int
+        Of a partition without fault.
+    """
+
+    def said(nodes: Sequence[int]) -> str:
+        return ", ".join(f"{v} ({names[v]})" for v in nodes[:_SHOWN]) + (", …" if len(nodes) > _SHOWN else "")
+
+    for nodes in constraints.together:
+        for v in nodes:
+            if block[v] != block[nodes[0]]:
+                return (
+                    f"nodes {said((nodes[0], v))} are in blocks {block[nodes[0]]} and {block[v]}, but belong together"
+                )
+    for v, first, last in constraints.windows:
+        if not first <= block[v] <= last:
+            return f"node {said((v,))} is in block {block[v]}, but may be in blocks {first} to {last}"
+    for v in constraints.uncut:
+        for reader in exact.after[v]:
+            if block[reader] != block[v]:
+                return f"nodes {said((v, reader))} are in blocks {block[v]} and {block[reader]}, but no output is cut"
+    for count, nodes in constraints.at_least:
+        inside = [0] * exact.k
+        for v in nodes:
+            inside[block[v]] += 1
+        if min(inside) < count:
+            least = inside.index(min(inside))
+            return f"block {least} has {inside[least]} of the nodes {said(nodes)}, but needs at least {count}"
+    if exact.fit and exact.memory is not None:
+        params, peaks = held(exact, block, order)
+        for b in sorted(peaks):
+            if params[b] + peaks[b] > exact.memory:
+                members = [v for v in order if block[v] == b]
+                return f"block {b} does not fit into the memory; it holds the nodes {said(members)}"
+    return None
+
+
+# Check of the stages that a partition states and of the tensors between them, in exact numbers.
+
+
+def faults_of_stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[str]:
+    """Yield stated numbers and names of stages that are false.
+
+    Parameters
+    ----------
+    instance : Instance
+    exact : ExactInstance
+        The same.
+    stated : Stated
+
+    Yields
+    ------
+    str
+    """
+    rows = {"costs": (stated.costs, _stages), "crossing": (stated.crossing, _crossings)}
+    for member, (claims, compute) in rows.items():
+        truth = list(compute(instance, exact, stated))
+        if len(claims) != len(truth):
+            yield unequal(f"partition.{member}", f"{len(claims)} items", f"{len(truth)} items")
+            continue
+        for i, (claim, row) in enumerate(zip(claims, truth, strict=True)):
+            for name, true in row.items():
+                claimed = getattr(claim, name)
+                if not _same(claimed, true):
+                    shown = as_float(true) if isinstance(true, Fraction) else true
+                    yield unequal(f"partition.{member}[{i}].{name}", claimed, shown)
+
+
+def _same(claimed: object, true: object) -> bool:
+    if isinstance(claimed, float) and isinstance(true, Fraction):
+        return math.isfinite(claimed) and is_near(claimed, true)
+    return claimed == true
+
+
+def _stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[Mapping[str, Any]]:
+    names, state_bytes = instance.graph.names, instance.graph.state_bytes.tolist()
+    bandwidth = instance.platform.bandwidth
+    unit = exact.unit * (1 if math.isinf(bandwidth) else Fraction(bandwidth))  # of bytes
+    params, peaks = held(exact, stated.block, stated.order)
+    terms = block_terms(exact, stated.block, stated.order)
+    slowest = max(map(sum, terms.values()))
+    nodes: dict[int, list[int]] = {}
+    for v in stated.order:
+        nodes.setdefault(stated.block[v], []).append(v)
+    for b, own in sorted(nodes.items()):
+        cost, states = sum(terms[b]), sum(Fraction(state_bytes[v]) for v in own)
+        yield {
+            "stage": b,
+            "first": names[own[0]],
+            "last": names[own[-1]],
+            "nodes": len(own),
+            **{name: time * exact.unit for name, time in terms[b]._asdict().items()},
+            "cost": cost * exact.unit,
+            "share": Fraction(cost, slowest) if slowest else Fraction(1),
+            "param_bytes": params[b] * unit - states,
+            "state_bytes": Fraction(states),
+            "peak_bytes": peaks[b] * unit,
+        }
+
+
+def _crossings(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[Mapping[str, Any]]:
+    graph = instance.graph
+    first: dict[int, int] = {}
+    for t, (tensor, size) in enumerate(zip(exact.tensors, graph.tensors.bytes.tolist(), strict=True)):
+        node, source = tensor.producer, stated.block[tensor.producer]
+        output = t - first.setdefault(node, t)
+        elsewhere = {stated.block[v] for v in tensor.readers} - {source}
+        if elsewhere:
+            yield {
+                "producer": graph.names[node],
+                "node": node,
+                "output": output,
+                "source": source,
+                "readers": tuple(sorted(elsewhere)),
+                "bytes": Fraction(size),
+                "time": tensor.time * exact.unit,
+            }

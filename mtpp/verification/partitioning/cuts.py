@@ -19,11 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance, Rational, at_most
 from mtpp.verification.partitioning.kernel import IN, OUT, SHARE, Network, least_cost
-
-__all__ = ["UNIT", "BlockCuts", "CutBound", "block_bound"]
+from mtpp.verification.verdict import Clock
 
 #: The goal as a whole number.
 UNIT = 2**44

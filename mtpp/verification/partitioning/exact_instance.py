@@ -1,21 +1,113 @@
-"""The question of a certificate in whole numbers.
-
-Every float is a rational number, so all times have a common unit and nothing is rounded. Only what the file states
-is read here: works, bytes, producers and readers.
-"""
+"""Questions in whole numbers, with nodes that share a block as one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from instances.partitioning.problem import Instance
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["ExactInstance", "Rational", "Tensor", "at_most"]
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.problem import Instance
+from mtpp.verification.verdict import Clock
+
+# Data of the program over ideals: the question in whole parts of a goal, the ideals met so far, where a search is.
+
+
+#: Sets of nodes, a row each, as words of 64 bits.
+NodeSets = NDArray[np.uint64]
+
+_Ints = NDArray[np.int64]
+_Words = NDArray[np.uint64]
+
+
+class LiveTensors(NamedTuple):
+    """Tensors that may be live at nodes that do not touch them, and what is live at those of the block looked at."""
+
+    size: _Ints  # (t,)
+    producer: _Ints  # (t,)
+    readers: tuple[_Ints, _Ints]  # nodes that read each tensor
+    read: tuple[_Ints, _Ints]  # tensors that each node reads
+    touch: NodeSets  # (t, n / 64): producer and readers
+    before: NodeSets  # (n, n / 64): nodes on all paths to each node
+    behind: NodeSets  # (n, n / 64): nodes on all paths from it
+    begun: NodeSets  # (t, n / 64): nodes behind its producer in the block, or behind a reader there if that is outside
+    earlier: NodeSets  # (e, n / 64): these before each read
+    passed: NodeSets  # (t, n / 64): nodes of the block at which each is live
+    fresh: NodeSets  # (e, n / 64): what each read has added to these
+    bytes: _Ints  # (n,): of all that is live at each node of the block
+
+
+class IdealQuestion(NamedTuple):
+    """A question in whole parts of a goal; rows are starts, (n + 1,), and numbers of tensors, parameters or nodes."""
+
+    k: int
+    limit: int  # what a block has to stay below
+    total: int  # all work
+    work: _Ints  # (n,)
+    need: _Ints  # (n,): least memory beside the parameters
+    held: _Ints  # (n,): parameters of one node
+    time: _Ints  # (t,): of tensors, by their producers
+    readers: _Ints  # (t,): their number
+    producer: _Ints  # (t,)
+    made: _Ints  # (n + 1,): starts of the tensors of each node
+    read: tuple[_Ints, _Ints]  # tensors that each node reads
+    used: tuple[_Ints, _Ints]  # parameters of several nodes that each node uses
+    shared: _Ints  # (p,): their sizes
+    behind: tuple[_Ints, _Ints]  # successors
+    before: _Ints  # (n,): numbers of predecessors
+    room: int  # memory for parameters and need
+    fit: int  # 0 where memory does not matter, 1 where overflow takes time, 2 where it is forbidden
+    code: _Words  # (n,): random numbers; the hash of a set is what they come to
+    branch: _Ints  # (n,): which of the equal branches holds the node, or -1
+    family: _Ints  # (b,): of each branch, whose branches stand one behind the other
+    branches: tuple[_Ints, _Ints]  # nodes of each branch, in their order
+    live: LiveTensors
+
+
+class IdealTable(NamedTuple):
+    """Ideals in the order in which they were met, and where they are by their hash."""
+
+    ideals: _Words  # (c, n / 64)
+    level: _Ints  # (c,)
+    slot: _Ints  # (s,): number of an ideal, -1 where there is none; s is a power of two
+
+
+class IdealSearch(NamedTuple):
+    """Where a search is: of a path from an ideal to the one looked at, and of all nodes and tensors."""
+
+    at: _Ints  # (4,): the ideal, the depth of the path or -1 before it, ideals in the table, steps so far
+    taken: NDArray[np.int32]  # (n + 1,): node at each depth
+    first: _Ints  # (n + 2,): where the nodes that may come next begin among `ready` at each depth
+    following: _Ints  # (n + 1,): which of them comes next
+    ready: NDArray[np.int32]  # nodes that may come next, of each depth
+    work: _Ints  # (n + 1,): of the block at each depth, as the next ones
+    received: _Ints
+    sent: _Ints
+    held: _Ints
+    need: _Ints
+    cut: _Ints  # (n + 1,): time of all tensors that are cut behind the ideal at each depth
+    inside: NDArray[np.int8]  # (n,): 1 in the ideal, 2 in the block, else 0
+    missing: _Ints  # (n,): predecessors outside
+    left: _Ints  # (t,): readers outside
+    reading: _Ints  # (t,): readers in the block
+    using: _Ints  # (p,): users in the block
+    words: _Words  # (n / 64,): the ideal looked at
+    image: _Words  # (n / 64,): the same, its branches sorted
+    hash: _Words  # (1,)
+
+
+# The question of a certificate in whole numbers.
+#
+# Every float is a rational number, so all times have a common unit and nothing is rounded. Only what the file states
+# is read here: works, bytes, producers and readers.
+
 
 #: Numbers without rounding.
 Rational = int | Fraction
@@ -188,3 +280,218 @@ def _needs(n: int, tensors: Sequence[Tensor]) -> list[int]:
 def _times(x: float, scale: int) -> int:
     top, bottom = x.as_integer_ratio()
     return top * (scale // bottom)
+
+
+# Merging of nodes that must share a block: together, uncut, and all that lie between them.
+#
+# Written again from the words of the constraints. A node set that edges leave and come back to has to take what they
+# pass along, as no edge points backwards; so, once the groups are merged, all nodes on a circle share a block.
+
+
+def shared_blocks(exact: ExactInstance, constraints: Constraints) -> list[int]:
+    """(n,) numbers of groups; nodes of one number are in one block in every order.
+
+    Parameters
+    ----------
+    exact : ExactInstance
+    constraints : Constraints
+    """
+    leader = list(range(exact.n))
+
+    def lead(v: int) -> int:
+        while leader[v] != v:
+            leader[v] = v = leader[leader[v]]
+        return v
+
+    for nodes in (*constraints.together, *((v, *exact.after[v]) for v in constraints.uncut)):
+        for v in nodes[1:]:
+            leader[lead(v)] = lead(nodes[0])
+    home = [lead(v) for v in range(exact.n)]
+    after: defaultdict[int, set[int]] = defaultdict(set)
+    before: defaultdict[int, set[int]] = defaultdict(set)
+    for u, v in exact.edges:
+        after[home[u]].add(home[v])
+        before[home[v]].add(home[u])
+    circle: dict[int, int] = {}
+    for start in reversed(_by_end(sorted(set(home)), after)):  # who reaches `start` and ends later is reached by it
+        stack = [start]
+        while stack:
+            v = stack.pop()
+            if v not in circle:
+                circle[v] = start
+                stack += before[v]
+    number = {start: i for i, start in enumerate(sorted(set(circle.values())))}
+    return [number[circle[home[v]]] for v in range(exact.n)]
+
+
+def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
+    """Merge each group into one node; a partition that keeps the groups costs no less than its merged form.
+
+    A merged node reads and writes at once at least what one of its members does.
+
+    Parameters
+    ----------
+    exact : ExactInstance
+    group : (n,) int
+        Of `shared_blocks`.
+    """
+    count = max(group) + 1
+    work, held, need = [0] * count, [0] * count, [0] * count
+    for v, g in enumerate(group):
+        work[g] += exact.work[v]
+        held[g] += exact.held[v]
+        need[g] = max(need[g], exact.need[v])
+    return replace(
+        exact,
+        n=count,
+        work=work,
+        tensors=[
+            Tensor(group[producer], frozenset(group[v] for v in readers) - {group[producer]}, time, size)
+            for producer, readers, time, size in exact.tensors
+        ],
+        held=held,
+        shared=[(frozenset(group[v] for v in users), size) for users, size in exact.shared],
+        need=need,
+        runs_nodes=exact.runs_nodes and count == exact.n,
+    )
+
+
+def _by_end(nodes: Iterable[int], after: Mapping[int, set[int]]) -> list[int]:
+    """The nodes in the order in which a search in depth is done with them."""
+    seen: set[int] = set()
+    done: list[int] = []
+    for start in nodes:
+        stack = [(start, False)]
+        while stack:
+            v, left = stack.pop()
+            if left:
+                done.append(v)
+            elif v not in seen:
+                seen.add(v)
+                stack.append((v, True))
+                stack += [(w, False) for w in after[v] if w not in seen]
+    return done
+
+
+# Merges of nodes that leave the optimum as it is, each proved by two inequalities.
+#
+# Overflow counts parameters and, where no buffer is kept, the largest need of a node, as the program over ideals does.
+# Let v have no work, and no larger need than u.
+#
+# (a) v reads nothing, and one node u alone reads all that v produces. Move v to the block of u. The block that v leaves
+#     costs no more than before: v took no time there and received nothing. The block of u saves to receive the tensors
+#     of v, and pays at most for the parameters of v: it costs no more where **saved >= held**.
+# (b) Nobody reads what v produces, and v reads from one node u alone. Move v to the block of u. The block that v leaves
+#     costs no more. The block of u saves to send what v alone read, and pays at most for the parameters of v: it costs
+#     no more where **saved >= held**.
+#
+# Where everything fits into one block, nothing overflows and parameters cost nothing. Where the memory is a hard limit,
+# no saving pays for parameters that do not fit.
+
+
+def merge(exact: ExactInstance, clock: Clock) -> tuple[ExactInstance, list[int]]:
+    """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
+
+    Nodes get new numbers; tensors without readers are removed. The list says where each node of the question has gone.
+
+    Raises
+    ------
+    OutOfTimeError
+    """
+    home = list(range(exact.n))  # where each node has gone
+    work, held = list(exact.work), list(exact.held)
+    shared = [(set(users), size) for users, size in exact.shared]
+    tensors = [tensor for tensor in exact.tensors if tensor.readers]
+    readers = [set(tensor.readers) for tensor in tensors]
+    made: list[set[int]] = [set() for _ in range(exact.n)]
+    read: list[set[int]] = [set() for _ in range(exact.n)]
+    for t, tensor in enumerate(tensors):
+        made[tensor.producer].add(t)
+        for v in tensor.readers:
+            read[v].add(t)
+    used: list[set[int]] = [set() for _ in range(exact.n)]
+    for g, (users, _) in enumerate(shared):
+        for v in users:
+            used[v].add(g)
+
+    def target(v: int) -> int | None:
+        """The node that v may join."""
+        if work[v] or (read[v] and made[v]) or not (read[v] or made[v]):
+            return None
+        others = {tensors[t].producer for t in read[v]} | {u for t in made[v] for u in readers[t]}
+        if len(others) > 1 or exact.need[v] > exact.need[u := others.pop()]:
+            return None
+        saved = sum(tensors[t].time for t in made[v]) + sum(tensors[t].time for t in read[v] if readers[t] == {v})
+        paid = held[v] + sum(shared[g][1] for g in used[v]) if exact.may_overflow else 0
+        return u if (0 if exact.fit else saved) >= paid else None
+
+    waiting = list(range(exact.n))
+    while waiting:
+        clock.raise_if_late()
+        v = waiting.pop()
+        if home[v] != v or (u := target(v)) is None:
+            continue
+        home[v] = u
+        held[u] += held[v]
+        for g in used[v]:
+            shared[g][0].discard(v)
+            shared[g][0].add(u)
+            used[u].add(g)
+        for t in made[v]:  # read by u alone
+            read[u].discard(t)
+        for t in read[v]:  # produced by u
+            readers[t].discard(v)
+            if not readers[t]:
+                made[u].discard(t)
+        made[v], read[v] = set(), set()
+        waiting.append(u)
+    kept = [v for v in range(exact.n) if home[v] == v]
+    number = {v: i for i, v in enumerate(kept)}
+    left = [(v, t) for v in kept for t in sorted(made[v])]
+    merged = replace(
+        exact,
+        n=len(kept),
+        work=[work[v] for v in kept],
+        tensors=[
+            Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time, tensors[t].size)
+            for u, t in left
+        ],
+        held=[held[v] for v in kept],
+        shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
+        need=[exact.need[v] for v in kept],
+        runs_nodes=False,
+    )
+
+    def where(v: int) -> int:
+        while home[v] != v:
+            v = home[v]
+        return number[v]
+
+    return merged, [where(v) for v in range(exact.n)]
+
+
+# Two more nodes, before all others and behind them, without work, bytes and time.
+#
+# The one joins the first block that is not empty, the other the last such block. These cost as much as before, and
+# there are no more blocks with nodes than the original graph has nodes.
+
+
+#: More nodes, behind those of the file: the one before all others, and the one behind.
+ENDS = 2
+
+
+def with_ends(exact: ExactInstance) -> ExactInstance:
+    """The question with the two more nodes, the last ones."""
+    first, last = exact.n, exact.n + 1
+    sources = frozenset(v for v in range(exact.n) if not exact.before[v])
+    sinks = [v for v in range(exact.n) if not exact.after[v]]
+    ends = [Tensor(first, sources, 0, 0), *(Tensor(v, frozenset({last}), 0, 0) for v in sinks)]
+    return replace(
+        exact,
+        n=exact.n + ENDS,
+        k=min(exact.k, exact.n),
+        work=[*exact.work, 0, 0],
+        tensors=[*exact.tensors, *ends],
+        held=[*exact.held, 0, 0],
+        need=[*exact.need, 0, 0],
+    )

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from instances.compiled import compiled
 
-__all__ = ["IN", "OUT", "SHARE", "Network", "least_cost"]
-
 #: Decisions on nodes.
 IN, OUT = 1, 2
 #: Weight of a block that is worth its share, and most of a node.

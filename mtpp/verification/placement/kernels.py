@@ -13,8 +13,6 @@ import numpy as np
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
 
-__all__ = ["Rows", "Side", "longest_group", "longest_window", "raise_starts"]
-
 
 class Side(NamedTuple):
     """A direction of time: nodes in order, and who comes before whom with the least time of a transfer."""

@@ -1,28 +1,32 @@
-"""Time and memory of a step under a placement, a second time from the definition (Addanki et al., NeurIPS 2019).
-
-A node is ready when all tensors that it reads are on its device. A device runs one node at a time, first ready first
-served, and rests `node_gap` after a node with work. When a node ends, its tensors are on its device, and each other
-device that reads one gets it over the bus out of there, tensor by tensor and reader by reader, one transfer at a time
-for bytes over the rate, with a rest of `transfer_gap` after it. With `broadcast` one transfer serves all devices.
-
-A tensor takes memory where it is made until its producer, its last reader there and its last transfer have ended, and
-elsewhere from the start of its transfer until its last reader there has ended.
-"""
+"""Step time of a placement from the definition, in any order or in sequences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from instances.errors import InputError
-from instances.placement.problem import PlacementInstance
-from mtpp.verification.clock import Clock
+import numpy as np
 
-__all__ = ["Run", "Step", "held_bytes", "peaks"]
+from instances.errors import InputError, printable
+from instances.graph.tensors import IntArray
+from instances.placement.problem import PlacementInstance, StatedPlacement
+from mtpp.verification.placement.kernels import Rows, Side, longest_group, longest_window, raise_starts
+from mtpp.verification.verdict import Clock, OutOfTimeError
+
+# Time and memory of a step under a placement, a second time from the definition (Addanki et al., NeurIPS 2019).
+#
+# A node is ready when all tensors that it reads are on its device. A device runs one node at a time, first ready first
+# served, and rests `node_gap` after a node with work. When a node ends, its tensors are on its device, and each other
+# device that reads one gets it over the bus out of there, tensor by tensor and reader by reader, one transfer at a time
+# for bytes over the rate, with a rest of `transfer_gap` after it. With `broadcast` one transfer serves all devices.
+#
+# A tensor takes memory where it is made until its producer, its last reader there and its last transfer have ended, and
+# elsewhere from the start of its transfer until its last reader there has ended.
+
 
 #: Size of the numbers that a check computes with.
 _MOST_BITS = 2**14
@@ -229,3 +233,267 @@ def held_bytes(instance: PlacementInstance, device: Sequence[int]) -> list[Fract
         for d in {device[v] for v in parameter.users}:
             total[d] += Fraction(float(parameter.bytes))
     return total
+
+
+# Earliest starts of nodes in any placement, proved again in whole numbers.
+#
+# If u comes before v and is on another device, something between them crosses: the node p that v reads last is with v,
+# and then not with u, or it sends v what v reads. If u is with v, it runs before v, as do all others that are with v.
+# So v waits for the last of those elsewhere, and for one device to run the others; the best choice keeps with v whoever
+# would arrive last. The nodes before v also take all devices their work. The same holds backwards in time.
+#
+# All times are rounded down to whole parts of a known step time, and none counts as more than a few of these: what a
+# step of shorter times takes at least, the step itself takes.
+
+
+# Bits of the known step time at most, and of the largest sums.
+_MOST_BITS_OF_STARTS, _SUM_BITS = 50, 59
+# Nodes between two looks at the clock, and the largest table of rows [bytes].
+_PIECE, _LARGEST = 64, 2**31
+
+
+@dataclass
+class Known:
+    """Facts proved so far about all steps, or about those that take at most `limit`."""
+
+    unit: Fraction  # in the time unit of the work
+    work: IntArray  # on the fastest device
+    rest: IntArray  # after each node
+    gap: int  # the rest of a node with work
+    capacity: Fraction  # of all devices, in fastest ones
+    sides: tuple[Side, Side]
+    most: int  # what a time counts as at most
+    early: IntArray  # when nodes can start
+    late: IntArray  # least times after the end of nodes
+    group: IntArray  # nodes of one group are on one device
+    limit: int = -1  # none if negative
+
+    @classmethod
+    def of(cls, step: Step, instance: PlacementInstance, step_time: Fraction) -> Known:
+        """Facts of a question before any deduction; all nodes run within the step time of some placement."""
+        devices, n = range(instance.devices), len(step.outputs)
+        bits = min(_MOST_BITS_OF_STARTS, _SUM_BITS - n.bit_length())
+        unit = step_time / 2**bits
+        most, scale = 2 ** (bits + 1), step.unit / unit
+
+        def rounded(time: float) -> int:
+            return min(most, int(time) * scale.numerator // scale.denominator)
+
+        speeds = [Fraction(1)] * len(devices)
+        if instance.unequal is not None:
+            speeds = [Fraction(speed) for speed in instance.unequal.speeds]
+        work = np.array([rounded(min(step.node_time(v, d) for d in devices)) for v in range(n)], np.int64)
+        gap = rounded(step.node_gap)
+        return cls(
+            unit=unit,
+            work=work,
+            rest=np.where(work > 0, gap, 0),
+            gap=gap,
+            capacity=sum(speeds) / max(speeds),
+            sides=_sides(step, instance, rounded, gap),
+            most=most,
+            early=np.zeros(n, np.int64),
+            late=np.zeros(n, np.int64),
+            group=np.arange(n) if len(devices) > 1 else np.zeros(n, np.int64),
+        )
+
+    @property
+    def share(self) -> float:
+        """One over the capacity, a little less."""
+        return float(1 / self.capacity) * (1 - 2.0**-40)
+
+    def raise_both(self, clock: Clock) -> bool:
+        """Go over the nodes in both directions; return whether any fact is new.
+
+        Raises
+        ------
+        OutOfTimeError
+            Also if the table of rows would be too large.
+        """
+        known = [self.early.copy(), self.late.copy(), self.group.copy()]
+        self._raise(self.sides[0], self.early, self.late, clock)
+        self._raise(self.sides[1], self.late, self.early, clock)
+        new = (self.early, self.late, self.group)
+        return not all(np.array_equal(old, other) for old, other in zip(known, new, strict=True))
+
+    def longest_node(self) -> int:
+        """The most that a node takes with what is before and after it."""
+        return int((self.early + self.work + self.late).max())
+
+    def longest_group(self, clock: Clock) -> int:
+        """The most that some nodes of one device take with what is before and after all of them, but for one rest."""
+        best, by_start = 0, np.argsort(-self.early, kind="stable")
+        by_group = by_start[np.argsort(self.group[by_start], kind="stable")]
+        for nodes in np.split(by_group, np.flatnonzero(np.diff(self.group[by_group])) + 1):
+            clock.raise_if_late()
+            best = max(best, longest_group(nodes.copy(), self.work, self.rest, self.early, self.late))
+        return best - self.gap
+
+    def longest_window(self) -> int:
+        """The longest time of all windows."""
+        nodes = np.argsort(-self.early, kind="stable")
+        return int(longest_window(nodes, self.work, self.early, self.late, self.share))
+
+    def _raise(self, side: Side, early: IntArray, late: IntArray, clock: Clock) -> None:
+        n = len(self.work)
+        left = np.bincount(side.before, minlength=n)
+        slots = _most_rows(side, left)
+        if slots * n * 24 > _LARGEST:
+            raise OutOfTimeError
+        rows = Rows(
+            slot=np.zeros(n, np.int64),
+            left=left.astype(np.int64),
+            free=np.append(np.arange(slots), slots).astype(np.int64),
+            size=np.zeros(slots, np.int64),
+            member=np.zeros((slots, n), np.int64),
+            near=np.zeros((slots, n), np.int64),
+            far=np.zeros((slots, n), np.int64),
+        )
+        for begin in range(0, n, _PIECE):
+            clock.raise_if_late()
+            end = min(begin + _PIECE, n)
+            facts = (self.work, self.rest, self.group, early, late)
+            raise_starts(side, rows, begin, end, *facts, self.share, self.limit, self.most)
+
+
+def _most_rows(side: Side, left: IntArray) -> int:
+    """The most rows that are read at one time."""
+    still, now, most = left.tolist(), 0, 0
+    start, before = side.start.tolist(), side.before.tolist()
+    for v in side.order.tolist():
+        for p in before[start[v] : start[v + 1]]:
+            still[p] -= 1
+            now -= still[p] == 0
+        now += left[v] > 0
+        most = max(most, now)
+    return int(most) + 1
+
+
+def _sides(step: Step, instance: PlacementInstance, rounded: Callable[[float], int], gap: int) -> tuple[Side, Side]:
+    """Both directions of time."""
+    n, devices = len(step.outputs), range(instance.devices)
+    links = [(h, d) for h in devices for d in devices if h != d]
+    if instance.unequal is None:
+        links = links[:1]
+    time: dict[tuple[int, int], float] = {}
+    for u, tensors in enumerate(step.outputs):
+        for t in tensors:
+            moves = min((step.move_time(t, h, d) for h, d in links), default=0)
+            for v in step.readers[t]:
+                # A bus moves what goes from u to v one after the other, and rests between.
+                time[u, v] = time[u, v] + step.transfer_gap + moves if (u, v) in time else moves
+    arcs = [(u, v, rounded(moves)) for (u, v), moves in time.items()]
+    order = _order(n, arcs)
+    return _side(n, order, arcs, 0), _side(n, order[::-1], [(v, u, moves) for u, v, moves in arcs], gap)
+
+
+def _side(n: int, order: list[int], arcs: list[tuple[int, int, int]], spare: int) -> Side:
+    arcs = sorted(arcs, key=lambda arc: arc[1])
+    counts = np.bincount([v for _, v, _ in arcs], minlength=n) if arcs else np.zeros(n, np.int64)
+    return Side(
+        order=np.array(order, np.int64),
+        start=np.append(0, np.cumsum(counts)).astype(np.int64),
+        before=np.array([u for u, _, _ in arcs], np.int64),
+        sends=np.array([moves for _, _, moves in arcs], np.int64),
+        spare=spare,
+    )
+
+
+def _order(n: int, arcs: list[tuple[int, int, int]]) -> list[int]:
+    missing, after = [0] * n, [list[int]() for _ in range(n)]
+    for u, v, _ in arcs:
+        missing[v] += 1
+        after[u].append(v)
+    order = [v for v, count in enumerate(missing) if not count]
+    for u in order:  # grows
+        for v in after[u]:
+            missing[v] -= 1
+            if not missing[v]:
+                order.append(v)
+    return order
+
+
+# Steps in which each device runs its nodes, and each bus moves its transfers, in a stated sequence.
+#
+# A node starts when the one before it on its device has ended and rested, and all tensors that it reads are there. A
+# transfer starts when its tensor is made, and the one before it on its bus has ended and rested.
+
+
+_Moves = list[tuple[int, float, float]]
+
+
+def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
+    """Yield all reasons why sequences are not those of the devices; the devices are checked already."""
+    k, device = stated.instance.devices, stated.device
+    nodes: list[list[int]] = [[] for _ in range(k)]
+    moves: list[list[tuple[int, ...]]] = [[] for _ in range(k)]
+    for v, d in enumerate(device):
+        nodes[d].append(v)
+        for t in step.outputs[v]:
+            targets = sorted({device[reader] for reader in step.readers[t]} - {d})
+            if targets:
+                moves[d] += [(t, *targets)] if step.broadcast else [(t, target) for target in targets]
+    stated_nodes, stated_moves = stated.device_order or (), stated.bus_order or ()
+    if len(stated_nodes) != k or len(stated_moves) != k:
+        yield f"there are sequences of {len(stated_nodes)} devices and {len(stated_moves)} buses, not of {k}"
+        return
+    for d in range(k):
+        if sorted(stated_nodes[d]) != nodes[d]:
+            yield f"device_order[{d}] does not hold the nodes of the device"
+        if sorted((*move[:1], *sorted(move[1:])) for move in stated_moves[d]) != sorted(moves[d]):
+            yield f"bus_order[{d}] does not hold the transfers that the devices require"
+
+
+def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | str:
+    """Start all nodes and transfers as early as the sequences allow; return a message if they deadlock.
+
+    Raises
+    ------
+    OutOfTimeError
+    """
+    assert stated.device_order is not None
+    assert stated.bus_order is not None
+    device, k, n = stated.device, stated.instance.devices, len(step.outputs)
+    producer = {t: u for u, tensors in enumerate(step.outputs) for t in tensors}
+    missing = [0] * n
+    for readers in step.readers:
+        for v in readers:
+            missing[v] += 1
+    ready: list[float] = [0] * n  # whole numbers stay whole
+    start, end, done = ready.copy(), ready.copy(), [False] * n
+    free: list[float] = [0] * (2 * k)  # of devices, and after them of buses
+    moves: list[_Moves] = [[] for _ in step.readers]
+    queues: list[list[int]] = [list(reversed(row)) for row in stated.device_order]
+    buses = [list(reversed(row)) for row in stated.bus_order]
+
+    def arrive(t: int, places: Sequence[int], at: float) -> list[int]:
+        """The devices on which nodes may have become ready."""
+        for v in (v for v in step.readers[t] if device[v] in places):
+            ready[v] = max(ready[v], at)
+            missing[v] -= 1
+        return list(places)
+
+    waiting = list(range(k))
+    while waiting:
+        x = waiting.pop()
+        clock.raise_if_late()
+        while x < k and queues[x] and missing[queues[x][-1]] == 0:
+            u = queues[x].pop()
+            start[u], time = max(ready[u], free[x]), step.node_time(u, x)
+            end[u], done[u] = start[u] + time, True
+            free[x] = end[u] + (step.node_gap if time > 0 else 0)
+            for t in step.outputs[u]:
+                arrive(t, (x,), end[u])
+            waiting.append(k + x)
+        while x >= k and buses[x - k] and done[producer[buses[x - k][-1][0]]]:
+            t, *targets = buses[x - k].pop()
+            begin = max(free[x], end[producer[t]])
+            there = begin + max(step.move_time(t, x - k, target) for target in targets)
+            free[x] = there + step.transfer_gap
+            moves[t] += [(target, begin, there) for target in targets]
+            waiting += arrive(t, targets, there)
+    for d, queue in enumerate(queues):
+        if queue:
+            v, names = queue[-1], stated.instance.graph.names
+            return f"node {v} ({printable(names[v])}), next on device {d}, waits for ever in the order of the sequences"
+    return Run(ready, start, end, step.stays(device, start, end, moves))

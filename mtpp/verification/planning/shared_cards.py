@@ -1,10 +1,4 @@
-"""Operations of a plan on network cards that servers share, computed a second time in exact numbers.
-
-A transfer of d bytes from q to r replicas sends d / (q r) bytes over each of their links; an AllReduce of α bytes on r
-devices sends 2 (r - 1) α / r over each link of its ring. What leaves a server passes its card, which has a rate for
-each direction, or one for both. Alone an operation takes as long as its slowest link or card. Those that run at one
-time share the cards: their speeds rise together until one is full, and what uses a full card rises no more.
-"""
+"""Shares of network cards, and transfers that pass them."""
 
 from __future__ import annotations
 
@@ -15,7 +9,29 @@ from fractions import Fraction
 
 from instances.planning.problem import TrainingInstance
 
-__all__ = ["Cards", "Operation", "progress"]
+# The bound of an even share of all work, which holds for every plan.
+
+
+def least_work(instance: TrainingInstance) -> Fraction:
+    """Work of a device if all have the same, at the least share of each layer that any number of replicas allows."""
+    chain, V, total = instance.chain, instance.cluster.n, Fraction(0)
+    for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
+        share = Fraction(1)
+        if instance.replica_share is not None:
+            table = instance.replica_share.tolist()
+            row = table[layer] if isinstance(table[0], list) else table
+            share = min(Fraction(part) * (r + 1) for r, part in enumerate(row))
+        total += share * sum(map(Fraction, times))
+    return instance.microbatches * total / V
+
+
+# Operations of a plan on network cards that servers share, computed a second time in exact numbers.
+#
+# A transfer of d bytes from q to r replicas sends d / (q r) bytes over each of their links; an AllReduce of α bytes on
+# r devices sends 2 (r - 1) α / r over each link of its ring. What leaves a server passes its card, which has a rate for
+# each direction, or one for both. Alone an operation takes as long as its slowest link or card. Those that run at one
+# time share the cards: their speeds rise together until one is full, and what uses a full card rises no more.
+
 
 Port = tuple[str, int]
 

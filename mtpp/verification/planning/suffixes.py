@@ -1,24 +1,276 @@
-"""Bounds *z-fixed* and *z-split* on plans on shared network cards, proved a second time by `suffix_program`."""
+r"""Programs over suffixes of layers, which prove bounds on plans.
+
+**Whether some plan on servers with shared cards may be below a time: all suffixes of stages, backwards, compiled.**
+
+With T the time, a stage of r devices takes f and t = f + b (b: gradients of inputs alone, where passes may be split), A
+after its last backward pass, and c one way or c^f + c^b both ways to the next. Of a suffix :math:`Z_1 = \max(D,
+t + M c, t + c + Z_1')` and :math:`Z_2 = \max(M (f + b) + A, t + M c + A, D + A, f + c^f + Z_2')`, D from the first pass
+to the last one of microbatches that are elsewhere for R = c + ρ' in between, here for :math:`ρ = t + R`. With room for
+k of them D is at least M t, and the times that no pass fills if k < M: k forward passes at most are over when the first
+backward one begins, R after its own, and k - 1 others that go back lie between the last forward pass and its way back,
+later than some backward pass. It is N stays, N = 1 and N = ⌈M / k⌉, one after the other, as the (i + k)-th microbatch
+comes in when i have gone, with M - 1 - k (N - 1) of the longer passes before the first or behind the last one. A plan
+below T has a suffix with both values below T at every layer; only those go on. Each is a point of a front; fronts are
+complete unless `MERGED` is answered, and so where there are too many points.
+
+A stage of a suffix is of a kind. 1 … g: it lies in one server of at most g devices, and so do the next ones, so many
+devices in all. g + 1 + y: it lies in several servers, and y of its devices where the next stage of a single server is.
+2 g + 1: the same, and no later stage lies in a single server.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instances.certificates.claims import Claim
+from instances.certificates import Claim
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.problem import TrainingInstance
-from mtpp.verification.faults import ROUNDING
-from mtpp.verification.planning.even_share import least_work
-from mtpp.verification.planning.shared_cards import Cards
-from mtpp.verification.planning.suffix_program import BELOW, MERGED, NONE_BELOW, Layers, Rates, search_suffixes
-from mtpp.verification.verdict import Check, compare
+from mtpp.verification.planning.shared_cards import Cards, least_work
+from mtpp.verification.verdict import ROUNDING, Check, compare
 
-__all__ = ["check_suffixes"]
+NONE_BELOW, BELOW, MERGED = 0, 1, 2
+
+#: Points of a front, and of all of them.
+_POINTS, _MOST_POINTS = 24, 20_000_000
+
+
+class Layers(NamedTuple):
+    """Sums before each of L layers and the end, times by numbers of replicas."""
+
+    forward: FloatArray  # (V + 1, L + 1) [s]
+    first: FloatArray  # (V + 1, L + 1): backward passes up to the gradients of inputs, or all of them [s]
+    backward: FloatArray  # (V + 1, L + 1) [s]
+    parameters: FloatArray  # (L + 1,): bytes on a device with gradients and optimizer
+    summed: FloatArray  # (L + 1,): bytes of an AllReduce
+    stored: FloatArray  # (L + 1,): bytes of a microbatch
+    there: FloatArray  # (L,): bytes that come to a layer
+    back: FloatArray  # (L,): bytes that leave it in the backward pass
+    memory: float
+    microbatches: int
+    fewest: int  # microbatches that stay in a stage whatever its memory
+    full_duplex: bool
+
+
+class Rates(NamedTuple):
+    """Most that any choice of devices reaches, by numbers of devices [bytes/s]."""
+
+    packed: FloatArray  # (V + 1,): slowest link of an AllReduce in one server
+    spread: FloatArray  # (V + 1,): the same over several
+    inside: FloatArray  # (V + 1,): slowest link of a transfer within a server, by both ends together
+    outside: FloatArray  # (V + 1,): the same of any other
+    loads: FloatArray  # (V + 1, V + 1): least seconds a byte on a card, not all in one server; below 0 if they are
+    card: float  # fastest card
+    size: int  # devices of the largest server
+    half: bool  # whether cards carry one direction at a time
+
+
+@compiled
+def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
+    """Whether a plan may be below a time: `NONE_BELOW`, `BELOW`, or `MERGED` if a front was too long to say."""
+    L, V, M, g = len(layers.there), len(rates.packed) - 1, layers.microbatches, rates.size
+    free, merged = 2 * g + 1, False
+    # Of what follows a stage that ends before a layer, by devices left, its own number and kind: a front, the least
+    # time until a microbatch is back from there, and the least time that all transfers take.
+    z1, z2, used = np.empty(1024), np.empty(1024), 0
+    start, count = np.zeros((2, L, V + 1, V + 1, free + 1), dtype=np.int64)
+    back, busy = np.full((L, V + 1, V + 1, free + 1), np.inf), np.full((L, V + 1, V + 1, free + 1), np.inf)
+    own1, own2 = np.empty((V + 1, V + 1, free + 1, _POINTS)), np.empty((V + 1, V + 1, free + 1, _POINTS))
+    points, stay = np.zeros((V + 1, V + 1, free + 1), dtype=np.int64), np.empty((V + 1, V + 1, free + 1))
+    a1, a2 = np.empty(_POINTS + 1), np.empty(_POINTS + 1)
+    for begin in range(L - 1, -1, -1):
+        points[:], stay[:] = 0, np.inf
+        for r in range(1, V + 1):
+            for kind in range(1, free + 1):
+                if (kind <= g and r > kind) or (kind > g and (r == 1 or (kind < free and kind - g > r))):
+                    continue
+                rate = rates.packed[r] if kind <= g else rates.spread[r]
+                for left in range(r, V + 1):
+                    n = 0
+                    for end in range(begin + 1, L + 1):
+                        stored = (layers.stored[end] - layers.stored[begin]) / r
+                        room = layers.memory - (layers.parameters[end] - layers.parameters[begin])
+                        f = layers.forward[r, end] - layers.forward[r, begin]
+                        t = f + layers.first[r, end] - layers.first[r, begin]
+                        after = _over(2 * (r - 1) * (layers.summed[end] - layers.summed[begin]), r * rate)
+                        work = M * (f + layers.backward[r, end] - layers.backward[r, begin]) + after
+                        if work >= limit or stored > room + 1e-12 * layers.memory:
+                            break
+                        rest, ahead = 0.0, 0.0
+                        if end < L:
+                            rest, ahead = back[end, left - r, r, kind], busy[end, left - r, r, kind]
+                        elif kind != free and (kind > g or kind != r):
+                            continue
+                        kept = max(layers.fewest, np.floor(room * (1 + 1e-9) / stored)) if stored > 0 else M
+                        rho = t + rest
+                        low = _at_least(M, max(min(kept, M), 1), f, t - f, rest)
+                        late = max(work, t + ahead + after, low + after)
+                        if not (low < limit and late < limit):
+                            continue
+                        place = start[end, left - r, r, kind] if end < L else 0
+                        for p in range(place, place + (count[end, left - r, r, kind] if end < L else 1)):
+                            x, y = low, late
+                            if end < L:
+                                x, y = max(low, t + z1[p]), max(late, f + z2[p])
+                            if x < limit and y < limit:
+                                if begin == 0:
+                                    return MERGED if merged else BELOW
+                                stay[left, r, kind] = min(stay[left, r, kind], rho)
+                                n = _add(a1, a2, n, x, y)
+                                if n > _POINTS:
+                                    n, merged = _merge(a1, a2, n), True
+                    points[left, r, kind] = n
+                    own1[left, r, kind, :n], own2[left, r, kind, :n] = a1[:n], a2[:n]
+        if begin == 0:
+            break
+        for left in range(1, V):
+            for q in range(1, V - left + 1):
+                for kind in range(1, free + 1):
+                    n = 0
+                    for r in range(1, left + 1):
+                        for other in range(1, free + 1):
+                            if points[left, r, other] == 0:
+                                continue
+                            ways = _transfer(layers, rates, begin, (q, kind), (r, other))
+                            move = M * (max(ways) if layers.full_duplex else ways[0] + ways[1])
+                            if not move < limit:
+                                continue
+                            both = ways[0] + ways[1]
+                            back[begin, left, q, kind] = min(back[begin, left, q, kind], both + stay[left, r, other])
+                            busy[begin, left, q, kind] = min(busy[begin, left, q, kind], move)
+                            for p in range(points[left, r, other]):
+                                x, y = max(move, both + own1[left, r, other, p]), ways[0] + own2[left, r, other, p]
+                                if x < limit and y < limit:
+                                    n = _add(a1, a2, n, x, y)
+                                    if n > _POINTS:
+                                        n, merged = _merge(a1, a2, n), True
+                    if used + n > len(z1):
+                        z1, z2 = np.concatenate((z1, z1)), np.concatenate((z2, z2))
+                    z1[used : used + n], z2[used : used + n] = a1[:n], a2[:n]
+                    start[begin, left, q, kind], count[begin, left, q, kind] = used, n
+                    used += n
+        if used > _MOST_POINTS:
+            return MERGED
+    return NONE_BELOW
+
+
+@compiled
+def _at_least(M: int, kept: float, there: float, back: float, rest: float) -> float:
+    """Time of all passes of a stage with room for so many microbatches, each of which is elsewhere for a time."""
+    stay, longer, turns = there + rest + back, max(there, back), np.ceil(M / kept)
+    least = max(stay + (M - 1) * longer, turns * stay + (M - 1 - kept * (turns - 1)) * longer, M * (there + back))
+    if kept < M:
+        idle = max(0.0, rest - (kept - 1) * there) + max(0.0, rest - (kept - 1) * back)
+        least = max(least, M * (there + back) + idle)
+    return least
+
+
+@compiled
+def _over(size: float, rate: float) -> float:
+    """Time of bytes; none where there are none, no end without a link [s]."""
+    if size <= 0.0:
+        return 0.0
+    return size / rate if rate > 0.0 else np.inf
+
+
+@compiled
+def _transfer(
+    layers: Layers, rates: Rates, layer: int, sender: tuple[int, int], receiver: tuple[int, int]
+) -> tuple[float, float]:
+    """Least time to a stage that begins with a layer, and back; infinite where kinds cannot follow each other."""
+    (q, kind), (r, other) = sender, receiver
+    there, back, g = layers.there[layer], layers.back[layer], rates.size
+    if q < kind <= g:  # the next stage lies in the same server
+        if other != kind - q:
+            return np.inf, np.inf
+        rate = q * r * rates.inside[q + r]
+        return _over(there, rate), _over(back, rate)
+    part = 1.0 if kind <= g and other <= g else least_part(sender, receiver, g, rates.half)
+    if rates.loads[q, r] < 0:
+        return np.inf, np.inf
+    if part == np.inf:
+        return np.inf, np.inf
+    rate = q * r * rates.outside[q + r]
+    forth = max(_over(there, rate), _over(part * there, rates.card))
+    home = max(_over(back, rate), _over(part * back, rates.card))
+    if there > 0:
+        forth = max(forth, there * rates.loads[q, r])
+    if back > 0:
+        home = max(home, back * rates.loads[r, q])
+    return forth, home
+
+
+@compiled
+def least_part(sender: tuple[int, int], receiver: tuple[int, int], g: int, half: bool) -> float:
+    """Least part of the bytes that pass some card between two stages, one in several servers; infinite if none can be.
+
+    Of q senders x, of r receivers y lie at the anchor, the server of the next stage in a single one. A server with x
+    senders and y receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r). The next stage has a
+    device at the anchor too.
+    """
+    (q, kind), (r, other) = sender, receiver
+    free = 2 * g + 1
+    if kind > g and other > g:
+        if (kind == free) != (other == free):
+            return np.inf
+        x, y = kind - g - 1, other - g - 1
+        if kind == free:
+            return 0.0
+        if x + y >= g:
+            return np.inf
+        out, home = x * (r - y) / (q * r), y * (q - x) / (q * r)
+        return out + home if half else max(out, home)
+    if kind > g:  # to a single server, which is the anchor
+        x = kind - g - 1
+        return np.inf if kind == free or x + other > g else (q - x) / q
+    beside = min(g - q, r - 1)  # receivers in the server of the senders
+    if other == free:
+        return (r - beside) / r
+    y = other - g - 1
+    best = max(y, r - min(beside, r - y)) / r  # the anchor is another server
+    return min(best, (r - y) / r) if q + y < g else best
+
+
+@compiled
+def _add(a1: FloatArray, a2: FloatArray, n: int, x: float, y: float) -> int:
+    """Put a point into a front, the first values rising and the second ones falling; return its new length."""
+    i = 0
+    while i < n and a1[i] < x:
+        i += 1
+    if (i > 0 and a2[i - 1] <= y) or (i < n and a1[i] == x and a2[i] <= y):
+        return n
+    j = i
+    while j < n and a2[j] >= y:
+        j += 1
+    if j == i:
+        for m in range(n, i, -1):
+            a1[m], a2[m] = a1[m - 1], a2[m - 1]
+    else:
+        for m in range(j, n):
+            a1[i + 1 + m - j], a2[i + 1 + m - j] = a1[m], a2[m]
+    a1[i], a2[i] = x, y
+    return n + 1 - (j - i)
+
+
+@compiled
+def _merge(a1: FloatArray, a2: FloatArray, n: int) -> int:
+    """Make one point of two neighbours, no larger in both values; return the new length of the front."""
+    gaps = np.diff(a1[:n]) - np.diff(a2[:n])
+    k = int(gaps.argmin())
+    for m in range(k, n - 1):
+        a2[m] = a2[m + 1]
+        if m > k:
+            a1[m] = a1[m + 1]
+    return n - 1
+
+
+# Bounds *z-fixed* and *z-split* on plans on shared network cards, proved a second time by `suffix_program`.
+
 
 _MOST_STATES, _MOST_DEVICES = 4_500_000, 64
 #: Stands for memory without limit [bytes].

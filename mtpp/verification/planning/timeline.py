@@ -7,19 +7,27 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from instances.certificates.claims import Claim
+from instances.certificates import Claim
 from instances.json_files import Value
 from instances.planning.stated import StatedTimeline, timeline_from_document
-from mtpp.verification.clock import Clock, Limits
-from mtpp.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
-from mtpp.verification.fractions import as_float
-from mtpp.verification.planning.even_share import least_work
-from mtpp.verification.planning.passes import PlanPasses, deadlocks, structure_faults
-from mtpp.verification.planning.shared_cards import Operation, progress
+from mtpp.verification.planning.plan import PlanPasses, deadlocks, structure_faults
+from mtpp.verification.planning.shared_cards import Operation, least_work, progress
 from mtpp.verification.planning.suffixes import check_suffixes
-from mtpp.verification.verdict import Check, Verdict, check_claims, compare
-
-__all__ = ["verify_timeline"]
+from mtpp.verification.verdict import (
+    ROUNDING,
+    Check,
+    Clock,
+    Limits,
+    Verdict,
+    as_float,
+    check_claims,
+    compare,
+    faults_of_copies,
+    faults_of_cost,
+    faults_of_sum,
+    is_near,
+    unequal,
+)
 
 #: Classes of plans, from the narrowest on; a bound's method ends with the one that it covers.
 _CLASSES = ("fixed", "split", "any")

@@ -1,44 +1,257 @@
-"""Check of a serving front: cost and context of its cuts, and that no other cut dominates one of them.
-
-Of all stages, intervals of the chain, costs and contents are computed in exact numbers. That no cut is faster and holds
-more is then a question of which ends of stages can be reached from the first node: in as many steps as there are
-stages, each over an interval that is fast enough and has room enough.
-"""
+"""Check of serving fronts: cuts, their costs and capacities."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 from instances.errors import printable
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
-from mtpp.verification.clock import Clock, Limits
-from mtpp.verification.faults import ROUNDING, is_near, unequal
-from mtpp.verification.fractions import as_float
-from mtpp.verification.kinds.certificate import fault_of_devices
-from mtpp.verification.kinds.paths import TooManyIdealsError, blocks_lead_through
-from mtpp.verification.kinds.rates import stages_lead_below
-from mtpp.verification.serving.operators import faults_of_chain
-from mtpp.verification.serving.runtime_settings import faults_of_words
-from mtpp.verification.serving.stages import (
-    Stage,
-    caches_of,
-    context_of,
-    holds,
-    is_rated,
-    stages_of,
-    times_of_places,
-    with_transfers,
+from mtpp.verification.kinds import (
+    TooManyIdealsError,
+    blocks_lead_through,
+    fault_of_devices,
+    stages_lead_below,
+    times_between,
 )
-from mtpp.verification.verdict import Verdict
+from mtpp.verification.serving.runtime_settings import faults_of_words
+from mtpp.verification.verdict import ROUNDING, Clock, Limits, Verdict, as_float, is_near, unequal
 
-__all__ = ["verify_serving"]
+# The chain of a serving front, made a second time of the operators of its decoder.
+#
+# A node of the chain takes the time of its operators one after the other and holds their parameters. It needs room for
+# the most that one of them reads and makes. Of their states, caches at the stated context, it holds the part that does
+# not grow as parameters, and the rest grows by a token each, up to the window: which part and how far the file states.
+
+
+_Tensors = Counter[tuple[int, tuple[int, ...]]]
+
+
+def faults_of_chain(stated: StatedServing) -> Iterator[str]:
+    """Yield all numbers of the chain that its operators contradict; none where the file holds no operators."""
+    source, chain = stated.source, stated.instance.graph
+    if source is None or stated.context < 1:  # what is less is named elsewhere
+        return
+    operators, layer = source.operators, source.layer.tolist()
+    if operators.time_unit != chain.time_unit:
+        yield unequal("instance.graph.time_unit", chain.time_unit, operators.time_unit)
+    if set(layer) != set(range(chain.n)):
+        yield "instance.layer: a node of the chain has no operator"
+        return
+    held, shared = _held(operators, layer, chain.n)
+    fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
+    columns = {
+        **_works_of_kinds(stated, source.works, layer),
+        "graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
+        "graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, held, fixed)]),
+        "graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
+        "need": (stated.need.tolist(), _needs(operators, layer, chain.n)),
+        "token_bytes": (
+            stated.token_bytes.tolist(),
+            [
+                (state - still) / Fraction(min(stated.context, window)) if window > 0 else Fraction(0)
+                for state, still, window in zip(states, fixed, stated.window.tolist(), strict=True)
+            ],
+        ),
+    }
+    for name, (claimed, true) in columns.items():
+        for v, (one, other) in enumerate(zip(claimed, true, strict=True)):
+            if not is_near(one, other):
+                yield unequal(f"instance.{name}[{v}]", one, as_float(other))
+    for v, (state, still, window) in enumerate(zip(states, fixed, stated.window.tolist(), strict=True)):
+        if window == 0 and state > still:
+            yield f"instance.window[{v}]: it is 0, and a cache of the operators grows"
+    yield from _unequal_tensors(_tensors(chain, list(range(chain.n))), _tensors(operators, layer))
+    if sorted((p.users, p.bytes) for p in chain.parameters) != shared:
+        yield "instance.graph.parameters: they are not those that operators of several nodes share"
+
+
+def _sums(values: list[float], layer: list[int], n: int) -> list[Fraction]:
+    total = [Fraction(0)] * n
+    for node, value in zip(layer, values, strict=True):
+        total[node] += Fraction(value)
+    return total
+
+
+def _works_of_kinds(
+    stated: StatedServing, works: FloatArray | None, layer: list[int]
+) -> dict[str, tuple[list[float], list[Fraction]]]:
+    """Works of the chain on each kind as they are stated, and as they are by its operators."""
+    if works is None or stated.instance.is_alike:
+        return {}
+    rows = zip(stated.instance.work.tolist(), works.tolist(), strict=True)
+    return {f"kinds[{t}].works": (row, _sums(own, layer, stated.instance.graph.n)) for t, (row, own) in enumerate(rows)}
+
+
+def _held(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list[Fraction], list[tuple[object, float]]]:
+    """Parameters of each node alone, and those that several nodes share."""
+    held, shared = _sums(operators.param_bytes.tolist(), layer, n), []
+    for parameter in operators.parameters:
+        users = tuple(sorted({layer[v] for v in parameter.users}))
+        if len(users) == 1:
+            held[users[0]] += Fraction(parameter.bytes)
+        elif users:
+            shared.append((users, float(parameter.bytes)))
+    return held, sorted(shared)
+
+
+def _needs(operators: ComputationGraph, layer: list[int], n: int) -> list[Fraction]:
+    """The most bytes that an operator of each node reads and makes."""
+    touched = [Fraction(0)] * operators.n
+    tensors = operators.tensors
+    start, readers = tensors.start.tolist(), tensors.consumers.tolist()
+    for t, (producer, size) in enumerate(zip(tensors.producer.tolist(), tensors.bytes.tolist(), strict=True)):
+        for v in (producer, *readers[start[t] : start[t + 1]]):
+            touched[v] += Fraction(size)
+    most = [Fraction(0)] * n
+    for node, size in zip(layer, touched, strict=True):
+        most[node] = max(most[node], size)
+    return most
+
+
+def _tensors(graph: ComputationGraph, place: list[int]) -> _Tensors:
+    """Bytes by the place that makes them and the other places that read them."""
+    found: _Tensors = Counter()
+    tensors = graph.tensors
+    start, readers = tensors.start.tolist(), tensors.consumers.tolist()
+    for t, (producer, size) in enumerate(zip(tensors.producer.tolist(), tensors.bytes.tolist(), strict=True)):
+        home = place[producer]
+        reading = tuple(sorted({place[v] for v in readers[start[t] : start[t + 1]]} - {home}))
+        if reading:
+            found[home, reading] += Fraction(size)  # type: ignore[assignment]
+    return found
+
+
+def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
+    for home, reading in claimed.keys() | true.keys():
+        one, other = Fraction(claimed[home, reading]), Fraction(true[home, reading])
+        if not is_near(as_float(one), other):
+            where = f"from node {home} to {', '.join(map(str, reading))}"
+            yield unequal(f"instance.graph: bytes {where}", as_float(one), as_float(other))
+
+
+# Stages of a serving front in exact numbers: what they cost, hold and have room for.
+
+
+class Stage(NamedTuple):
+    """Cost and memory of an interval of nodes."""
+
+    cost: Fraction  # in the time unit of the work
+    weights: Fraction  # bytes
+    activations: Fraction  # bytes
+    first: int  # node
+    end: int
+
+
+def is_rated(stated: StatedServing) -> bool:
+    """Whether there is a rate for each pair of kinds."""
+    return not stated.instance.is_alike and stated.instance.rates is not None
+
+
+def times_of_places(stated: StatedServing) -> list[list[list[Fraction]]]:
+    """Time of what passes each place between nodes, from kind to kind."""
+    tensors = stated.instance.graph.tensors
+    passing = [Fraction(0)] * (stated.instance.graph.n + 1)
+    read = (tensors.start[1:] > tensors.start[:-1]).tolist()
+    for producer, size, own in zip(tensors.producer.tolist(), tensors.bytes.tolist(), read, strict=True):
+        passing[producer + 1] += Fraction(size) if own else 0
+    return times_between(stated.instance, passing)
+
+
+def with_transfers(stated: StatedServing, held: list[Stage], kinds: list[int]) -> list[Stage]:
+    """The stages of a cut with what passes between them at the rates of their kinds, if there are rates for pairs."""
+    if not is_rated(stated):
+        return held
+    times, costs = times_of_places(stated), [stage.cost for stage in held]
+    filled = [s for s, stage in enumerate(held) if stage.first < stage.end]
+    for s, t in pairwise(filled):
+        passing = times[held[t].first][kinds[s]][kinds[t]]
+        costs[s] += passing
+        costs[t] += passing
+    return [stage._replace(cost=cost) for stage, cost in zip(held, costs, strict=True)]
+
+
+def stages_of(stated: StatedServing, clock: Clock, *, still: bool) -> Iterator[Stage]:
+    """Yield all intervals whose weights and activations fit into the memory, with costs by the definition.
+
+    If `still`, without transfers.
+    """
+    graph, platform = stated.instance.graph, stated.instance.platform
+    rate = None if math.isinf(platform.bandwidth) else Fraction(platform.bandwidth)
+    if still:
+        rate = None
+    start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
+    tensors = [
+        (producer, readers[start[t] : start[t + 1]], Fraction(size) / rate if rate else Fraction(0))
+        for t, (producer, size) in enumerate(
+            zip(graph.tensors.producer.tolist(), graph.tensors.bytes.tolist(), strict=True)
+        )
+    ]
+    work, own = ([Fraction(x) for x in column.tolist()] for column in (graph.work, graph.param_bytes))
+    shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
+    memory, buffer = Fraction(platform.memory), platform.activation_buffer
+    for first in range(graph.n + 1):
+        yield Stage(Fraction(0), Fraction(0), Fraction(0), first, first)
+        for end in range(first + 1, graph.n + 1):
+            clock.raise_if_late()
+            inside = range(first, end)
+            weights = sum(own[first:end], Fraction(0))
+            weights += sum(size for size, users in shared if any(v in inside for v in users))
+            activations = Fraction(max(stated.need[first:end]) if buffer is None else buffer)
+            if weights + activations > memory:
+                break  # longer ones hold no less
+            moved = sum(
+                time
+                for producer, reading, time in tensors
+                if (producer in inside and any(v not in inside for v in reading))
+                or (producer not in inside and any(v in inside for v in reading))
+            )
+            yield Stage(sum(work[first:end], Fraction(0)) + moved, weights, activations, first, end)
+
+
+def caches_of(stated: StatedServing, stage: Stage) -> list[tuple[float, float]]:
+    """Bytes a token, and after how many tokens they stop to grow, of each node."""
+    return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
+
+
+def holds(stated: StatedServing, stage: Stage, context: int) -> bool:
+    """Whether a stage has room for so many tokens."""
+    cache = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches_of(stated, stage))
+    return stage.weights + stage.activations + cache <= Fraction(stated.instance.platform.memory)
+
+
+def context_of(stated: StatedServing, stage: Stage) -> float:
+    """The most tokens that a stage has room for, by halving; infinite where the cache stops to grow before."""
+    caches = caches_of(stated, stage)
+    final = max((math.ceil(w) for x, w in caches if x > 0 and w < math.inf), default=0)
+    if not any(x > 0 and w == math.inf for x, w in caches) and holds(stated, stage, final):
+        return math.inf
+    most = 1
+    while holds(stated, stage, most):
+        most *= 2
+    least = 0
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if holds(stated, stage, middle) else (least, middle)
+    return float(least)
+
+
+# Check of a serving front: cost and context of its cuts, and that no other cut dominates one of them.
+#
+# Of all stages, intervals of the chain, costs and contents are computed in exact numbers. That no cut is faster and
+# holds more is then a question of which ends of stages can be reached from the first node: in as many steps as there
+# are stages, each over an interval that is fast enough and has room enough.
+
 
 # More tokens than this are not counted one by one by floats, in which contexts are stated.
 _MOST_TOKENS = 2**53

@@ -12,8 +12,6 @@ from itertools import accumulate, pairwise
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated_serving import StatedServing
 
-__all__ = ["faults_of_words", "stages_of_layers"]
-
 # Nodes that are no layers.
 _ENDS = ("before", "after")
 # Runtimes whose words leave empty stages out.

@@ -1,7 +1,9 @@
-"""The ideals of a graph, compiled by numba.
+"""Ideals of a graph: antichains, their lattice, and lists of them.
 
-An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words. Of ideals that become
-one another where equal branches change places only one is listed, the *settled* one (see `branches.py`).
+**Width of a graph: a quick sign that it has too many ideals to list.**
+
+Each set of nodes of which none reaches another has the predecessors of its members in an ideal of its own: w such nodes
+make :math:`2^w` ideals.
 """
 
 from __future__ import annotations
@@ -10,13 +12,156 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from instances import ComputationGraph
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
-from instances.partitioning.kernel_arrays import KernelArrays
-from mtpp_models.bounds.ideals.branches import Branches, Words, columns_of, follows_its_twin, has, settle
+from instances.graph.views import depths
+from instances.partitioning.peaks import KernelArrays
+from mtpp_models.cuts.max_flow import reachability
 
-__all__ = ["Growing", "Lattice", "enumerate_ideals", "no_ideals"]
+# Of larger graphs, and where paths connect more pairs of nodes than these, in number and as a part of all pairs, the
+# matching would take longer than a listing that comes to its limit.
+_MOST_MATCHED, _MANY_PAIRS, _MOST_PAIRS = 400, 2_000, 0.7
+
+
+def antichain(graph: ComputationGraph) -> int:
+    """A number of nodes of which none reaches another.
+
+    That is the most there are, by Dilworth's theorem the least number of chains that cover the nodes. Of graphs of more
+    than 400 nodes, and of those where most nodes follow one another, it is the most with a longest path of equal length
+    from the sources.
+
+    Examples
+    --------
+    >>> antichain(ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3)], work=[1, 1, 1, 1], output_bytes=[1, 1, 1, 1]))
+    2
+    """
+    if graph.n <= _MOST_MATCHED:
+        reach = reachability(*graph.successors, graph.topological_order)
+        np.fill_diagonal(reach, False)
+        if reach.sum() <= max(_MANY_PAIRS, _MOST_PAIRS * graph.n * (graph.n - 1) / 2):
+            return int((maximum_bipartite_matching(csr_array(reach), perm_type="column") < 0).sum())
+    return int(np.bincount(depths(graph.topological_order, *graph.predecessors)).max())
+
+
+# Equal branches that change places, as arrays for the kernels, compiled by numba.
+#
+# The nodes of a set in a branch are its *column*, a number of 64 bits whose first bit is the node of the least number.
+# A set is *settled* where the columns of each family fall from branch to branch: any set becomes settled as branches
+# change places, and two that become one another become the same one. The same nodes of equal branches have consecutive
+# numbers, in the order of the branches, so that the sets settle node by node, too:
+#
+# **Lemma.** Let G be the exchanges of equal branches that keep a settled ideal I. They move branches with the same
+# column
+# in I, which stand in a row, a *run*. Let ideals grow from I by nodes in the order of their numbers, where a node is
+# left
+# out if the branch before is of the same run and has the same column now. Then of the ideals around I that G makes of
+# one
+# another exactly one is met: the one whose columns fall along each run.
+#
+# *Proof.* Let J be an ideal around I whose columns fall, and node q of branch r, v, the last one that J has beyond I.
+# Without v it is an ideal, as numbers are a topological order. Its columns fall: branch r + 1 of the run lacks node q,
+# which has a greater number than v, and behind q both branches have what they have in I, which is the same. So without
+# v
+# branch r is greater where it was greater before q, and else equal. There v is not left out: were the columns of r - 1
+# and r equal without it, that of r would be the greater one in J. So J is met. The other way round, let the columns
+# fall,
+# and let v join, of a greater number than all beyond I. Where branch r - 1 is greater than r, it is by a node that is
+# not
+# behind q, and so it stays greater or becomes equal. So only ideals with falling columns are met, each once, by the one
+# order of its nodes; and of two of them G does not make one of the other.
+
+
+Words = NDArray[np.uint64]
+
+_ONE = np.uint64(1)
+_TOP = np.uint64(1 << 63)
+
+
+class Branches(NamedTuple):
+    """The r branches of all families, family by family, of nodes whose numbers are a topological order."""
+
+    first: IntArray  # (r,) the first branch of the family
+    start: IntArray  # (r,) where the nodes of the branch begin
+    length: IntArray  # (r,) how many they are
+    node: IntArray  # nodes of all branches, ascending in each
+    row: IntArray  # (n,) branch of each node, or -1
+    place: IntArray  # (n,) which of its nodes it is
+    bit: Words  # (n,) its bit in the column of the branch, if it has one
+
+    @classmethod
+    def of(cls, families: tuple[IntArray, ...], n: int) -> Branches:
+        """Arrays of families whose rows ascend, and whose columns are consecutive numbers."""
+        rows = [row for family in families for row in family]
+        length = np.array([len(row) for row in rows], dtype=np.int64)
+        sizes = np.array([len(family) for family in families], dtype=np.int64)
+        node = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
+        row, place = np.full(n, -1), np.zeros(n, dtype=np.int64)
+        start = np.cumsum(length) - length
+        row[node] = np.repeat(np.arange(len(rows)), length)
+        place[node] = np.arange(len(node)) - np.repeat(start, length)
+        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return cls(first, start, length, node, row, place, _TOP >> place.astype(np.uint64))
+
+    def settling(self, words: Words) -> IntArray:
+        """Exchange that settles a set: what each node becomes, (n,)."""
+        column = np.zeros(len(self.first), dtype=np.uint64)
+        for first in np.unique(self.first):
+            columns_of(words, first, self, column)
+        order = np.lexsort((~column, self.first))
+        result = np.arange(len(self.row))
+        result[self.node[self.start[order][self.row[self.node]] + self.place[self.node]]] = self.node
+        return result
+
+
+@compiled(inline="always")
+def has(words: Words, v: int) -> bool:
+    """Whether the set holds node v."""
+    return (words[v >> 6] >> np.uint64(v & 63)) & _ONE == _ONE
+
+
+@compiled
+def columns_of(words: Words, first: int, branches: Branches, column: Words) -> None:
+    """Write the columns of a set in the family of a first branch, among those of all branches, (r,)."""
+    r = first
+    while r < len(branches.first) and branches.first[r] == first:
+        column[r] = 0
+        for v in branches.node[branches.start[r] : branches.start[r] + branches.length[r]]:
+            if has(words, v):
+                column[r] |= branches.bit[v]
+        r += 1
+
+
+@compiled(inline="always")
+def follows_its_twin(v: int, below: Words, column: Words, branches: Branches) -> bool:
+    """Whether the branch before that of v has the same columns in two sets, so that its node comes first."""
+    r = branches.row[v]
+    return r > 0 and branches.first[r] < r and below[r - 1] == below[r] and column[r - 1] == column[r]
+
+
+@compiled(inline="always")
+def settle(v: int, row: int, column: Words, branch: IntArray, branches: Branches) -> int:
+    """Add node v, of the branch at a place of the settled order, and move the branch to where it belongs; its place.
+
+    `column` is that of each branch; `branch` the one at each place.
+    """
+    moved, to = branch[row], row
+    column[moved] |= branches.bit[v]
+    while to > branches.first[row] and column[branch[to - 1]] < column[moved]:
+        branch[to] = branch[to - 1]
+        to -= 1
+    branch[to] = moved
+    return to
+
+
+# The ideals of a graph, compiled by numba.
+#
+# An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words. Of ideals that become
+# one another where equal branches change places only one is listed, the *settled* one (see `branches.py`).
+
 
 Indices = NDArray[np.int32]
 
@@ -44,9 +189,6 @@ class Growing(NamedTuple):
     slots: Indices  # a hash table of them
     listed: int  # how many they are
     done: int  # the first of them whose covers are not all listed yet; the same where the lattice is complete
-
-
-_ONE = np.uint64(1)
 
 
 @compiled(inline="always")

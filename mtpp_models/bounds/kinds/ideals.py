@@ -1,10 +1,11 @@
-r"""The optimum over kinds of devices by a program over the ideals of the graph.
+r"""Ideals and pinned nodes over kinds of devices.
 
-The first blocks of a partition hold an ideal. A path from the empty ideal to all nodes, each step of which is a block
-on a device of some kind, is a partition; `instances.partitioning.kinds.counted_paths` finds that of least bottleneck.
-Of a graph with one topological order the ideals are its beginnings.
+**The bound by minimum cuts around single nodes, over kinds of devices.**
 
-Costs grow node by node: a step from I to J continues one from I to J without a last node of it.
+Every node lies in some block on a device of some kind, so with :math:`L_t` the L of `mtpp_models.cuts.cuts` in
+the question of kind t alone,
+
+.. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
 """
 
 from __future__ import annotations
@@ -21,16 +22,66 @@ from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.constraints import NO_CONSTRAINTS
-from instances.partitioning.kernel_arrays import KernelArrays
-from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
-from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
-from instances.partitioning.kinds.windowed_paths import PlacedPath, best_placed_path, is_placeable, windows_of_steps
-from instances.partitioning.no_fit import BYTE_ROUNDING, Loads
+from instances.partitioning.kind_paths import (
+    CountedPath,
+    PlacedPath,
+    RatedSteps,
+    best_path,
+    best_placed_path,
+    best_rated_path,
+    best_sequence,
+    is_countable,
+    is_placeable,
+    is_rateable,
+    layers_in_a_row,
+    windows_of_steps,
+)
+from instances.partitioning.memory import BYTE_ROUNDING, Loads
 from instances.partitioning.partition import IDLE, Partition
+from instances.partitioning.peaks import KernelArrays
 from instances.partitioning.problem import Instance
+from mtpp_models.cuts.cuts import BlockCuts
 from mtpp_models.simple import speed_bound, speed_shares
 
-__all__ = ["IDEALS", "ideals_of_kinds", "list_ideals", "sufficient_counts"]
+PINNED = "pinned"
+
+
+def pinned_kinds(start: Partition, deadline: Deadline | None = None) -> Result:
+    """The largest of the cuts; the witness names the node, as `nodes`. Behind the deadline, the largest so far."""
+    instance, deadline = start.instance, deadline or Deadline()
+    cutoff = start.bottleneck or 1.0
+    cases = []
+    for t in range(instance.kinds):
+        question = instance.of_kind(t).relaxed()
+        cuts = BlockCuts(question, cutoff)
+        loaded = cuts.loaded() if question.needs_peaks else None
+        cases.append((cuts,) if loaded is None else (cuts, loaded))
+    alone = np.min([np.max([case.alone() for case in kind], axis=0) for kind in cases], axis=0)
+    value, node, finished = 0.0, 0, True
+    for v in np.argsort(-alone).tolist():
+        if value >= cutoff or alone[v] <= value:
+            break
+        if deadline.passed:
+            finished = False
+            break
+        least = np.inf
+        for kind in cases:
+            least = min(least, max(case.cut([v]).cost for case in kind))
+            if least <= value:
+                break
+        if least > value:
+            value, node = least, v
+    return Result(PINNED, instance, start, Bound(min(value, cutoff), PINNED, finished, {"nodes": [node]}))
+
+
+# The optimum over kinds of devices by a program over the ideals of the graph.
+#
+# The first blocks of a partition hold an ideal. A path from the empty ideal to all nodes, each step of which is a block
+# on a device of some kind, is a partition; `instances.partitioning.kind_paths` finds that of least bottleneck.
+# Of a graph with one topological order the ideals are its beginnings.
+#
+# Costs grow node by node: a step from I to J continues one from I to J without a last node of it.
+
 
 IDEALS = "ideals"
 # Numbers in the table of steps, a kind.

@@ -24,17 +24,14 @@ import numpy as np
 from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
-from instances.partitioning.no_fit import room
+from instances.partitioning.memory import room
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.priced.block_cost import LeastOverflow, block_cost
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.bounds.priced.ends import with_ends
-from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
+from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.relaxation import LeastOverflow, block_cost, with_ends
+from mtpp_models.bounds.priced.trees import PriceProof, price_witness
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
-
-__all__ = ["BISECTION", "bisection", "halved"]
 
 BISECTION = "bisection"
 

@@ -9,14 +9,14 @@ prices together, so OPT is at least the cost of the cheapest convex set that is 
     \sum_{v \in S} \mathrm{price}(v) \ge \tfrac1k \sum_v \mathrm{price}(v) \Big\}.
 
 With price = work this is the three-superblock relaxation of the paper, (14). The prices of
-`mtpp_models.bounds.priced.price_search` make every block of a good partition equally scarce, and the bound then comes
+`mtpp_models.bounds.priced.prices` make every block of a good partition equally scarce, and the bound then comes
 close to the configuration program.
 
-Of three to eight blocks the graph is that of `mtpp_models.bounds.priced.ends`, with two more nodes, whose prices count
-for the first and the last block alone: a set that is worth its share with the price of one of them has to be an ideal,
-or closed behind.
+Of three to eight blocks the graph is that of `mtpp_models.bounds.priced.relaxation`, with two more nodes, whose prices
+count for the first and the last block alone: a set that is worth its share with the price of one of them has to be an
+ideal, or closed behind.
 
-The proof is destructive: `mtpp_models.bounds.priced.branch_and_bound` shows that no block which costs less than a goal
+The proof is destructive: `mtpp_models.bounds.priced.prices` shows that no block which costs less than a goal
 T is worth its share, and then OPT >= T, or it finds some, which correct the prices. Its leaves are kept for other goals
 and prices, and for the next turn.
 """
@@ -31,15 +31,12 @@ from instances import Bound, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.bounds.priced.ends import partition_with_ends
-from mtpp_models.bounds.priced.price_search import PriceSearch
-from mtpp_models.bounds.priced.price_tree import PriceProof, before_witness, price_witness
+from mtpp_models.bounds.priced.prices import BlockTree, PriceSearch
+from mtpp_models.bounds.priced.relaxation import partition_with_ends
+from mtpp_models.bounds.priced.trees import PriceProof, before_witness, price_witness
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
-
-__all__ = ["PRICED", "Prices", "priced"]
 
 PRICED = "priced"
 

@@ -12,18 +12,19 @@ import pandas as pd
 import pytest
 from command_line import mtpp
 
-from experiments.studies.mtpp.frames import instance_rows, run_frame
 from experiments.studies.mtpp.tables import (
     COLUMNS,
     bound_table,
     certificate_table,
     heuristic_table,
+    instance_rows,
     profile_ratios,
+    run_frame,
     running_times,
     time_table,
 )
 from instances import InputError
-from mtpp.runs.statistics.intervals import geometric_mean
+from mtpp.runs.statistics import geometric_mean
 from mtpp.text.tables import FORMATS
 
 

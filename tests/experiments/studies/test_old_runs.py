@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from study_jobs import diamonds
 
-from experiments.studies.placeto.budget import Budget
 from experiments.studies.placeto.jobs import jobs_of as placement_jobs
+from experiments.studies.placeto.measured import Budget
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp.runs import provenance
+from mtpp.runs import log as log_module
 from mtpp.runs.engine import run_jobs
 from mtpp.runs.job import Job
 from mtpp.runs.log import Run, RunLog
@@ -31,11 +31,11 @@ OLD = Path(__file__).with_name("old_runs.jsonl")
 
 @pytest.fixture(autouse=True)
 def _version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for known in (package_version, provenance._machine):
+    for known in (package_version, log_module._machine):
         known.cache_clear()
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1.0")
     yield
-    for known in (package_version, provenance._machine):
+    for known in (package_version, log_module._machine):
         known.cache_clear()
 
 

@@ -13,11 +13,9 @@ from command_line import assert_misuse
 from placement_runs import runs
 
 import experiments
-from experiments.studies.placeto.budget import ABLATIONS, Budget
-from experiments.studies.placeto.claims import claims
 from experiments.studies.placeto.jobs import jobs_of
-from experiments.studies.placeto.measured import Measured
-from experiments.studies.placeto.tables import make_placement_tables, plot_distributions, sections
+from experiments.studies.placeto.measured import ABLATIONS, Budget, Measured
+from experiments.studies.placeto.tables import claims, make_placement_tables, plot_distributions, sections
 from experiments.studies.report import Report
 from mtpp.runs.log import read_runs
 from mtpp.runs.workers import local_workers

@@ -12,13 +12,10 @@ from scipy.optimize import linprog
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.local_search.annealing import anneal_partition
-from heuristics.local_search.cooling import Cooling
-from heuristics.local_search.local_search import local_search
+from heuristics.local_search.annealing import Budget, Cooling, Walker, anneal_partition, local_search
 from heuristics.local_search.state import PartitionState, start_state, times_after
-from heuristics.local_search.walks import Budget, Walker
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import TOYS, layered, regal_style
 from instances.suites import SUITES
 

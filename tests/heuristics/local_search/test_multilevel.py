@@ -15,16 +15,14 @@ from hypothesis import strategies as st
 from strategies import graphs, instances, questions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.local_search.coarsening import join_by_degree, join_by_reach
-from heuristics.local_search.multilevel import _vary, clusters, cycle, multilevel
-from heuristics.local_search.walks import Budget
-from heuristics.orders.instant import equal_pieces
-from heuristics.orders.kahn import kahn
-from heuristics.orders.slicing import slice_order
+from heuristics.local_search.annealing import Budget
+from heuristics.local_search.multilevel import _vary, clusters, cycle, join_by_degree, join_by_reach, multilevel
+from heuristics.orders.orders import kahn
+from heuristics.orders.slicing import equal_pieces, slice_order
 from heuristics.search import search
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
-from instances.graph.merging import merge_graph
+from instances.graph.views import merge_graph
 from instances.random_graphs import TOYS, layered, regal_style
 
 NO_TIME = Limits(Deadline.after(0))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from heuristics import Limits, kahn, slice_order
-from heuristics.local_search.pool import _SIZE, _STALE_SMALL, Pool
-from heuristics.local_search.walks import Budget
-from heuristics.orders.instant import at_once
+from heuristics.local_search.annealing import Budget
+from heuristics.local_search.multilevel import _SIZE, _STALE_SMALL, Pool
+from heuristics.orders.slicing import at_once
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import layered

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from heuristics import HEURISTICS, BRKGAParameters, Limits, brkga
-from heuristics.orders.brkga import evolve
-from heuristics.orders.kernels import decode
-from heuristics.orders.linear_arrangement import linear_arrangement
-from heuristics.orders.random_search import random_search
+from heuristics.orders.orders import decode
+from heuristics.orders.searches import evolve, linear_arrangement, random_search
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.deadline import Deadline
-from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import regal_style
 
 

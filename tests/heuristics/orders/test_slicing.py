@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from strategies import instances, orders
 
 from heuristics import kahn, segment_costs, slice_order, slice_order_for_all_k
-from heuristics.orders.kernels import decode
+from heuristics.orders.orders import decode
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import heavy_and_light, misleading_edge
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement import PLACERS, search_placement
 from heuristics.placement.annealing import search_order
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import placements
 
-from heuristics.local_search.cooling import Cooling
-from heuristics.orders.kahn import kahn
+from heuristics.local_search.annealing import Cooling
+from heuristics.orders.orders import kahn
 from heuristics.placement.ordered import Lane, Sequences, begin, evaluate, forget, read_off, sequences, walk
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, workspace
 from instances.placement.placement import Placement

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import assert_impossible, columns, mtpp
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement import PLACERS
 from heuristics.placement.annealing import anneal_placement, climb
 from heuristics.placement.rivals import expert, greedy, heft, metis, rank_order, scotch, upward_rank
@@ -23,7 +23,7 @@ from instances.deadline import Deadline
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.plots.placements import plot_placement, plot_timeline
+from mtpp.plots.partitions import plot_placement, plot_timeline
 
 NMT = PLACEMENT_FAMILIES["nmt"].graph(1)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.placement.placeto import Checkpoint, place, require_torch, shipped, zero_shot
 from heuristics.placement.placeto.environment import Environment, PlacementArrays
 from heuristics.placement.placeto.zero_shot import explore

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heuristics.planning.orders import execute_orders, portfolio
 from heuristics.planning.rivals import _even, equal_replicas
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.errors import InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 

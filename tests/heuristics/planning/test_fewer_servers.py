@@ -11,7 +11,7 @@ from planning_oracles import random_chain
 
 from heuristics.planning.rivals import improved_on_servers
 from heuristics.planning.shared_cards import Effort, improved_on_cards
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.errors import InputError
 from instances.planning import Cluster, TrainingInstance
 

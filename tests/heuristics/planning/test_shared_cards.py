@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from shared_plans import random_plan, random_question
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.execution import PlanState, steady, warmed_up
 from heuristics.planning.orders import execute_orders, zero_bubble
@@ -20,7 +20,7 @@ from heuristics.planning.shared_cards import ORDERS, Effort, Scored, anneal_on_c
 from heuristics.planning.spp import improved, spp
 from instances import InputError
 from instances.deadline import Deadline
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.bounds import speeds_along
 from instances.planning.chains import simulation

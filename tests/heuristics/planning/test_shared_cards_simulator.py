@@ -11,7 +11,7 @@ from shared_plans import random_orders, random_plan, random_question
 from heuristics.planning.execution import all_forward_first, execute, one_forward_one_backward, pe, steady, warmed_up
 from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
 from instances import InputError
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, Waiting, encoded, simulate
 from instances.planning.simulator import empty_log, run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from instances.architectures import ARCHITECTURES
-from instances.devices.roofline import Device
+from instances.devices import Device
 from instances.errors import InputError
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from instances.architectures import ARCHITECTURES, NetworkBuilder
-from instances.architectures.layers import merge_layers
-from instances.architectures.training import backward_operators
-from instances.devices.roofline import Device
+from instances.architectures.architecture import merge_layers
+from instances.architectures.phases import backward_operators
+from instances.devices import Device
 from instances.errors import InputError
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)

@@ -4,7 +4,7 @@ import pytest
 
 from instances.architectures import NetworkBuilder
 from instances.architectures.attention import attention
-from instances.devices.roofline import Device
+from instances.devices import Device
 from instances.errors import InputError
 
 

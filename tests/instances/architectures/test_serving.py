@@ -9,7 +9,7 @@ import pytest
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, load_graph
 from instances.architectures import ARCHITECTURES
-from instances.devices.roofline import Device
+from instances.devices import Device
 from instances.planning.chains import collapse
 
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from strategies import partitions
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.certificates.claims import recheck
+from instances.certificates import recheck
 from instances.json_files import read_json, write_json
 from instances.partitioning.stated import certificate_from_document
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp_models import MODELS
 from mtpp_models.registry import find_model
 

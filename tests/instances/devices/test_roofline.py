@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instances.devices.roofline import Device
+from instances.devices import Device
 from instances.errors import InputError
 
 positive = st.floats(min_value=1e-3, max_value=1e18)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from instances import ComputationGraph, InputError
-from instances.devices.unequal import DeviceTable, read_devices
+from instances.devices import DeviceTable, read_devices
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 

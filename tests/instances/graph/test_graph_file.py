@@ -27,8 +27,8 @@ from instances import (
     save_partition,
 )
 from instances.graph.graph_file import graph_document
-from instances.graph.merging import merge_graph
-from instances.graph.summary import summarise
+from instances.graph.memory import summarise
+from instances.graph.views import merge_graph
 from instances.partitioning.stages import crossings, stages
 from instances.records import written
 

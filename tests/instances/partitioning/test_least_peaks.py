@@ -16,8 +16,8 @@ from subset_oracle import least_peak, numbers
 
 from heuristics import search
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.partitioning.least_peaks import least_peak_order, with_least_peaks
 from instances.partitioning.memory import block_peaks
+from instances.partitioning.peaks import least_peak_order, with_least_peaks
 
 
 @settings(max_examples=200)

@@ -13,7 +13,7 @@ from strategies import instances, partitions, questions
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
-from instances.partitioning.reductions import contract, reduce_instance
+from instances.partitioning.symmetry import contract, reduce_instance
 
 
 def idle(instance: Instance, zeros: list[bool]) -> Instance:

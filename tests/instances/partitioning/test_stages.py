@@ -10,8 +10,8 @@ from strategies import partitions
 
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import Value
-from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
+from instances.partitioning.stated import Crossing, Stage
 from instances.records import read, written
 
 

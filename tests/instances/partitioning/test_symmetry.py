@@ -12,8 +12,7 @@ from extremes import build, random_case
 
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.graph.tensors import IntArray
-from instances.partitioning.reductions import reduce_instance
-from instances.partitioning.symmetry import families
+from instances.partitioning.symmetry import families, reduce_instance
 from instances.random_graphs import layered, moe
 from instances.readers import load_graph
 

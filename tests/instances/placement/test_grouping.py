@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from instances import ComputationGraph, InputError
-from instances.graph.layers import node_layers
+from instances.graph.views import node_layers
 from instances.placement.networks import PLACEMENT_NETWORKS, group_nodes, placement_network
 
 

@@ -11,13 +11,11 @@ import pytest
 
 import mtpp
 from instances import Bound, ComputationGraph, InputError, Result
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.json_files import read_json, write_json
-from instances.placement.placement import OrderedPlacement, Placement
-from instances.placement.placement_file import placement_document
-from instances.placement.problem import PlacementInstance
-from instances.placement.stated import placement_from_document
-from mtpp.certificates.writing import placement_certificate
+from instances.placement.placement import OrderedPlacement, Placement, placement_document
+from instances.placement.problem import PlacementInstance, placement_from_document
+from mtpp.certificates import placement_certificate
 
 #: As `placement_document` makes it.
 BEFORE = """{

@@ -15,7 +15,7 @@ from planning_oracles import random_instance
 from heuristics.planning.execution import execute, pe
 from heuristics.planning.spp import plans_by_stages
 from instances import ComputationGraph, InputError, SharedParameter
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.bounds import speeds_along
 from instances.planning.chains import bert_chain, collapse, simulation

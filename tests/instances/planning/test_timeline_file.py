@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from heuristics.planning.orders import execute_orders
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD
-from instances.planning.timeline_file import perfetto_trace
+from instances.planning.plan_files import perfetto_trace
 
 MIB = 2**20
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from instances.planning.timeline_file import schedule_csv
+from instances.planning.plan_files import schedule_csv
 
 pytest.importorskip("torch", reason="torch is not installed")
 

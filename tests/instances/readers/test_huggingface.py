@@ -13,7 +13,7 @@ from instances.readers import load_graph
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import decoder_of, model_types
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving import serving_chain
 
 
 def flops(path, **dims):

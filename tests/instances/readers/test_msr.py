@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from profile_files import write
 
 from instances import InputWarning, Instance, Partition, Platform, load_graph
-from instances.readers.msr import read_msr
+from instances.readers.profiles import read_msr
 from mtpp_models import solve
 
 

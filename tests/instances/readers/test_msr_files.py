@@ -12,7 +12,7 @@ import pytest
 from profile_files import MSR, assert_refused, msr_edge, msr_node, write
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, load_graph
-from instances.readers.msr import read_msr
+from instances.readers.profiles import read_msr
 
 
 def test_msr_sizes_are_bytes_and_work_is_seconds(tmp_path: Path) -> None:

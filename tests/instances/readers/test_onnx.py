@@ -10,7 +10,7 @@ import pytest
 from onnx_models import LIGHT, model, named_edges, onnx, read, save
 
 from instances import InputError, SharedParameter, load_graph
-from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.devices import DEFAULT_DEVICE, Device
 from instances.readers.onnx import read_onnx
 from instances.readers.onnx.graph import build
 

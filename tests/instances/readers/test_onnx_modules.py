@@ -9,7 +9,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 from onnx_models import model, save
 
 from instances import load_graph
-from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.layers import LayerStack
 
 KEY = "pkg.torch.onnx.name_scopes"
 TEXT = "g (float[4,4] x) => (float[4,4] y) { a = Relu(x) b = Exp(a) c = Relu(b) y = Exp(c) }"

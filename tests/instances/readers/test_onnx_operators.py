@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx_models import model, onnx, read
 
-from instances.readers.onnx.operators import Count, count
-from instances.readers.onnx.types import TensorType, TypedNode
+from instances.readers.onnx.operators import Count, TensorType, TypedNode, count
 
 
 def counted(

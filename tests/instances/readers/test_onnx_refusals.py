@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from onnx_models import LIGHT, model, onnx, save
 
 from instances import InputError, load_graph
-from instances.readers.onnx import recognises_onnx, shapes
+from instances.readers.onnx import graph as graph_module
+from instances.readers.onnx import recognises_onnx
 
 CHAIN = "g (float[4] x) => (float[4] y) {a = Relu(x) y = Exp(a)}"
 
@@ -187,7 +188,7 @@ def test_mutated_bytes_are_read_or_refused(
     path.write_bytes(content)
     problem = ""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "_ask", lambda *_: None)  # another process a file takes too long
+        patch.setattr(graph_module, "_ask", lambda *_: None)  # another process a file takes too long
         try:
             load_graph(path, reader="onnx", dims={"batch": batch})
         except InputError as error:

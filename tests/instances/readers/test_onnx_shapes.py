@@ -9,9 +9,9 @@ from onnx import shape_inference
 from onnx_models import model, named_edges, read, save
 
 from instances import InputError
-from instances.devices.roofline import DEFAULT_DEVICE
-from instances.readers.onnx.live_nodes import Scope
-from instances.readers.onnx.model_file import load_model
+from instances.devices import DEFAULT_DEVICE
+from instances.readers.onnx.model import load_model
+from instances.readers.onnx.operators import Scope
 
 #: A view of the last axis as heads, whose target is computed from the shape of the input by `SIZE`.
 HEADS = """g (float[batch,sequence,64] x) => (float[a,b,c,d] y) {

@@ -18,7 +18,7 @@ from onnx_models import model, save  # noqa: E402
 from stage_folders import cut_by, networks, partition_of  # noqa: E402
 
 from instances import InputError  # noqa: E402
-from instances.readers.onnx.external_weights import copy_weights  # noqa: E402
+from instances.readers.onnx.graph import copy_weights  # noqa: E402
 from instances.readers.onnx.stages import Cut, cut_model  # noqa: E402
 
 

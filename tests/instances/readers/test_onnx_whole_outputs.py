@@ -15,8 +15,8 @@ from onnx_models import model, save  # noqa: E402
 from stage_folders import partition_of  # noqa: E402
 
 from instances import InputError  # noqa: E402
-from instances.readers.onnx.live_nodes import Scope  # noqa: E402
-from instances.readers.onnx.open_shapes import open_shapes  # noqa: E402
+from instances.readers.onnx.graph import open_shapes  # noqa: E402
+from instances.readers.onnx.operators import Scope  # noqa: E402
 from instances.readers.onnx.stages import Cut, cut_model  # noqa: E402
 
 

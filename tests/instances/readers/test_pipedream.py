@@ -11,7 +11,7 @@ from command_line import mtpp
 
 from instances import InputError, InputWarning, load_graph
 from instances.planning.plan_files import load_chain
-from instances.readers.pipedream import read_pipedream
+from instances.readers.profiles import read_pipedream
 from instances.suites import SUITES
 
 PROFILE = """\

@@ -8,7 +8,7 @@ import numpy as np
 from profile_files import PIPEDREAM, assert_edit_refused, edits, write
 
 from instances import load_graph
-from instances.readers.pipedream import read_pipedream
+from instances.readers.profiles import read_pipedream
 
 
 def test_pipedream_times_are_milliseconds_and_items_are_tensors(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from profile_files import assert_refused, write
 
 from instances import InputError
-from instances.readers.piper import read_piper, recognises_piper
+from instances.readers.profiles import read_piper, recognises_piper
 
 
 def way(name: str, seconds: Any, parameters: Any = 8.0) -> dict[str, Any]:

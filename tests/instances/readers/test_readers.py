@@ -12,7 +12,7 @@ from profile_files import MSR, PIPEDREAM, write
 from instances import ComputationGraph, InputError, load_graph, save_graph
 from instances.architectures import ARCHITECTURES
 from instances.readers import READERS
-from instances.readers.pipedream import read_pipedream
+from instances.readers.profiles import read_pipedream
 
 
 def test_architectures_are_found_by_name() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from instances import ComputationGraph, InputError
-from instances.devices.roofline import Device
+from instances.devices import Device
 from instances.readers.pytorch.export import export, from_exported_program, read_torch, recognises_torch, trace
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

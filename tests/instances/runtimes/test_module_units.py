@@ -12,7 +12,7 @@ import mtpp
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.runtimes import RUNTIMES
-from instances.runtimes.module_units import ModuleUnits
+from instances.runtimes.modules import ModuleUnits
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn

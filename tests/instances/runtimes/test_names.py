@@ -12,7 +12,7 @@ from runtime_cuts import chain, cut
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
 from instances.runtimes import RUNTIMES
-from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.layers import LayerStack
 
 
 def test_openvino_names_each_operator() -> None:

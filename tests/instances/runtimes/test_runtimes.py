@@ -20,7 +20,7 @@ from instances.planning import Cluster, TrainingInstance
 from instances.planning.chains import bert_chain
 from instances.planning.plan import Plan
 from instances.runtimes import RUNTIMES
-from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.layers import LayerCut
 from mtpp.questions.partitioning import PartitioningWords, instances_of
 from mtpp.questions.words import checked
 

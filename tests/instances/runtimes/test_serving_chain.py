@@ -7,7 +7,7 @@ import pytest
 from instances import Platform
 from instances.architectures import ARCHITECTURES
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving import serving_chain
 
 BATCH, BYTES = 4, 2  # sequences, and bytes of an element
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from instances import ComputationGraph, InputError
-from instances.partitioning.reductions import reduce_instance
+from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import GRAPH_MODELS
 from instances.registry import find
 from instances.suites import DATA_VARIABLE, SUITES

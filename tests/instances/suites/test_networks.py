@@ -14,7 +14,7 @@ from instances import InputError, save_graph
 from instances.errors import InputWarning
 from instances.random_graphs import regal_style
 from instances.suites import SUITES
-from instances.suites.networks import NETWORKS, LeftOutError, SuiteModel, cache_folder, network_suite
+from instances.suites.suite import NETWORKS, LeftOutError, SuiteModel, cache_folder, network_suite
 
 #: A package with the functions of timm that are used here.
 TIMM = """

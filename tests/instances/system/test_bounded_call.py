@@ -11,7 +11,7 @@ from command_line import mtpp
 
 from instances import InputError
 from instances.json_files import write_json
-from instances.system.bounded_call import NotBoundedError, run_bounded
+from instances.system.processes import NotBoundedError, run_bounded
 
 
 def take(size: int) -> int:

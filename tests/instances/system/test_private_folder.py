@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from instances.system.private_folder import make_private, private_folder
+from instances.system.files import make_private, private_folder
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import mtpp
 from heuristics.registry import HEURISTICS
 from instances import InputError
 from instances.random_graphs import regal_style
-from mtpp.runs.comparison import COLUMNS
+from mtpp.runs.statistics import COLUMNS
 
 TIMES = ["seconds", "cpu_seconds"]
 PAIR = mtpp.ComputationGraph.from_edges([(0, 1)], [2, 3], [4, 0], names=("a", "b"), name="pair")

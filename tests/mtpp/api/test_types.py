@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 RIGHT = """
 import mtpp
-from mtpp.api.serving import ServingResult
+from mtpp.api.planning import ServingResult
 one: mtpp.Result = mtpp.certify("bert-base", k=2, bandwidth="25GB/s", constraints={"windows": {"a": 0}})
 several: list[mtpp.Result] = mtpp.certify("bert-base", k=[2, 4])
 texts: list[mtpp.Result] = mtpp.partition("bert-base", "2,4", "kahn")

@@ -16,7 +16,7 @@ from kinds_oracle import KindsCase, draw_case, optimum_of
 
 import mtpp as api
 from instances.machines import Machines
-from mtpp.certifying.cheapest import LeastPrice, find_least
+from mtpp.certifying.least_k import LeastPrice, find_least
 from mtpp_models import SolveOptions
 
 

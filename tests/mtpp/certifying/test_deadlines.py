@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from heuristics import HEURISTICS, search, slice_order
-from heuristics.limits import Limits
-from heuristics.orders.bisection import slice_by_bisection
-from heuristics.orders.instant import equal_pieces
+from heuristics.method import Limits
+from heuristics.orders.orders import slice_by_bisection
+from heuristics.orders.slicing import equal_pieces
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import layered, regal_style
 from mtpp.certifying.certify import certify
 from mtpp_models import SolveOptions, simple, solve
-from mtpp_models.bounds.ideals.listing import Turns, list_ideals
-from mtpp_models.bounds.pinned import pinned
-from mtpp_models.cuts.block_cuts import BlockCuts
+from mtpp_models.bounds.cuts import pinned
+from mtpp_models.bounds.ideals.ideals import Turns, list_ideals
+from mtpp_models.cuts.cuts import BlockCuts
 from mtpp_models.cuts.max_flow import MOST_PAIRED
-from mtpp_models.formulations.strengthened import collect_facts
-from mtpp_models.formulations.strengthening import Strengthening
+from mtpp_models.formulations.strengthening import Strengthening, collect_facts
 
 LARGE = Instance(layered(MOST_PAIRED + 1, 2 * MOST_PAIRED, seed=1), Platform(k=4, bandwidth=1.0))
 

@@ -23,12 +23,12 @@ FAILING = {
     "partition": ("mtpp.certifying.candidates.search", "kahn", "certify graph.json -k 2 --bandwidth 1"),
     "kinds": ("mtpp.certifying.candidates.search", "portfolio", "certify gpt2 --devices 1xL4,1xT4 --time-limit 5"),
     "place": (
-        "mtpp.certifying.placement.bound_placement",
+        "mtpp.certifying.methods.bound_placement",
         "colocation",
         "place graph.json -k 2 --bandwidth 1 --time-limit 5 --certify",
     ),
     "flow": (
-        "mtpp.certifying.flow.bound_flow",
+        "mtpp.certifying.methods.bound_flow",
         "bounds",
         "flow llama-3-8b --devices 1xA100,2xL4 --dim batch=8 --time-limit 1 --certify",
     ),
@@ -38,7 +38,7 @@ FAILING = {
         "plan simulation --cluster 2x2 --microbatches 4 --bandwidth 128Gbps,32Gbps --network shared --effort 0",
     ),
     "train": (
-        "mtpp.certifying.grid.grid_bounds",
+        "mtpp.certifying.methods.grid_bounds",
         "bounds",
         "plan gpt2 --cluster 1x2 --global-batch 4 --device A100-40 --bandwidth 300GB/s,400GB/s --time-limit 2",
     ),

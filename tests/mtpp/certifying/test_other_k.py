@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from strategies import instances, questions
 
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
-from mtpp.certifying.certify import certify
-from mtpp.certifying.other_k import from_other_k
+from mtpp.certifying.certify import certify, from_other_k
 from mtpp_models import solve
 
 

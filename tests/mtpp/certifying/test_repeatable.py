@@ -11,7 +11,7 @@ from command_line import mtpp
 
 import mtpp as api
 from instances.random_graphs import regal_style
-from mtpp.problems.answers import result_document
+from mtpp.problems.checking import result_document
 
 SMALL = regal_style("erdos-renyi", 12, seed=1)
 #: Small questions of all problems without a time limit, by functions that answer them.

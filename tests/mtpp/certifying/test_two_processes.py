@@ -17,7 +17,7 @@ from heuristics import Limits, search
 from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from instances.system import programs
+from instances.system import processes
 from mtpp.certifying.certify import certify
 from mtpp.certifying.loop import Loop, Turn
 from mtpp_models import Progress, SolveOptions, simple
@@ -219,4 +219,4 @@ def test_a_process_that_cannot_begin_leaves_no_other(monkeypatch: pytest.MonkeyP
 
 def test_a_program_of_a_solver_ends_before_its_process_is_killed() -> None:
     """Else nobody is left to end it."""
-    assert side_by_side._GRACE > programs.GRACE
+    assert side_by_side._GRACE > processes.GRACE

@@ -23,7 +23,7 @@ from instances.graph.graph_file import save_graph
 from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES
-from instances.suites.networks import NETWORKS
+from instances.suites.suite import NETWORKS
 from mtpp.certifying.certify import certify
 from mtpp.certifying.planning import MILPS
 from mtpp.cli.main import main
@@ -204,7 +204,7 @@ def test_ctrl_c_prints_what_is_known(verb: str, folder: Path) -> None:
     name, *options = verb.split()
     script = (
         "import contextlib, pathlib, sys\n"
-        "import instances.system.interrupts as interrupts\n"
+        "import instances.system.processes as interrupts\n"
         "real = interrupts.catch_interrupt\n"
         "@contextlib.contextmanager\n"
         "def told():\n"

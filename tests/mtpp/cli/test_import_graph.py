@@ -13,8 +13,8 @@ from strategies import graphs
 
 from instances import ComputationGraph, load_graph
 from instances.architectures import ARCHITECTURES
-from instances.devices.roofline import Device
-from instances.graph.summary import summarise, width
+from instances.devices import Device
+from instances.graph.memory import summarise, width
 from instances.readers import READERS
 
 

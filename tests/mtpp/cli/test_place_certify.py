@@ -12,7 +12,7 @@ from command_line import columns, mtpp
 
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
-from mtpp.certifying.placement import PLACEMENT_STEPS
+from mtpp.certifying.methods import PLACEMENT_STEPS
 from mtpp_models import SolverFaultError
 from mtpp_models.placement.registry import PLACEMENT_MODELS
 
@@ -47,7 +47,7 @@ def test_a_solver_that_fails_is_one_line(
 
     graph = ComputationGraph.from_edges([(0, 1), (2, 3), (0, 3)], [3, 4, 2, 5], [3, 0, 2, 0])
     save_graph(graph, "small.json")
-    monkeypatch.setattr("mtpp.certifying.placement.bound_placement", fail)
+    monkeypatch.setattr("mtpp.certifying.methods.bound_placement", fail)
     assert mtpp(small) == 3
     said = capsys.readouterr()
     assert "Solver highs was killed (SIGKILL); choose another --solver." in said.err
@@ -75,7 +75,7 @@ def test_an_interrupt_between_search_and_proof_keeps_the_answer(
         os.kill(os.getpid(), signal.SIGINT)
         return answer
 
-    monkeypatch.setattr("mtpp.api.placement.prove_placement", prove)
+    monkeypatch.setattr("mtpp.api.planning.prove_placement", prove)
     assert mtpp(small) == 130
     assert float(columns(capsys.readouterr().out)["ratio"]) >= 1
     assert Path("p.json").exists()

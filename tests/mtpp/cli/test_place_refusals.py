@@ -14,8 +14,7 @@ from command_line import assert_misuse, columns, graph_file, mtpp
 from heuristics.placement.placeto import Checkpoint, shipped
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
-from instances.placement.placement import OrderedPlacement
-from instances.placement.placement_file import placement_document
+from instances.placement.placement import OrderedPlacement, placement_document
 from instances.placement.problem import PlacementInstance
 
 

@@ -16,7 +16,7 @@ from heuristics.planning import PLANNERS
 from instances import FalseCertificateError, InputError
 from instances.json_files import read_json, write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from instances.planning.question_file import chain_document, cluster_document
+from instances.planning.stated import chain_document, cluster_document
 from mtpp.certifying.planning import certify_plan
 from mtpp.plots.plans import plan_figure, plot_schedule, plot_stages
 from mtpp.questions.files import plan_of_document

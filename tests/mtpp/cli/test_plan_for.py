@@ -9,7 +9,7 @@ import pytest
 from command_line import assert_misuse, mtpp
 from runtime_readers import READERS
 
-from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.layers import LayerCut
 from mtpp.api.answers import read
 
 QUESTION = "--cluster 2x2 --bandwidth 300GB/s,25GB/s --microbatches 4 --dim batch=2 --effort 0"

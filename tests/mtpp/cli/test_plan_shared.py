@@ -10,7 +10,7 @@ from command_line import assert_impossible, mtpp
 
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain
-from instances.planning.question_file import chain_document, cluster_document
+from instances.planning.stated import chain_document, cluster_document
 
 COMMAND = "plan chain.json --cluster cluster.json --microbatches 4 --effort 1"
 

@@ -28,7 +28,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_two_commands(network: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
-    monkeypatch.setattr("mtpp.stages.links._SIZES", (64, 2**18))
+    monkeypatch.setattr("mtpp.stages.runner._SIZES", (64, 2**18))
     assert mtpp(f"split net.onnx -k 2 --dim n=8 {SLOW} --time-limit 1 --out stages --quiet") == 0
     out = capsys.readouterr().out
     assert "2 stages in stages; run them: mtpp run stages" in out

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 from mtpp.certifying.loop import Turn
-from mtpp.plots.progress import plot_progress
+from mtpp.plots.profiles import plot_progress
 
 
 def turn(method: str, seconds: float, end: float, bottleneck: float | None, bound: float | None) -> Turn:

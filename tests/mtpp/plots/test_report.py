@@ -17,7 +17,7 @@ from command_line import PATH, mtpp
 import mtpp as library
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.planning.grid import ConfiguredChain, GridInstance, GridPlan
-from mtpp.certifying.grid import covered_grid
+from mtpp.certifying.methods import covered_grid
 from tests.helpers.grid_cases import equal_question
 
 EVIL = '"><script>alert(1)</script>\u202e\x1b[2J<img src=x onerror=alert(2)>&amp;'

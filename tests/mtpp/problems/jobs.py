@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 from matplotlib.figure import Figure
 
 from instances import Bound, Result
-from instances.certificates.claims import Claim, Envelope
+from instances.certificates import Claim, Envelope
 from instances.graph.display import Displayed
 from instances.graph.question_lines import QuestionRecord, said_number
 from instances.json_files import Value
+from mtpp.certifying.explain import Reasons
 from mtpp.certifying.loop import Method
-from mtpp.certifying.reasons import Reasons
-from mtpp.plots.report.drawing import Bar, timeline
-from mtpp.plots.report.markup import section
+from mtpp.plots.report.drawing import Bar, section, timeline
 from mtpp.problems.problem import Format, Named, Problem
 from mtpp.questions.verifying import Comparisons
 from mtpp.text.numbers import Scale

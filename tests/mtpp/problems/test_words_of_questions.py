@@ -14,15 +14,14 @@ from hunt_flow import flow_instance_of
 
 from instances import ComputationGraph, Platform
 from instances.architectures import ARCHITECTURES
-from instances.devices.network import Network
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable, Network
 from instances.flow.problem import FlowInstance
 from instances.partitioning.serving import ServingInstance
 from instances.placement.problem import PlacementInstance
 from instances.planning.chains import simulation
 from instances.planning.grid.problem import Fixed, StateBytes
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving import serving_chain
 
 LITTLE = 1 + 2**-40  # six digits do not show it
 

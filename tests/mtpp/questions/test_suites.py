@@ -11,7 +11,7 @@ import mtpp
 from instances import ComputationGraph, InputError, save_graph
 from instances.errors import InputWarning
 from mtpp.questions.suites import load_targets
-from mtpp.text import counting
+from mtpp.text import numbers
 
 WORDS: Any = {"bandwidth": None, "memory": None, "activation_buffer": None, "fit": False}
 
@@ -52,7 +52,7 @@ def test_one_broken_file_costs_its_graph(folder: Path) -> None:
 
 
 def test_long_work_says_how_much_is_left(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "PLAIN_SECONDS", 0.0)
-    assert list(counting.counted(iter("ab"), 2, "letters")) == ["a", "b"]
+    monkeypatch.setattr(numbers, "PLAIN_SECONDS", 0.0)
+    assert list(numbers.counted(iter("ab"), 2, "letters")) == ["a", "b"]
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(",")[0] for line in said] == ["letters: 1 of 2", "letters: 2 of 2"]

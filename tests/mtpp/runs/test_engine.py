@@ -20,7 +20,7 @@ from study_jobs import Sum, answers, diamonds, questions
 
 from instances import Instance, Platform
 from instances.graph.graph_file import save_graph
-from mtpp.runs import packing
+from mtpp.runs import engine
 from mtpp.runs.engine import run_jobs
 from mtpp.runs.log import SCHEMA, Run, RunLog, read_runs
 from mtpp.runs.partition_job import jobs_of
@@ -216,7 +216,7 @@ def test_a_graph_goes_to_each_worker_once(tmp_path: Path, monkeypatch: pytest.Mo
             turn = len(sent) % 2
             parcel, luggage = words
             sent.append((turn, len(parcel), len(luggage)))
-            monkeypatch.setattr(packing, "_KEPT", kept[turn])
+            monkeypatch.setattr(engine, "_KEPT", kept[turn])
             future: Future[Any] = Future()
             future.set_result(work(parcel, luggage))
             return future

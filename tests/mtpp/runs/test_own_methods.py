@@ -256,7 +256,7 @@ def test_a_frame_is_tidy(tmp_path: Path) -> None:
 
 def test_a_notebook_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes while runs are made."""
-    from mtpp.runs import progress
+    from mtpp.runs import engine
 
     shown: list[str] = []
 
@@ -271,7 +271,7 @@ def test_a_notebook_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = types.SimpleNamespace(kernel=None)
     fake = types.SimpleNamespace(get_ipython=lambda: shell, display=types.SimpleNamespace(display=display))
     monkeypatch.setitem(sys.modules, "IPython", fake)
-    monkeypatch.setattr(progress, "_NOTEBOOK_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "_NOTEBOOK_SECONDS", 0.0)
     compared(["kahn", "simple", mine], k=[2, 3])
     assert len(shown) == 6
     assert shown[-1] == "6 of 6 runs, about 0 s left"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mtpp.runs.progress import RunBar
+from mtpp.runs.engine import RunBar
 
 
 def test_without_a_terminal_a_line_comes_now_and_then_and_at_the_end(

@@ -17,10 +17,9 @@ from heuristics import HEURISTICS
 from heuristics.placement import PLACERS
 from instances.import_guard import SIBLINGS
 from mtpp.certifying.certify import certify
-from mtpp.runs import fingerprint
-from mtpp.runs.fingerprint import code_hash, sources_of
-from mtpp.runs.methods import run_methods
-from mtpp.runs.sources import PROJECT, Home, Homes
+from mtpp.runs import sources
+from mtpp.runs.partition_job import run_methods
+from mtpp.runs.sources import PROJECT, Home, Homes, code_hash, sources_of
 from mtpp_models import MODELS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,7 +60,7 @@ def appended(line: str) -> Callable[[bytes], bytes]:
 
 
 def test_comments_and_docstrings_change_nothing(copied: Path) -> None:
-    path = "heuristics/orders/kahn.py"
+    path = "heuristics/orders/orders.py"
     assert changed_by(copied, path, appended("# a remark")) == set()
     assert changed_by(copied, path, lambda text: text.replace(b'"""', b'"""Once more: ', 1)) == set()
 
@@ -69,11 +68,12 @@ def test_comments_and_docstrings_change_nothing(copied: Path) -> None:
 def test_a_change_reaches_those_that_use_it(copied: Path) -> None:
     """Directly, through other modules, and in what all share."""
     everything = hashes(copied).keys() - {"placeto"}  # which places nodes, and cuts nothing
-    brkga = changed_by(copied, "heuristics/orders/brkga.py", appended("X = 1"))
-    assert brkga == {"mla", "mla-weighted", "brkga-100", "brkga-10000", "portfolio", "certify"}
-    assert changed_by(copied, "heuristics/local_search/pool.py", appended("X = 1")) == {"portfolio", "certify"}
-    assert changed_by(copied, "mtpp_models/bounds/pinned.py", appended("X = 1")) >= {"pinned", "certify"}
-    assert not changed_by(copied, "mtpp_models/bounds/pinned.py", appended("X = 1")) & HEURISTICS.keys()
+    brkga = changed_by(copied, "heuristics/orders/searches.py", appended("X = 1"))
+    drawn = {"random-1", "random-100", "random-10000"}  # which stand in the same file
+    assert brkga == {"mla", "mla-weighted", "brkga-100", "brkga-10000", "portfolio", "certify"} | drawn
+    assert changed_by(copied, "heuristics/local_search/multilevel.py", appended("X = 1")) == {"portfolio", "certify"}
+    assert changed_by(copied, "mtpp_models/bounds/cuts.py", appended("X = 1")) >= {"pinned", "certify"}
+    assert not changed_by(copied, "mtpp_models/bounds/cuts.py", appended("X = 1")) & HEURISTICS.keys()
     assert changed_by(copied, "instances/partitioning/partition.py", appended("X = 1")) == everything
     assert changed_by(copied, "heuristics/planning/spp.py", appended("X = 1")) <= {"certify"}
     assert changed_by(copied, "instances/deadline.py", lambda text: text.replace(b"0.0", b"0.1", 1)) >= everything
@@ -197,7 +197,7 @@ def test_sets_in_code_are_hashed_in_one_order() -> None:
     """Texts hash otherwise in each process."""
     code = compile("x in {'a', 'b', 'c', 'd'}", "", "eval")
     words: list[str] = []
-    fingerprint._spell_code(code, words)
+    sources._spell_code(code, words)
     assert "set [\"'a'\", \"'b'\", \"'c'\", \"'d'\"]" in words
     assert code_hash(code) != code_hash(compile("x in {'a', 'b', 'c', 'e'}", "", "eval"))
 

@@ -8,7 +8,7 @@ import pytest
 
 import mtpp
 from instances import InputError
-from mtpp.stages.alternatives import Alternatives
+from mtpp.stages.splitting import Alternatives
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mtpp.stages.records import ELEMENTS, Received, Sent, TensorRecord
-from mtpp.stages.samples import tolerance
-from mtpp.stages.shared_memory import Layout
+from mtpp.stages.folder import tolerance
+from mtpp.stages.manifest import ELEMENTS, Received, Sent, TensorRecord
+from mtpp.stages.runner import Layout
 
 
 def test_elements_are_those_of_onnx() -> None:

@@ -22,9 +22,9 @@ from onnx_models import model, save  # noqa: E402
 from stage_folders import altered, cut_by, split_into, two_stages  # noqa: E402
 
 from instances import InputError  # noqa: E402
-from mtpp.stages.records import Received, Sent, TensorRecord  # noqa: E402
+from mtpp.stages.folder import difference  # noqa: E402
+from mtpp.stages.manifest import Received, Sent, TensorRecord  # noqa: E402
 from mtpp.stages.runner import Pipeline, StageError, StageJob  # noqa: E402
-from mtpp.stages.samples import difference  # noqa: E402
 from mtpp.stages.trial import try_stages  # noqa: E402
 
 ENDLESS = """g (float[2,3] a, float[2,3] b) => (float[2,3] y) {
@@ -254,10 +254,10 @@ def test_whole_numbers_differ_where_operators_are_fused() -> None:
 
 
 def test_links_are_measured(clean: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mtpp.stages import links
+    from mtpp.stages import runner
 
-    monkeypatch.setattr(links, "_SIZES", (64, 2**18))
-    link = links.measure_link()
+    monkeypatch.setattr(runner, "_SIZES", (64, 2**18))
+    link = runner.measure_link()
     assert link.bandwidth > 0
     assert link.latency >= 0
     assert len(link.document()["messages"]) == 2

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from mtpp.plots.pipelines import plot_stage_times, plot_work, trial_figure
+from mtpp.plots.plans import plot_stage_times, plot_work, trial_figure
 from mtpp.plots.style import save_figure
-from mtpp.stages.records import FileRecord, Manifest, Received, Sent, StageRecord, TensorRecord
-from mtpp.stages.trace import chrome_trace
-from mtpp.stages.trial import Agreement, Trial
+from mtpp.stages.manifest import FileRecord, Manifest, Received, Sent, StageRecord, TensorRecord
+from mtpp.stages.trial import Agreement, Trial, chrome_trace
 
 A, B = TensorRecord("a", "float", (2,)), TensorRecord("b", "float", (2,))
 

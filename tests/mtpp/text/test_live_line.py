@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mtpp.text.live_line import LiveLine
+from mtpp.text.tables import LiveLine
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed nowhere else")

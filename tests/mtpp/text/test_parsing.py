@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instances import InputError, InputWarning
-from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_counts, parse_flops
+from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_counts, parse_flops
 
 DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}

@@ -15,11 +15,11 @@ from command_line import mtpp as run
 
 import mtpp
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result, SharedParameter
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.json_files import Value, write_json
 from instances.partitioning.constraints import Constraints
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates.writing import certificate_document, plan_certificate
+from mtpp.certificates import certificate_document, plan_certificate
 from mtpp.problems.checking import verify
 
 

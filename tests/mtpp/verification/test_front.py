@@ -18,8 +18,7 @@ from instances.json_files import Value
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
-from instances.runtimes.serving_file import serving_document
+from instances.runtimes.serving import serving_chain, serving_document
 from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
 

@@ -13,9 +13,8 @@ import pytest
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.planning.grid.problem import Fixed
-from mtpp.certifying.grid import covered_grid
-from mtpp.problems.answers import result_document
-from mtpp.problems.checking import verify
+from mtpp.certifying.methods import covered_grid
+from mtpp.problems.checking import result_document, verify
 from mtpp.verification.verdict import Verdict
 from tests.helpers.grid_cases import equal_question, random_question, with_ends
 

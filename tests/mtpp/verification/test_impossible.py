@@ -18,12 +18,11 @@ from instances import ComputationGraph, InputError, Instance, Platform, Result
 from instances.deadline import CLOCK
 from instances.json_files import write_json
 from instances.partitioning.constraints import Constraints
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.cli.main import main
-from mtpp.verification.clock import Clock, OutOfTimeError
-from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
+from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.partitioning.ideals import fits_nowhere
+from mtpp.verification.verdict import Clock, OutOfTimeError
 
 
 def impossible(memory: float, k: int = 2, constraints: Constraints | None = None, **proof: Any) -> Document:

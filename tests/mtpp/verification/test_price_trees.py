@@ -19,19 +19,17 @@ from random_trees import mutated_tree, random_prices, random_tree
 from strategies import heavy_overflows, instances, questions
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.certificates.claims import recheck
+from instances.certificates import recheck
 from instances.json_files import parse_json
 from instances.partitioning.constraints import Constraints
 from instances.random_graphs import regal_style
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.cli.main import main
-from mtpp.verification.clock import Clock, OutOfTimeError
+from mtpp.verification.partitioning.certificate import PriceTree, read_tree, tree_bound
 from mtpp.verification.partitioning.cuts import UNIT, BlockCuts
-from mtpp.verification.partitioning.ends import with_ends
-from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
+from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks, with_ends
 from mtpp.verification.partitioning.kernel import SHARE
-from mtpp.verification.partitioning.price_trees import PriceTree, read_tree, tree_bound
+from mtpp.verification.verdict import Clock, OutOfTimeError
 from mtpp_models import SolveOptions, solve
 
 PATH = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], [1.0] * 4, [1.0, 1.0, 1.0, 0.0])

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from strategies import instances, orders, partitions
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
-from mtpp.verification.clock import Clock, OutOfTimeError
 from mtpp.verification.partitioning.costs import bottleneck, find_fault
 from mtpp.verification.partitioning.cuts import block_bound
-from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.exact_instance import ExactInstance, merge
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
-from mtpp.verification.partitioning.merging import merge
+from mtpp.verification.verdict import Clock, OutOfTimeError
 from mtpp_models import simple
 
 

@@ -15,12 +15,11 @@ from shared_plans import random_question, tiny_question
 
 from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
-from instances.certificates.claims import Claim
-from instances.devices.network import Network
+from instances.certificates import Claim
+from instances.devices import Network
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.verification.planning.suffix_program import least_part
-from mtpp.verification.planning.suffixes import _rates, check_suffixes
+from mtpp.verification.planning.suffixes import _rates, check_suffixes, least_part
 from mtpp.verification.verdict import Check
 from mtpp_models.planning.solve import bounds_by_coverage
 

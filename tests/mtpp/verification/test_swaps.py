@@ -16,13 +16,12 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.json_files import Value, json_text
 from instances.partitioning.symmetry import families
 from instances.random_graphs import moe
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.problems.checking import verify
-from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.ideals import ideals_bound
-from mtpp.verification.partitioning.swaps import FalseSwapError, Swaps
-from mtpp_models.bounds.ideals import listing
+from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, ideals_bound
+from mtpp.verification.verdict import Clock
+from mtpp_models.bounds.ideals import ideals as ideals_module
 from mtpp_models.bounds.ideals.ideals import ideals
 
 
@@ -46,7 +45,7 @@ def test_a_goal_is_decided_as_without_exchanges(block: int) -> None:
 @pytest.fixture
 def document(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Certificate of three experts in two layers, nodes 4 to 6 and 11 to 13, with another graph's sum beside it."""
-    monkeypatch.setattr(listing, "_FEW_IDEALS", 0)
+    monkeypatch.setattr(ideals_module, "_FEW_IDEALS", 0)
     result = ideals(Partition(Instance(moe(2, 3), Platform(3, 1.0)), [0] * 15))
     parsed: dict[str, Any] = json.loads(json_text(certificate_document([result])))
     assert parsed["bounds"][0]["parameters"]["swaps"] == [[[4], [5], [6]], [[11], [12], [13]]]

@@ -17,11 +17,11 @@ from shared_plans import random_orders, random_plan, random_question
 from heuristics.planning.execution import warmed_up
 from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
 from instances import InputError
-from instances.devices.network import Network
+from instances.devices import Network
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.certificates.writing import plan_certificate
+from mtpp.certificates import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.problems.checking import rerun, verify
 from mtpp.verification.verdict import Verdict

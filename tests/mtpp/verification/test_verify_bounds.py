@@ -16,11 +16,11 @@ from strategies import heavy_overflows, instances
 
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.cli.main import main
-from mtpp.verification.partitioning.checkers import CHECKERS
+from mtpp.verification.partitioning.certificate import CHECKERS
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.bounds.pinned import pinned
+from mtpp_models.bounds.cuts import pinned
 
 
 @pytest.mark.parametrize("method", ["simple", "pinned", "pigeonhole", "ideals", "carried"])

@@ -18,7 +18,7 @@ from instances.json_files import Value
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates.writing import placement_certificate
+from mtpp.certificates import placement_certificate
 from mtpp.problems.checking import verify
 from mtpp.verification.verdict import Verdict
 from mtpp_models.placement.registry import PLACEMENT_MODELS, BoundedPlacement, bound_placement
@@ -130,6 +130,6 @@ def test_claims_of_solvers_are_trusted_not_proved() -> None:
 
 
 def test_every_model_has_words_for_what_checks_it() -> None:
-    from instances.certificates.claims import PLACEMENT, recheck
+    from instances.certificates import PLACEMENT, recheck
 
     assert all(recheck(name, PLACEMENT) for name in PLACEMENT_MODELS)

@@ -20,15 +20,14 @@ from strategies import constrained, instances, questions
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.question_file import rules_document
-from mtpp.certificates.writing import certificate_document
+from instances.partitioning.stated import rules_document
+from mtpp.certificates import certificate_document
 from mtpp.cli.main import main
-from mtpp.verification.clock import Clock
+from mtpp.verification.partitioning.costs import find_breach
 from mtpp.verification.partitioning.cuts import block_bound
-from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
+from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.partitioning.ideals import fits_nowhere, ideals_bound
-from mtpp.verification.partitioning.rules import find_breach
+from mtpp.verification.verdict import Clock
 from mtpp_models import SolveOptions, solve
 
 Forgery = Callable[[Document], None]

@@ -7,8 +7,8 @@ from hypothesis import given
 from strategies import graphs
 
 from instances import ComputationGraph, Instance, Platform
-from mtpp_models.bounds.ideals.antichain import antichain
-from mtpp_models.bounds.ideals.listing import count_ideals
+from mtpp_models.bounds.ideals.ideals import count_ideals
+from mtpp_models.bounds.ideals.lattice import antichain
 
 
 @given(graphs())

@@ -18,15 +18,12 @@ from random_trees import mutated_tree, random_tree
 from strategies import heavy_overflows, instances, questions
 
 from instances import ComputationGraph, Instance, Partition, Platform, Result
-from instances.certificates.claims import recheck
+from instances.certificates import recheck
 from instances.random_graphs import regal_style
-from mtpp.certificates.writing import certificate_document
-from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.bisection import halves_bound
-from mtpp.verification.partitioning.ends import ENDS
-from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
-from mtpp.verification.partitioning.price_trees import PriceTree
+from mtpp.certificates import certificate_document
+from mtpp.verification.partitioning.certificate import PriceTree, halves_bound
+from mtpp.verification.partitioning.exact_instance import ENDS, ExactInstance, merge_groups, shared_blocks
+from mtpp.verification.verdict import Clock
 from mtpp_models import SolveOptions, solve
 
 

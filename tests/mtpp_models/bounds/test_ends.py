@@ -16,10 +16,10 @@ from strategies import heavy_overflows, instances, partitions
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.deadline import Deadline
-from mtpp.certificates.writing import certificate_document
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.bounds.priced.ends import partition_with_ends, with_ends
-from mtpp_models.bounds.priced.price_tree import price_witness
+from mtpp.certificates import certificate_document
+from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.relaxation import partition_with_ends, with_ends
+from mtpp_models.bounds.priced.trees import price_witness
 
 
 @settings(max_examples=60)

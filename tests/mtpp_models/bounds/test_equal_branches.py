@@ -18,10 +18,10 @@ from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.json_files import Value, json_text
 from instances.random_graphs import moe
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.problems.checking import verify
 from mtpp_models import solve
-from mtpp_models.bounds.ideals import listing
+from mtpp_models.bounds.ideals import ideals as ideals_module
 from mtpp_models.bounds.ideals.ideals import _chains_below, ideals
 
 T = TypeVar("T")
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 @pytest.fixture(autouse=True)
 def _no_graph_has_few_ideals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_FEW_IDEALS", 0)
+    monkeypatch.setattr(ideals_module, "_FEW_IDEALS", 0)
 
 
 def one_block(instance: Instance) -> Partition:
     return Partition(instance, np.zeros(instance.graph.n, dtype=int))
 
 
-def at_once(steps: listing.InTurns[T]) -> T:
+def at_once(steps: ideals_module.InTurns[T]) -> T:
     """The answer of a procedure that needs one turn."""
     with pytest.raises(StopIteration) as end:
         next(steps)
@@ -58,8 +58,8 @@ def check(case: Case) -> bool:
     assert result.proved
     # Where blocks are full, none may be lost by rounding.
     goal = float(true) * (1 + 1e-7)
-    turns = listing.Turns(Deadline(), Deadline())
-    listed = at_once(listing.list_ideals(instance, goal, turns))
+    turns = ideals_module.Turns(Deadline(), Deadline())
+    listed = at_once(ideals_module.list_ideals(instance, goal, turns))
     assert listed is not None
     chains = at_once(_chains_below(goal, goal, listed, listed.passing, turns))
     assert chains.bottleneck[-1] < goal

@@ -19,23 +19,22 @@ from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import TOYS, moe
 from instances.readers import load_graph
-from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import ideals_bound
-from mtpp_models.bounds.ideals import listing
-from mtpp_models.bounds.ideals.branches import Branches
-from mtpp_models.bounds.ideals.ideals import Ideals, ideals
-from mtpp_models.bounds.ideals.listing import count_ideals
+from mtpp.verification.verdict import Clock
+from mtpp_models.bounds.ideals import ideals as ideals_module
+from mtpp_models.bounds.ideals.ideals import Ideals, count_ideals, ideals
+from mtpp_models.bounds.ideals.lattice import Branches
 
 
 @pytest.mark.parametrize("most", [700, 3000])
 def test_a_number_of_ideals_is_foreseen(most: int) -> None:
     """16 nodes without edges have 65536; the fewer of them are listed, the lower is the guess."""
     instance = Instance(ComputationGraph.from_edges([], np.ones(16)), Platform(4, 1.0))
-    growing = listing._begin(instance, math.inf)
-    growing = listing._go_on(instance, Branches.of((), 16), most, math.inf, growing)
+    growing = ideals_module._begin(instance, math.inf)
+    growing = ideals_module._go_on(instance, Branches.of((), 16), most, math.inf, growing)
     assert growing.listed == most
-    assert 2 * most < listing._in_sight(growing.lattice.ideals[:most], 16) < 2 * 2**16
+    assert 2 * most < ideals_module._in_sight(growing.lattice.ideals[:most], 16) < 2 * 2**16
 
 
 def grid(rows: int, columns: int) -> ComputationGraph:
@@ -76,10 +75,10 @@ def test_short_turns_end_where_a_long_one_does(
     graph: ComputationGraph, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Partition(Instance(graph, Platform(3, 1.0)), np.zeros(graph.n, dtype=int))
-    monkeypatch.setattr(listing, "_FEW_IDEALS", few)
+    monkeypatch.setattr(ideals_module, "_FEW_IDEALS", few)
     at_once = ideals(start)
-    monkeypatch.setattr(listing, "_LISTED_AT_ONCE", 1)
-    monkeypatch.setattr(listing, "_MORE", 0)
+    monkeypatch.setattr(ideals_module, "_LISTED_AT_ONCE", 1)
+    monkeypatch.setattr(ideals_module, "_MORE", 0)
     monkeypatch.setattr("mtpp_models.bounds.ideals.ideals._STEPS", 1)
     method, turns, result = Ideals(Deadline()), 0, None
     while result is None or not result.proved:
@@ -165,7 +164,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("file", PUBLISHED)
 def test_published_optima(data: Path, file: str) -> None:
     """Of k = 2, 4, 8, 16; costs are exactly those in the files."""
-    from instances.partitioning.reductions import reduce_instance
+    from instances.partitioning.symmetry import reduce_instance
 
     graph = load_graph(data / "msr" / f"{file}.json", communication="cost")
     reduced = reduce_instance(Instance(graph, Platform(16, bandwidth=1.0)))

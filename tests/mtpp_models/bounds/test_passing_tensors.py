@@ -15,14 +15,13 @@ from strategies import instances, orders
 
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.partitioning.memory import block_peaks
-from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.groups import merge_groups
+from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups
 from mtpp.verification.partitioning.ideals import fits_nowhere, ideals_bound
+from mtpp.verification.verdict import Clock
 from mtpp_models import solve
-from mtpp_models.bounds.ideals import passing_tensors as passing_module
+from mtpp_models.bounds.ideals import dynamic_program as passing_module
+from mtpp_models.bounds.ideals.dynamic_program import empty_block, join_block, leave_block, passing_tensors
 from mtpp_models.bounds.ideals.ideals import ideals
-from mtpp_models.bounds.ideals.passing_tensors import empty_block, join_block, leave_block, passing_tensors
 
 
 def most_live(instance: Instance, nodes: set[int], watched: set[int] | None = None) -> float:

@@ -18,17 +18,14 @@ from heuristics import HEURISTICS, Limits, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.json_files import read_json, write_json
-from instances.partitioning.reductions import reduce_instance
+from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
-from mtpp.certificates.writing import certificate_document
+from mtpp.certificates import certificate_document
 from mtpp.problems.checking import verify
 from mtpp_models import solve
-from mtpp_models.bounds.pigeonhole import pigeonhole
-from mtpp_models.bounds.pinned import pinned
-from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
-from mtpp_models.cuts.cliques import core, find_clique
-from mtpp_models.cuts.conflicts import conflicts
-from mtpp_models.cuts.pair_cuts import PairCuts
+from mtpp_models.bounds.cuts import pigeonhole, pinned
+from mtpp_models.cuts.conflicts import conflicts, core, find_clique
+from mtpp_models.cuts.cuts import UNIT, BlockCuts, PairCuts
 from mtpp_models.simple import simple
 
 

@@ -16,12 +16,12 @@ from strategies import graphs, instances, partitions
 from heuristics import HEURISTICS, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
 from instances.deadline import Deadline
-from instances.partitioning.no_fit import needs_of, room
-from instances.partitioning.reductions import merge
+from instances.partitioning.memory import needs_of, room
+from instances.partitioning.symmetry import merge
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
-from mtpp_models.bounds.pinned import pinned
-from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
-from mtpp_models.cuts.uncut_edges import join
+from mtpp_models.bounds.cuts import pinned
+from mtpp_models.cuts.conflicts import join
+from mtpp_models.cuts.cuts import UNIT, BlockCuts
 from mtpp_models.simple import simple
 
 

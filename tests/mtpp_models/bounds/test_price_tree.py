@@ -15,11 +15,11 @@ from strategies import heavy_overflows, instances
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from instances.partitioning.no_fit import total_held
+from instances.partitioning.memory import total_held
 from instances.random_graphs import regal_style
 from mtpp_models import solve
-from mtpp_models.bounds.priced import block_relaxation
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced import relaxation
+from mtpp_models.bounds.priced.prices import BlockTree
 
 
 @settings(max_examples=600)
@@ -55,7 +55,7 @@ def test_parts_of_the_overflow_leave_small_trees(monkeypatch: pytest.MonkeyPatch
     prices = graph.work + 0.8 * graph.held_bytes
     leaves = {}
     for parts in (1, 4):
-        monkeypatch.setattr(block_relaxation, "_PARTS", parts)
+        monkeypatch.setattr(relaxation, "_PARTS", parts)
         tree = BlockTree(instance, prices, 1443.0)
         assert tree.explore(Deadline()) == (True, None)
         proof = tree.proof()
@@ -203,7 +203,7 @@ def test_leaves_that_are_lost_are_explored_again(monkeypatch: pytest.MonkeyPatch
     """With room for so few that some are lost, the tree begins anew and proves the same."""
     instance = Instance(regal_style("erdos-renyi", 30, seed=2), Platform(3, 1.0))
     work, floor = instance.graph.work, float(instance.graph.work.sum()) / 3
-    monkeypatch.setattr("mtpp_models.bounds.priced.branch_and_bound._MOST_DECISIONS", 1)
+    monkeypatch.setattr("mtpp_models.bounds.priced.prices._MOST_DECISIONS", 1)
     tree = BlockTree(instance, work, floor)
     goals = [floor * factor for factor in (1.05, 1.1, 1.15, 1.1, 1.2, 1.3)]
     for goal in goals:

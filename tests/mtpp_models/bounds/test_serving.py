@@ -14,8 +14,8 @@ from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
-from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.layers import LayerCut
+from instances.runtimes.serving import serving_chain
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
 

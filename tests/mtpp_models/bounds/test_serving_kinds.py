@@ -23,7 +23,7 @@ from instances.json_files import Value, read_json
 from instances.machines import Kind, Machines
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
-from instances.runtimes.serving_file import serving_document
+from instances.runtimes.serving import serving_document
 from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
 

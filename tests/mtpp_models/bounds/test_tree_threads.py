@@ -16,15 +16,14 @@ from instances import Instance, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from mtpp_models import SolveOptions, solve
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.bounds.priced.prices import BlockTree, PriceSearch
 
 
 @pytest.fixture(autouse=True, scope="module")
 def shared_after_each_node() -> Iterator[None]:
     """Trees of few nodes would otherwise end before a second thread has any of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mtpp_models.bounds.priced.branch_and_bound._WORK_BETWEEN", 1)
+        patch.setattr("mtpp_models.bounds.priced.prices._WORK_BETWEEN", 1)
         yield
 
 
@@ -81,7 +80,7 @@ def cheapest_block(instance: Instance) -> float:
 def test_leaves_that_threads_have_lost_are_explored_again(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = Instance(regal_style("erdos-renyi", 30, seed=2), Platform(3, 1.0))
     work, floor = instance.graph.work, float(instance.graph.work.sum()) / 3
-    monkeypatch.setattr("mtpp_models.bounds.priced.branch_and_bound._MOST_DECISIONS", 3)
+    monkeypatch.setattr("mtpp_models.bounds.priced.prices._MOST_DECISIONS", 3)
     tree = BlockTree(instance, work, floor, threads=3)
     for goal in [floor * factor for factor in (1.05, 1.1, 1.15, 1.1, 1.2, 1.3)]:
         tree.aim(goal)

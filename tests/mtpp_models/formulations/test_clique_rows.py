@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instances.deadline import Deadline
-from mtpp_models.formulations.clique_rows import cliques, successions
+from mtpp_models.formulations.constraints import cliques, successions
 
 
 @settings(max_examples=100)

@@ -18,7 +18,7 @@ from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, ScaledInstance, SolveOptions, simple, solve
-from mtpp_models.formulations.case import Case, block_ranks
+from mtpp_models.formulations.formulation import Case, block_ranks
 from mtpp_models.registry import find_model
 from mtpp_models.simple import one_block, work_bound
 

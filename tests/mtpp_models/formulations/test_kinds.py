@@ -16,8 +16,7 @@ from instances import InputError
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from mtpp_models import SolveOptions, solve
-from mtpp_models.formulations.kinds import exact_of_kinds
-from mtpp_models.formulations.scaled_kinds import ScaledKinds
+from mtpp_models.formulations.kinds import ScaledKinds, exact_of_kinds
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls
 

@@ -14,7 +14,7 @@ from strategies import placements
 
 from instances import Bound, ComputationGraph
 from instances.deadline import Deadline
-from instances.devices.unequal import DeviceTable
+from instances.devices import DeviceTable
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
@@ -26,7 +26,7 @@ from mtpp_models.placement.bounds import (
     share_devices,
     window_bound,
 )
-from mtpp_models.placement.probing import probe_sharing
+from mtpp_models.placement.cp import probe_sharing
 
 
 def all_bounds(instance: PlacementInstance, ceiling: float) -> list[Bound]:

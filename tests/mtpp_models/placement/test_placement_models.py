@@ -108,7 +108,7 @@ def test_a_process_that_fails_is_one_line(code: str, tmp_path: Path, monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
     command = [sys.executable, "-c", code]
-    monkeypatch.setattr("instances.system.fresh_python.module_command", lambda module: (command, {}))
+    monkeypatch.setattr("instances.system.processes.module_command", lambda module: (command, {}))
     with pytest.raises(SolverFaultError, match=PROCESSES[code]) as caught:
         bound_placement(small(), "place-cp")
     assert "\n" not in str(caught.value)

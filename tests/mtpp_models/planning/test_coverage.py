@@ -14,7 +14,7 @@ from shared_plans import random_question, tiny_question
 
 from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
-from instances.devices.network import Network, Ports
+from instances.devices import Network, Ports
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from mtpp_models.planning.bounds import least_loads
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage

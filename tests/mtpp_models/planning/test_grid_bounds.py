@@ -10,8 +10,8 @@ from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLa
 from instances.planning.grid.problem import Fixed, StateBytes
 from instances.planning.operations import BACKWARD, FORWARD, Pass, PassLists, encoded
 from instances.planning.simulator import timed
-from mtpp.verification.clock import Clock
-from mtpp.verification.planning.grid.proving import proved_bound
+from mtpp.verification.planning.grid.plan import proved_bound
+from mtpp.verification.verdict import Clock
 from mtpp_models.planning.grid import grid_bounds
 
 

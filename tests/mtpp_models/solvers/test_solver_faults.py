@@ -18,9 +18,9 @@ from pyomo.common import Executable
 
 from heuristics import HEURISTICS
 from instances import FalseCertificateError, InputError, Instance, Partition, Platform, save_graph
-from instances.certificates.claims import SOLVER_NAMES
+from instances.certificates import SOLVER_NAMES
 from instances.random_graphs import regal_style
-from instances.system.programs import run_program
+from instances.system.processes import run_program
 from mtpp.certifying.candidates import Methods, methods_for
 from mtpp.certifying.certify import certify
 from mtpp.cli.rows import certificate_row
@@ -35,7 +35,7 @@ from mtpp_models import (
     available_solvers,
     solve,
 )
-from mtpp_models.formulations.case import Case
+from mtpp_models.formulations.formulation import Case
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
@@ -153,7 +153,7 @@ def test_a_program_that_ignores_its_limit_ends_with_its_children(
 def test_a_program_that_hangs_when_asked_for_its_version(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no solver that can be had, and asking for it says why."""
     fake("sleep 1000")
-    monkeypatch.setattr("mtpp_models.solvers.classic_solvers._PATIENCE", 0.2)
+    monkeypatch.setattr("mtpp_models.solvers.pyomo_solvers._PATIENCE", 0.2)
     assert "cbc" not in available_solvers()
     with pytest.raises(SolverFaultError, match="does not say its version"):
         find_solver("cbc")

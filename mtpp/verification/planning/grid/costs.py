@@ -16,8 +16,6 @@ from instances.planning.grid.configurations import Configuration, ConfiguredChai
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import StatedGrid
 
-__all__ = ["GridCosts", "after_time", "kept_bytes", "meanwhile", "way_of"]
-
 
 def way_of(chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int], mode: str) -> Configuration | None:
     """The configuration of a layer; None if there is none."""

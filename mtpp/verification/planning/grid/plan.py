@@ -1,23 +1,67 @@
-"""Check a plan in a grid: devices, passes and transfers, memory, time, and its bounds."""
+"""Check of plans with degrees: costs from the definition, bounds proved again."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
-from instances.certificates.claims import Claim
+from instances.certificates import Claim
 from instances.json_files import Value
+from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import StatedGrid, grid_from_document
-from mtpp.verification.clock import Clock, Limits
-from mtpp.verification.faults import ROUNDING, faults_of_cost, faults_of_sum, is_near, unequal
-from mtpp.verification.fractions import as_float
+from mtpp.verification.planning.grid.bounds import MARGIN, TooManyWaysError, equalised, may_hold, settings_of
 from mtpp.verification.planning.grid.costs import GridCosts, kept_bytes
-from mtpp.verification.planning.grid.proving import proved_bound
-from mtpp.verification.verdict import Check, Verdict, check_claims, compare
+from mtpp.verification.verdict import (
+    ROUNDING,
+    Check,
+    Clock,
+    Limits,
+    Verdict,
+    as_float,
+    check_claims,
+    compare,
+    faults_of_cost,
+    faults_of_sum,
+    is_near,
+    unequal,
+)
 
-__all__ = ["verify_grid"]
+# Bounds on plans in a grid by their names, each proved a second time.
+
+
+def proved_bound(question: GridInstance, method: str, value: float, clock: Clock) -> Fraction | None:
+    """Bound on all plans that is proved here, at most `value`; None if there is none.
+
+    An `OutOfTimeError` says that the clock has run out.
+    """
+    settings = list(settings_of(question))
+    works = [one.work for one in settings]
+    if method == "work-grid":
+        return min((Fraction(work) for work in works), default=Fraction(value))
+    ceiling, least = value * (1 - MARGIN), value
+    if method == "turns-grid":
+        if question.layers < 4:
+            return None
+        models = zip(*map(equalised, question.chains), strict=True)
+        relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
+        for whole, work, these in zip(settings, works, relaxed, strict=True):
+            if work < ceiling and all(may_hold(one, whole, ceiling, clock) for one in these):
+                return Fraction(0)
+        return Fraction(value)
+    for one, work in zip(settings, works, strict=True):
+        if work < ceiling:
+            try:
+                least = min(least, one.least_below(ceiling, clock))
+            except TooManyWaysError:
+                return None
+    return Fraction(least)
+
+
+# Check a plan in a grid: devices, passes and transfers, memory, time, and its bounds.
+
 
 _BOUNDS = {
     "work-grid": "even share of all work",

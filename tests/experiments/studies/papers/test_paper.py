@@ -14,12 +14,10 @@ from command_line import assert_misuse, mtpp
 from paper_plans import paper_row
 
 import experiments
-from experiments.studies.papers.partition import PartitionMeasures
-from experiments.studies.papers.partition_runs import PartitionRuns
+from experiments.studies.papers.partition import PartitionMeasures, PartitionRuns
 from experiments.studies.papers.plan import Row
-from experiments.studies.papers.published import PaperNumber, comparison, numbers, value_of
 from experiments.studies.papers.training import TrainingMeasures
-from experiments.studies.papers.verdicts import judge
+from experiments.studies.papers.verdicts import PaperNumber, comparison, judge, numbers, value_of
 from mtpp.runs.log import Run
 from mtpp_models import simple
 

@@ -8,10 +8,10 @@ import pytest
 from paper_plans import paper_row
 from profile_files import edits
 
-from experiments.studies.papers.partition_runs import PartitionRuns, taken
+from experiments.studies.papers.partition import PartitionRuns, taken
 from experiments.studies.papers.plan import PROFILES, Row, papers_of, read_plan
-from experiments.studies.papers.published import comparison, numbers
 from experiments.studies.papers.training import training_questions
+from experiments.studies.papers.verdicts import comparison, numbers
 from instances import InputError
 from instances.suites import find_suite
 
@@ -140,7 +140,7 @@ def test_starts_are_made_but_belong_to_no_item() -> None:
 
 
 def test_without_a_solver_of_the_list_bounds_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.studies.papers.partition_runs._is_there", lambda name: False)
+    monkeypatch.setattr("experiments.studies.papers.partition._is_there", lambda name: False)
     row = Row(
         "mtpp", ("Table 5",), "partition", graphs="regal", k=(2,), methods=("exact",), starts=("kahn",),
         solver=("gurobi", "scip"), limit=1.0, paper_limit=1.0, take=4,

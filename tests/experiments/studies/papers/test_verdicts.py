@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.studies.claim import Finding, PaperClaim
-from experiments.studies.papers.published import Comparison, PaperNumber
-from experiments.studies.papers.verdicts import Measured, Open, Part, decide, judge
+from experiments.studies.papers.verdicts import Comparison, Measured, Open, PaperNumber, Part, decide, judge
+from experiments.studies.report import Finding, PaperClaim
 
 KINDS = ("equal", "at most", "at least", "order")
 HOLDS, FAILS, UNDECIDED = Finding.HOLDS, Finding.FAILS, Finding.UNDECIDED

@@ -10,15 +10,12 @@ import pandas as pd
 import pytest
 
 from experiments.studies.report import Report
-from experiments.studies.serving.hybrids import hybrids
-from experiments.studies.serving.jobs import ServingJob, jobs_of
-from experiments.studies.serving.reported import ollama_12010, vllm_6920
-from experiments.studies.serving.rules import DEFAULT_RULES, served
-from experiments.studies.serving.tables import context_ratio, make_serving_tables, time_ratio
+from experiments.studies.serving.jobs import DEFAULT_RULES, ServingJob, hybrids, jobs_of, served
+from experiments.studies.serving.tables import context_ratio, make_serving_tables, ollama_12010, time_ratio, vllm_6920
 from instances import Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
 from instances.runtimes import RUNTIMES
-from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.layers import LayerStack
 from mtpp.runs.workers import this_process
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front

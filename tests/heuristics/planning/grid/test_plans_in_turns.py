@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from heuristics.limits import Limits
+from heuristics.method import Limits
 from heuristics.planning.grid import plan_in_grid
 from instances.deadline import Deadline
 from instances.planning.grid import ConfiguredChain, Servers
 from instances.planning.grid.problem import Fixed
-from mtpp.certifying.grid import covered_grid
-from mtpp.verification.clock import Clock
-from mtpp.verification.planning.grid.proving import proved_bound
-from mtpp_models.planning.grid.bounds import turns_bound
+from mtpp.certifying.methods import covered_grid
+from mtpp.verification.planning.grid.plan import proved_bound
+from mtpp.verification.verdict import Clock
+from mtpp_models.planning.grid import turns_bound
 from tests.helpers.grid_cases import equal_chain, equal_question, of_three_groups, plans_in_turns, scaled, with_ends
 
 

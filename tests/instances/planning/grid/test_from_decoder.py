@@ -17,8 +17,7 @@ from instances.json_files import parse_json
 from instances.planning.grid.layers import Clockwork, LayerCosts
 from instances.planning.grid.transformer import ACCELERATORS, Transformer, transformer_of
 from instances.readers.huggingface import configured_architecture
-from instances.readers.huggingface.configuration import decoder_of, model_types
-from instances.readers.huggingface.encoders import encoder_of
+from instances.readers.huggingface.configuration import decoder_of, encoder_of, model_types
 from instances.readers.huggingface.files import find_architecture, find_record
 from instances.readers.huggingface.record import Attention, LatentAttention, Layer
 

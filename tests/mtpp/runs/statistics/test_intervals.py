@@ -14,9 +14,18 @@ from scipy.stats import bootstrap
 
 import mtpp
 from instances import InputError
-from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, cluster_of, geometric_means, interval, means
-from mtpp.runs.statistics.pairs import compare_pairs, holm, ratio_of
-from mtpp.runs.statistics.profiles import performance, performance_ratios
+from mtpp.runs.statistics import (
+    LEAST_CLUSTERS,
+    cluster_of,
+    compare_pairs,
+    geometric_means,
+    holm,
+    interval,
+    means,
+    performance,
+    performance_ratios,
+    ratio_of,
+)
 
 
 @pytest.mark.parametrize(

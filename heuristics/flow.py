@@ -1,0 +1,403 @@
+"""Search for placements of layers whose flow is large."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heuristics.local_search.annealing import Cooling, factor_of
+from heuristics.method import Limits
+from instances import Result
+from instances.compiled import compiled
+from instances.deadline import Stopwatch
+from instances.flow.answer import FlowAnswer, network_of, push_most
+from instances.flow.problem import SOURCE, FlowInstance
+from instances.graph.tensors import FloatArray, IntArray
+
+# Annealing of stages in a row, compiled by numba.
+#
+# A stage is a number of layers and the devices that hold them. The energy for a goal is the sum of the squared parts of
+# the goal that each stage lacks in capacity, and each pair of neighbours in the most flow between them, source and sink
+# among them; it is 0 where a flow of the goal may pass. The true flow counts where no term is below the best.
+
+
+Truths = NDArray[np.bool_]
+
+#: Of the moves: a device to another stage, an exchange of two devices, a layer; the rest changes the row of stages.
+_DEVICE, _SWAP, _LAYER = 0.4, 0.35, 0.15
+
+
+class DeviceArrays(NamedTuple):
+    """Capacities of the devices, and the most flow between each two of them."""
+
+    kind: IntArray  # (n,) row of `capacity`
+    capacity: FloatArray  # (kinds, L + 1) requests per second with so many layers
+    rates: FloatArray  # (n + 2, n + 2) requests per second; source and sink are the last two
+
+
+@compiled
+def anneal_stages(
+    devices: DeviceArrays,
+    stage: IntArray,
+    length: IntArray,
+    count: int,
+    goal: float,
+    best: float,
+    cooling: Cooling,
+    seed: int,
+) -> tuple[float, IntArray, IntArray]:
+    """Try random moves while the temperature falls; the best flow and its intervals, if it is above `best`.
+
+    Parameters
+    ----------
+    stage : (n,) integers
+        Stage of each device, -1 for none; it goes along.
+    length : (L,) integers
+        Layers of each of the `count` stages, all of them L; it goes along.
+
+    Returns
+    -------
+    tuple
+        The flow, (n, 2) intervals, and how often it was found in one number.
+    """
+    np.random.seed(seed)
+    n, layers = len(stage), len(length)
+    found, interval = best, np.zeros((n, 2), dtype=np.int64)
+    terms = np.empty(2 * layers + 1)
+    new_stage, new_length, new_terms = stage.copy(), length.copy(), terms.copy()
+    members, start = np.empty(n, dtype=np.int64), np.empty(layers + 2, dtype=np.int64)
+    touched = np.ones(layers + 1, dtype=np.bool_)  # that of idle devices is the first
+    _fill(devices, stage, length, count, touched, members, start, terms)
+    energy, least = _energy(terms, count, goal)
+    temperature, factor = cooling.hot, factor_of(cooling)
+    hits = np.zeros(1, dtype=np.int64)
+    for _ in range(cooling.moves):
+        temperature *= factor
+        new_stage[:], new_length[:], new_terms[:] = stage, length, terms
+        touched[:] = False
+        new_count = _change(new_stage, new_length, count, layers, touched)
+        _fill(devices, new_stage, new_length, new_count, touched, members, start, new_terms)
+        new_energy, least = _energy(new_terms, new_count, goal)
+        if new_energy > energy and np.random.random() >= math.exp((energy - new_energy) / temperature):
+            continue
+        stage[:], length[:], terms[:], count, energy = new_stage, new_length, new_terms, new_count, new_energy
+        if least > found * (1 + 1e-9):
+            table = _intervals(stage, length, count)
+            held = np.empty(n)
+            for i in range(n):
+                held[i] = devices.capacity[devices.kind[i], table[i, 1] - table[i, 0]]
+            flow = push_most(network_of(layers, table, held, devices.rates))
+            if flow > found:
+                found, interval = flow, table
+                hits[0] += 1
+        if energy <= 0.0:
+            break
+    return found, interval, hits
+
+
+@compiled
+def _intervals(stage: IntArray, length: IntArray, count: int) -> IntArray:
+    begin = np.zeros(count + 1, dtype=np.int64)
+    for s in range(count):
+        begin[s + 1] = begin[s] + length[s]
+    table = np.zeros((len(stage), 2), dtype=np.int64)
+    for i in range(len(stage)):
+        if stage[i] >= 0:
+            table[i, 0], table[i, 1] = begin[stage[i]], begin[stage[i] + 1]
+    return table
+
+
+@compiled
+def _change(stage: IntArray, length: IntArray, count: int, layers: int, touched: Truths) -> int:
+    """Change stages in place and mark those that are others now; return their new number."""
+    n = len(stage)
+    draw = np.random.random()
+    if draw < _DEVICE + _SWAP:
+        i, j = np.random.randint(n), np.random.randint(n)
+        old, new = stage[i], stage[j] if draw >= _DEVICE else np.random.randint(count + 1) - 1
+        if old != new:
+            stage[i] = new
+            if draw >= _DEVICE:
+                stage[j] = old
+            touched[old + 1] = touched[new + 1] = True
+        return count
+    draw -= _DEVICE + _SWAP
+    a, b = np.random.randint(count), np.random.randint(count)
+    if draw < _LAYER:
+        if length[a] > 1 and a != b:
+            length[a] -= 1
+            length[b] += 1
+            touched[a + 1] = touched[b + 1] = True
+        return count
+    touched[:] = True
+    which = np.random.randint(4)
+    if which == 0:  # one stage to another place
+        _place(stage, length, a, b)
+    elif which == 1:  # the stages from one to another in reverse
+        low, high = min(a, b), max(a, b)
+        for i in range(n):
+            if low <= stage[i] <= high:
+                stage[i] = low + high - stage[i]
+        length[low : high + 1] = length[low : high + 1][::-1].copy()
+    elif which == 2:  # one stage in two
+        if length[a] > 1 and count < layers:
+            for i in range(n):
+                if stage[i] > a or (stage[i] == a and np.random.random() < 0.5):
+                    stage[i] += 1
+            for s in range(count, a + 1, -1):
+                length[s] = length[s - 1]
+            part = 1 + np.random.randint(length[a] - 1)
+            length[a + 1] = length[a] - part
+            length[a] = part
+            return count + 1
+    elif a + 1 < count:  # two stages in one
+        for i in range(n):
+            if stage[i] > a:
+                stage[i] -= 1
+        length[a] += length[a + 1]
+        for s in range(a + 1, count - 1):
+            length[s] = length[s + 1]
+        length[count - 1] = 0
+        return count - 1
+    return count
+
+
+@compiled
+def _place(stage: IntArray, length: IntArray, a: int, b: int) -> None:
+    """Move stage a to place b; those between move up."""
+    moved = length[a]
+    step = 1 if b > a else -1
+    for s in range(a, b, step):
+        length[s] = length[s + step]
+    length[b] = moved
+    for i in range(len(stage)):
+        if stage[i] == a:
+            stage[i] = b
+        elif (a < stage[i] <= b) or (b <= stage[i] < a):
+            stage[i] -= step
+
+
+@compiled
+def _fill(
+    devices: DeviceArrays,
+    stage: IntArray,
+    length: IntArray,
+    count: int,
+    touched: Truths,
+    members: IntArray,
+    start: IntArray,
+    terms: FloatArray,
+) -> None:
+    """Capacities of the stages that are touched at 2 s + 1, and the most flow into and out of them at 2 s, 2 s + 2.
+
+    `members` and `start` are room for the devices stage by stage, idle ones first.
+    """
+    kind, capacity, rates = devices
+    n = len(kind)
+    start[:] = 0
+    for i in range(n):
+        start[stage[i] + 1] += 1
+    total = 0
+    for s in range(count + 1):
+        total += start[s]
+        start[s] = total
+    start[count + 1] = n
+    for i in range(n):
+        start[stage[i] + 1] -= 1
+        members[start[stage[i] + 1]] = i
+    for s in range(count):
+        if touched[s + 1]:
+            held = 0.0
+            for x in range(start[s + 1], start[s + 2]):
+                held += capacity[kind[members[x]], length[s]]
+            terms[2 * s + 1] = held
+    for s in range(count + 1):
+        if not ((s > 0 and touched[s]) or (s < count and touched[s + 1])):
+            continue
+        total_flow = 0.0
+        if s == 0:  # from the source, the last but one row of rates
+            for x in range(start[1], start[2]):
+                i = members[x]
+                total_flow += min(capacity[kind[i], length[0]], rates[n, i])
+        elif s == count:  # into the sink, the last column
+            for x in range(start[count], start[count + 1]):
+                i = members[x]
+                total_flow += min(capacity[kind[i], length[count - 1]], rates[i, n + 1])
+        else:
+            total_flow = _between(
+                devices,
+                members[start[s] : start[s + 1]],
+                members[start[s + 1] : start[s + 2]],
+                length[s - 1],
+                length[s],
+                min(terms[2 * s - 1], terms[2 * s + 1]),
+            )
+        terms[2 * s] = total_flow
+
+
+@compiled
+def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
+    """Energy for a goal, and the least term."""
+    energy, least = 0.0, np.inf
+    for x in range(2 * count + 1):
+        least = min(least, terms[x])
+        lack = max(0.0, 1.0 - terms[x] / goal)
+        energy += lack * lack
+    return energy, least
+
+
+@compiled
+def _between(devices: DeviceArrays, left: IntArray, right: IntArray, before: int, after: int, most: float) -> float:
+    """Most flow from devices that hold `before` layers to some that hold `after`; `most` where links are no limit."""
+    kind, capacity, rates = devices
+    free = True
+    for i in left:
+        for j in right:
+            free &= rates[i, j] >= min(capacity[kind[i], before], capacity[kind[j], after])
+    if free or most <= 0.0:
+        return most
+    if len(left) == 1 or len(right) == 1:
+        total = 0.0
+        for i in left:
+            for j in right:
+                total += min(rates[i, j], min(capacity[kind[i], before], capacity[kind[j], after]))
+        return min(total, most)
+    size = len(left) + len(right)
+    arcs = np.zeros((size + 2, size + 2))
+    for x, i in enumerate(left):
+        arcs[0, 2 + x] = capacity[kind[i], before]
+        for y, j in enumerate(right):
+            arcs[2 + x, 2 + len(left) + y] = rates[i, j]
+    for y, j in enumerate(right):
+        arcs[2 + len(left) + y, 1] = capacity[kind[j], after]
+    return push_most(arcs)
+
+
+# Search for layers of devices with a large flow: stages in a row, annealed towards goals above the best.
+
+
+# Goals lie this far above the best, from the least to the most.
+_LEAST, _MOST = 0.02, 0.15
+# Moves of the first walk, by which each is longer than the one before; those of the longest, and of all of them where
+# nothing is limited; moves between two looks at the clock.
+_FIRST, _LONGEST, _ALL_MOVES, _CHUNK = 60_000, 600_000, 900_000, 5_000
+_HOT, _COLD = 0.003, 2e-5
+# Numbers of stages of about equal length whose flows are computed.
+_EVEN = 4
+# Part of the starts where each device is a stage by itself, as far as that reaches.
+_ALONE = 0.7
+
+
+def search_flow(
+    instance: FlowInstance, rng: np.random.Generator, limits: Limits | None = None, start: FlowAnswer | None = None
+) -> Result[FlowInstance, FlowAnswer]:
+    """Best answer that is found; None where no request can pass.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        An evaluation is a move; a target is a time for a request.
+    start : FlowAnswer, optional
+        The answer is no worse.
+    """
+    limits, watch = limits or Limits(), Stopwatch()
+    if (reason := instance.unreachable()) is not None:
+        return Result("annealing", instance, impossible=reason)
+    best = max((start, _even_stages(instance)), key=lambda one: one.flow if one is not None else 0.0)
+    best = best if best is not None and best.flow > 0 else None
+    unlimited = limits.evaluations is None and limits.deadline.left == math.inf
+    left = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
+    guess = float(
+        (instance.capacity * np.arange(instance.layers + 1)).max(axis=1)[instance.kind].sum() / instance.layers
+    )
+    tries = 0
+    while left > 0 and not limits.reached(math.inf if best is None else best.cost):
+        # The first goals fall; before anything is found, again and again.
+        raised = 1 + math.exp(float(rng.uniform(math.log(_LEAST), math.log(_MOST))))
+        fallen = guess * 0.8 ** (1 + (tries % 12 if best is None else tries))
+        goal = fallen if best is None else max(fallen, best.flow * raised)
+        tries += 1
+        moves = int(min(_FIRST * tries, _LONGEST, left))
+        found = _walk(instance, goal, 0.0 if best is None else best.flow, moves, rng, limits)
+        left -= moves
+        if found is not None and (best is None or found.flow > best.flow):
+            best = found
+    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
+    return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
+
+
+def _even_stages(instance: FlowInstance) -> FlowAnswer:
+    """Stages with nearly as many layers each, to the weakest of which each device goes, the fastest first.
+
+    Of the numbers of stages whose weakest one is strongest, the one with the largest flow.
+    """
+    n, layers, tried = instance.n, instance.layers, list[tuple[float, IntArray]]()
+    for count in range(1, min(n, layers) + 1):
+        ends = np.arange(count + 1) * layers // count
+        served = instance.capacity[instance.kind][:, np.diff(ends)]  # of each device in each stage
+        held, interval = np.zeros(count), np.zeros((n, 2), dtype=np.int64)
+        for i in np.argsort(-served.max(axis=1), kind="stable").tolist():
+            s = int(np.argmin(np.where(served[i] > 0, held, np.inf)))
+            if served[i, s] > 0:
+                held[s] += served[i, s]
+                interval[i] = ends[s], ends[s + 1]
+        tried.append((float(held.min()), interval))
+    tried.sort(key=lambda one: -one[0])
+    return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda one: one.flow)
+
+
+def _walk(
+    instance: FlowInstance, goal: float, best: float, moves: int, rng: np.random.Generator, limits: Limits
+) -> FlowAnswer | None:
+    """An answer above the best flow from one walk towards a goal, if it finds one."""
+    stage, length, count = _start(instance, goal, rng)
+    devices = DeviceArrays(instance.kind.copy(), instance.capacity.copy(), instance.rates.copy())
+    done, found = 0, None
+    while done < moves and not limits.deadline.passed:
+        chunk = min(_CHUNK, moves - done)
+        cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
+        flow, interval, hits = anneal_stages(devices, stage, length, count, goal, best, cooling, seed)
+        count = int((length > 0).sum())
+        if hits[0]:
+            found, best = FlowAnswer(instance, interval), flow
+        if best >= goal:
+            break
+        done += chunk
+    return found
+
+
+def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
+    """Stages in a row: of single devices with as many layers as reach the goal, along links; or at random."""
+    n, layers = instance.n, instance.layers
+    reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
+    stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
+    if rng.random() < _ALONE:
+        for i in _along_links(instance, goal, rng):
+            size = min(reach[instance.kind[i]], layers - int(length.sum()))
+            if size > 0:
+                stage[i], length[count] = count, size
+                count += 1
+    if count == 0:
+        count = int(rng.integers(1, min(n, layers) + 1))
+        length[:count] = 1
+    while (missing := layers - int(length.sum())) > 0:
+        length[rng.integers(count)] += min(missing, 1 + missing // (4 * count))
+    idle = np.flatnonzero(stage < 0)
+    stage[idle] = rng.integers(count, size=len(idle))
+    return stage, length, count
+
+
+def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) -> list[int]:
+    """All devices, each linked to the one before it by the goal or more, as far as a random walk gets; so are sites."""
+    n = instance.n
+    enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
+    order, left, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]
+    while len(order) < n:
+        to = np.flatnonzero(left & near) if (left & near).any() else np.flatnonzero(left)
+        order.append(int(rng.choice(to)))
+        left[order[-1]] = False
+        near = enough[order[-1], :n]
+    return order

@@ -1,1 +1,0 @@
-"""Searches for the layers that each device holds, so that many requests pass."""

@@ -1,0 +1,526 @@
+"""Search for partitions over kinds of devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from heuristics.local_search.annealing import Cooling, factor_of
+from heuristics.local_search.state import PartitionState, move, places_for, start_state, times_after
+from heuristics.method import Limits, Method
+from heuristics.orders.orders import kahn, segment_costs_kernel
+from heuristics.portfolio import portfolio
+from instances import Platform
+from instances.compiled import compiled
+from instances.deadline import Deadline
+from instances.errors import InputError, NothingFoundError
+from instances.graph.tensors import FloatArray, IntArray
+from instances.machines import Kind, Machines
+from instances.partitioning.kind_paths import (
+    RatedSteps,
+    best_path,
+    best_placed_path,
+    best_rated_path,
+    best_sequence,
+    is_countable,
+    is_placeable,
+    is_rateable,
+    layers_in_a_row,
+    windows_of_steps,
+)
+from instances.partitioning.partition import IDLE, Partition, check_order
+from instances.partitioning.peaks import KernelArrays
+from instances.partitioning.problem import Instance
+from instances.partitioning.symmetry import reduce_instance
+
+# Best cut of one topological order into blocks on devices of several kinds.
+#
+# With the devices in any order the program counts how many of each kind are used (`counted_paths`). Where there are too
+# many such numbers, the kinds of the blocks are a sequence, which a descent over exchanges improves; each sequence is
+# sliced exactly, as is a fixed order. With a rate for each pair of kinds that is so for layers in a row; else costs are
+# those at the fastest rates.
+
+
+# Numbers in the table of segments.
+_MOST_SEGMENTS = 2**27
+# Exchanges that a descent tries for each device.
+_EXCHANGES_OF_KINDS = 40
+
+
+def costs_of_kinds(instance: Instance, order: IntArray, *, still: bool = False) -> FloatArray:
+    """Cost of each segment of an order on a device of each kind, (T, n, n).
+
+    It is infinite where the segment has to fit and does not, or cannot run there. If `still`, transfers are left out.
+
+    Raises
+    ------
+    InputError
+        If the table would take too much memory.
+    """
+    n = instance.graph.n
+    if instance.kinds * n**2 > _MOST_SEGMENTS:
+        raise InputError(
+            f"{instance.name}: {n} nodes are too many for {instance.kinds} kinds of devices; take layers as nodes, or "
+            "fewer kinds."
+        )
+    tables = []
+    for t in range(instance.kinds):
+        arrays = KernelArrays.of(instance.of_kind(t))
+        if still:
+            arrays = arrays._replace(tensor_time=np.zeros_like(arrays.tensor_time))
+        costs = segment_costs_kernel(order, arrays)
+        if arrays.overflow_step > 0:
+            costs[costs >= arrays.overflow_step] = np.inf
+        barred = np.append(0, np.cumsum(~instance.able[t, order]))
+        costs[barred[:-1, None] < barred[1:]] = np.inf
+        tables.append(costs)
+    return np.array(tables)
+
+
+def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None = None, seed: int = 0) -> Partition:
+    """Best partition of an order into consecutive segments.
+
+    Parameters
+    ----------
+    order : (n,) integers
+        A topological order; where nodes have windows, it is sorted by them before.
+    deadline : Deadline, optional
+        Of the descent, where there are too many states.
+    seed : int
+        Of that descent.
+
+    Returns
+    -------
+    Partition
+        Optimal among all partitions into segments of `order`, in a fixed order or where all states can be looked at.
+
+    Raises
+    ------
+    NothingFoundError
+        If no segments fit.
+    """
+    order = check_order(instance.graph, order)
+    if instance.has_windows:
+        return _slice_within(instance, order)
+    sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.machines
+    if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
+        own = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
+        path = best_rated_path(own, devices, instance.k)
+        if path is None:
+            raise NothingFoundError("No segments of this order fit.")
+        return _cut(instance, order, path.starts, path.kinds)
+    costs = costs_of_kinds(instance, order)
+    if not devices.is_fixed and is_countable(devices.counts, instance.graph.n):
+        path = best_path(costs, devices.counts, instance.k)
+        if path is None:
+            raise NothingFoundError("No segments of this order fit.")
+        return _cut(instance, order, path.starts, path.kinds)
+    sequence = np.array(devices.sequence)
+    best, starts = best_sequence(costs, sequence)
+    if not devices.is_fixed:
+        best, starts, sequence = _descend(instance, costs, deadline or Deadline(), seed)
+    if best == math.inf:
+        raise NothingFoundError("No segments of this order fit.")
+    return _cut(instance, order, starts, sequence)
+
+
+def _slice_within(instance: Instance, order: IntArray) -> Partition:
+    """Best segments in their windows; these do not fall along edges, so that sorted by them it is an order too.
+
+    Where there are too many states, the devices are taken as they are given.
+    """
+    rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
+    devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
+    order = order[np.argsort((rules.first + rules.last)[order], kind="stable")]
+    inside = np.argsort(order) < np.arange(n + 1)[:, None]
+    path = best_placed_path(costs_of_kinds(instance, order), windows_of_steps(rules, inside, k), devices, k)
+    if path is None:
+        raise NothingFoundError("No segments of this order fit.")
+    return _cut(instance, order, path.starts, path.kinds, path.places)
+
+
+def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
+    """Exchange devices of a sequence, the fastest first, as long as that is no worse; those beyond k are left out."""
+    rng, k = np.random.default_rng(seed), instance.k
+    sequence = np.array(instance.machines.sequence)
+    sequence = sequence[np.argsort(instance.finite_works.sum(axis=1)[sequence], kind="stable")]
+    best, starts = best_sequence(costs, sequence[:k])
+    for _ in range(_EXCHANGES_OF_KINDS * len(sequence)):
+        if deadline.passed:
+            break
+        a, b = rng.integers(k), rng.integers(len(sequence))
+        if sequence[a] == sequence[b]:
+            continue
+        other = sequence.copy()
+        other[[a, b]] = other[[b, a]]
+        value, begins = best_sequence(costs, other[:k])
+        if value <= best:
+            best, starts, sequence = value, begins, other
+    return best, starts, sequence[:k]
+
+
+def _cut(
+    instance: Instance, order: IntArray, starts: IntArray, kinds: IntArray, places: IntArray | None = None
+) -> Partition:
+    places = np.arange(len(kinds)) if places is None else places
+    block = np.empty(len(order), dtype=np.int64)
+    block[order] = places[np.searchsorted(starts, np.arange(len(order)), side="right") - 1]
+    padded = np.full(instance.k, IDLE)
+    padded[places] = kinds
+    return Partition(instance, block, order, padded)
+
+
+# Simulated annealing on partitions over kinds of devices, compiled by numba.
+#
+# The blocks and the bytes that they move, receive and hold change as in `heuristics.local_search.state`, in a question
+# whose nodes have no work and whose bandwidth is 1. Beside, each block has a work for every kind, so that it may change
+# its kind in no time. The sum of the eighth powers of the block costs over the best bottleneck is what becomes small.
+
+
+#: Part of the moves that go to the first or the last block that a node may be in.
+_TO_NEIGHBOURS = 0.6
+
+
+class KindArrays(NamedTuple):
+    """Work, bandwidth and memory of each kind; what is beyond the memory takes its bytes over a rate of its own."""
+
+    work: FloatArray  # (T, n)
+    bandwidth: FloatArray  # (T,)
+    memory: FloatArray  # (T,)
+    overflow_bandwidth: FloatArray  # (T,)
+    overflow_step: FloatArray  # (T,)
+    buffer: float  # bytes of a block with nodes
+
+
+@compiled
+def anneal_kinds(
+    state: PartitionState,
+    arrays: KernelArrays,
+    kinds: KindArrays,
+    kind: IntArray,
+    rows: tuple[IntArray, IntArray],
+    cooling: Cooling,
+    exchanges: float,
+    seed: int,
+) -> tuple[float, IntArray, IntArray]:
+    """Try random moves while the temperature falls; the best bottleneck seen, its blocks and their kinds.
+
+    Parameters
+    ----------
+    state : PartitionState
+        Of the bytes; it goes along.
+    kind : (K,) integers
+        Kind of each device: block b is on device b, and devices beyond k are free. It goes along.
+    rows : tuple
+        Predecessors of the nodes.
+    exchanges : float
+        Part of the moves that exchange the kinds of two blocks.
+    """
+    np.random.seed(seed)
+    before_start, before = rows
+    n, k, size = len(state.block), len(state.time), len(kind)
+    work = np.zeros((len(kinds.work), k))
+    for v in range(n):
+        work[:, state.block[v]] += kinds.work[:, v]
+    cost = np.zeros(k)
+    for b in range(k):
+        cost[b] = _cost(work[kind[b], b], state.time[b], state.held[b], state.size[b], kind[b], kinds)
+    best, best_block, best_kind = cost.max(), state.block.copy(), kind.copy()
+    if best <= 0.0:
+        return best, best_block, best_kind
+    temperature, factor = cooling.hot, factor_of(cooling)
+    for _ in range(cooling.moves):
+        temperature *= factor
+        limit = -temperature * math.log(1.0 - np.random.random())
+        if np.random.random() < exchanges:
+            a, b = np.random.randint(k), np.random.randint(size)
+            if kind[a] == kind[b]:
+                continue
+            new_a = _cost(work[kind[b], a], state.time[a], state.held[a], state.size[a], kind[b], kinds)
+            new_b, old_b = 0.0, 0.0
+            if b < k:
+                new_b = _cost(work[kind[a], b], state.time[b], state.held[b], state.size[b], kind[a], kinds)
+                old_b = cost[b]
+            if _power(new_a / best) + _power(new_b / best) > _power(cost[a] / best) + _power(old_b / best) + limit:
+                continue
+            kind[a], kind[b] = kind[b], kind[a]
+            cost[a] = new_a
+            if b < k:
+                cost[b] = new_b
+        else:
+            v = np.random.randint(n)
+            a = state.block[v]
+            low, high = places_for(v, state, arrays, before_start, before)
+            if low == high:
+                continue
+            if np.random.random() < _TO_NEIGHBOURS:
+                b = low if np.random.random() < 0.5 else high
+                if b == a:
+                    b = low + high - a
+            else:
+                b = low + np.random.randint(high - low)
+                b += b >= a
+            times = times_after(v, a, b, state, arrays)
+            # Held bytes change by moving; what a cost leaves out of them here is corrected behind.
+            work_a, work_b = work[kind[a], a] - kinds.work[kind[a], v], work[kind[b], b] + kinds.work[kind[b], v]
+            old = _power(cost[a] / best) + _power(cost[b] / best)
+            least = _power((work_a + times[0] / kinds.bandwidth[kind[a]]) / best)
+            least += _power((work_b + times[1] / kinds.bandwidth[kind[b]]) / best)
+            if least > old + limit:
+                continue
+            time_a, time_b, held_a, held_b = state.time[a], state.time[b], state.held[a], state.held[b]
+            move(v, a, b, times, state, arrays)
+            new_a = _cost(work_a, state.time[a], state.held[a], state.size[a], kind[a], kinds)
+            new_b = _cost(work_b, state.time[b], state.held[b], state.size[b], kind[b], kinds)
+            if _power(new_a / best) + _power(new_b / best) > old + limit:
+                move(v, b, a, (time_b, time_a), state, arrays)
+                state.held[a], state.held[b] = held_a, held_b
+                continue
+            cost[a], cost[b] = new_a, new_b
+            for t in range(len(work)):
+                work[t, a] -= kinds.work[t, v]
+                work[t, b] += kinds.work[t, v]
+        highest = cost.max()
+        if highest < best:
+            best = highest
+            best_block[:] = state.block
+            best_kind[:] = kind
+            if best <= 0.0:  # what other costs are divided by
+                break
+    return best, best_block, best_kind
+
+
+@compiled(inline="always")
+def _cost(work: float, moved: float, held: float, size: int, t: int, kinds: KindArrays) -> float:
+    """Cost of a block on kind t, but for the peak of its activations; an empty one costs nothing."""
+    if size == 0:
+        return 0.0
+    excess = held + kinds.buffer - kinds.memory[t]
+    over = kinds.overflow_step[t] + excess / kinds.overflow_bandwidth[t] if excess > 0.0 else 0.0
+    return max(0.0, work) + max(0.0, moved) / kinds.bandwidth[t] + over
+
+
+@compiled(inline="always")
+def _power(x: float) -> float:
+    x *= x
+    x *= x
+    return x * x
+
+
+# Search for partitions over kinds of devices: cuts for devices that are alike, sliced again and improved by walks.
+
+
+_PORTFOLIO = "portfolio"
+# Moves of the first walk for each node, by what part each next one is longer, and the most walks without a limit.
+_MOVES, _LONGER, _WALKS = 2_000, 1.5, 12
+# Moves between two looks at the clock.
+_CHUNK = 200_000
+# Temperatures of a walk: the eighth power of a block that costs the bottleneck is 1.
+_HOT, _COLD = 0.5, 0.002
+# Part of the moves that exchange the kinds of two blocks.
+_EXCHANGES = 0.02
+# Evaluations of the search for devices that are alike, and the part of the time that all of them take.
+_EQUAL_MOVES, _EQUAL = 300_000, 0.15
+# Part of the time for the slowest rates, where there is a rate for each pair of kinds.
+_SLOWEST = 0.4
+# Memory that is never too small.
+_AMPLE = 2.0**62
+
+
+def has_one_order(instance: Instance) -> bool:
+    """Whether the nodes have a single topological order, so that all blocks are segments of it."""
+    order, graph = instance.graph.topological_order, instance.graph
+    pairs = set(map(tuple, graph.edges.tolist()))
+    return all(pair in pairs for pair in zip(order[:-1].tolist(), order[1:].tolist(), strict=True))
+
+
+def heuristic_of_kinds(
+    asked: Method[Instance, Partition], start: Partition | None = None
+) -> Method[Instance, Partition]:
+    """The portfolio for kinds of devices, which begins from a partition if there is one.
+
+    Raises
+    ------
+    InputError
+        If another method is asked for.
+    """
+    if asked.name != _PORTFOLIO:
+        raise InputError(f"{asked.name} is for devices that are all alike; use {_PORTFOLIO}.")
+
+    def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
+        reduction = reduce_instance(instance)
+        begin = None if start is None else reduction.restrict(start)
+        return reduction.expand(search_kinds(reduction.instance, rng, limits, begin))
+
+    return Method(asked.name, asked.summary, asked.reference, run)
+
+
+def search_kinds(
+    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, start: Partition | None = None
+) -> Partition:
+    """Best partition that is found; of a graph with one order the best of all, as far as `slice_kinds` is exact.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        An evaluation is a move of a walk. Without limits a dozen walks are taken.
+    start : Partition, optional
+        Where the walks begin, unless slicings are better.
+
+    Raises
+    ------
+    NothingFoundError
+        If none fits.
+    """
+    limits = limits or Limits()
+    found = [] if start is None else [start]
+    rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
+    if rated:
+        with suppress(NothingFoundError):
+            found.append(_at_slowest_rates(instance, rng, limits))
+    orders: Iterator[IntArray] = iter((instance.graph.topological_order,))
+    if not has_one_order(instance):
+        orders = _orders(instance, rng, limits)
+    for order in orders:
+        with suppress(NothingFoundError):
+            found.append(slice_kinds(instance, order, limits.deadline, int(rng.integers(2**31))))
+        if found and limits.reached(_best(found).bottleneck):
+            break
+    if not found:
+        raise NothingFoundError(f"{instance.label}: no partition was found that fits.")
+    best = _best(found)
+    best = best if has_one_order(instance) else _walks(instance, best, rng, limits)
+    return _exchanged(best, limits) if rated and not instance.machines.is_fixed else best
+
+
+def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
+    """An answer that is found with the slowest rate of each kind; the walks behind take the fastest ones."""
+    assert instance.rates is not None
+    slowest = np.minimum(instance.rates.min(axis=0), instance.rates.min(axis=1)).tolist()
+    kinds = [
+        Kind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
+        for t, (kind, rate) in enumerate(zip(instance.machines.kinds, slowest, strict=True))
+    ]
+    question = replace(instance, machines=Machines(kinds, instance.machines.order))
+    evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
+    found = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
+    return Partition(instance, found.block, found.order, found.kind)
+
+
+def _exchanged(best: Partition, limits: Limits) -> Partition:
+    """The answer with devices exchanged as long as that is better by their rates."""
+    instance, again = best.instance, True
+    while again:
+        again, device = False, _devices(instance, best)
+        for a in range(instance.k):
+            for b in range(a + 1, len(device)):
+                if device[a] == device[b] or limits.reached(best.bottleneck):
+                    continue
+                other = device.copy()
+                other[[a, b]] = other[[b, a]]
+                changed = Partition(instance, best.block, best.order, other[: instance.k])
+                if changed.preference < best.preference:
+                    best, device, again = changed, other, True
+    return best
+
+
+def _orders(instance: Instance, rng: np.random.Generator, limits: Limits) -> Iterator[IntArray]:
+    """Orders that list the blocks of good cuts for devices that are all alike."""
+    graph = instance.graph
+    yield graph.topological_order
+    yield kahn(graph, rng.random(graph.n))
+    total, deadline = instance.k, limits.deadline.share(_EQUAL)
+    counts = [k for k in dict.fromkeys((2, 3, total, total + 2)) if k <= graph.n]
+    for t in range(instance.kinds):
+        for k in counts:
+            if deadline.passed:
+                return
+            own = Limits(deadline.share(1 / (len(counts) * instance.kinds)), limits.allow(_EQUAL_MOVES))
+            with suppress(NothingFoundError):
+                yield _listed(portfolio(instance.of_kind(t).with_k(k), rng, own))
+
+
+def _listed(partition: Partition) -> IntArray:
+    """The nodes in order, block by block."""
+    position = np.argsort(partition.order)
+    return np.lexsort((position, partition.block))
+
+
+def _walks(instance: Instance, best: Partition, rng: np.random.Generator, limits: Limits) -> Partition:
+    graph, kinds = instance.graph, _kind_arrays(instance)
+    free = replace(graph, work=np.zeros(graph.n))
+    arrays = KernelArrays.of(Instance(free, Platform(instance.k, 1.0, _AMPLE, 0.0), constraints=instance.constraints))
+    unlimited = limits.evaluations is None and limits.deadline.left == math.inf
+    left = _WALKS * _MOVES * graph.n if limits.evaluations is None else limits.evaluations
+    planned, current = float(_MOVES * graph.n), best
+    while not limits.reached(best.bottleneck) and best.bottleneck > 0 and left > 0:
+        device = _devices(instance, current)
+        moves = int(min(planned, left)) if unlimited or limits.evaluations is not None else int(planned)
+        current = _walk(instance, current, device, arrays, kinds, moves, rng, limits)
+        if unlimited or limits.evaluations is not None:
+            left -= moves
+        with suppress(NothingFoundError):
+            current = _best([current, slice_kinds(instance, _listed(current), limits.deadline)])
+        best = _best([best, current])
+        planned *= _LONGER
+        if rng.random() < 0.5:
+            current = best
+    return best
+
+
+def _walk(
+    instance: Instance,
+    start: Partition,
+    device: IntArray,
+    arrays: KernelArrays,
+    kinds: KindArrays,
+    moves: int,
+    rng: np.random.Generator,
+    limits: Limits,
+) -> Partition:
+    """The best partition of one walk that cools down."""
+    block, order = start.block.copy(), start.order.copy()
+    exchanges = 0.0 if instance.machines.is_fixed else _EXCHANGES
+    state, done, seen = start_state(block, order, instance.k, arrays), 0, start
+    while done < moves and not limits.reached(seen.bottleneck):
+        chunk = min(_CHUNK, moves - done)
+        cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
+        before = instance.graph.predecessors
+        _, found, at = anneal_kinds(state, arrays, kinds, device, before, cooling, exchanges, seed)
+        with suppress(NothingFoundError):
+            seen = _best([seen, Partition(instance, found, order, at[: instance.k])])
+        done += chunk
+    return seen
+
+
+def _best(partitions: Sequence[Partition]) -> Partition:
+    return min(partitions, key=lambda partition: partition.preference)
+
+
+def _devices(instance: Instance, partition: Partition) -> IntArray:
+    """(K,) kinds: those of the blocks, any that are left for idle ones, and the free devices behind."""
+    spare = list(instance.machines.sequence)
+    if instance.machines.is_fixed:
+        return np.array(spare)
+    for t in partition.kind[partition.kind != IDLE].tolist():
+        spare.remove(t)
+    own = [spare.pop() if t == IDLE else t for t in partition.kind.tolist()]
+    return np.array(own + spare)
+
+
+def _kind_arrays(instance: Instance) -> KindArrays:
+    own = [KernelArrays.of(instance.of_kind(t)) for t in range(instance.kinds)]
+    return KindArrays(
+        work=np.array(instance.finite_works),
+        bandwidth=np.array([arrays.bandwidth for arrays in own]),
+        memory=np.array([arrays.memory for arrays in own]),
+        overflow_bandwidth=np.array([arrays.overflow_bandwidth for arrays in own]),
+        overflow_step=np.array([arrays.overflow_step for arrays in own]),
+        buffer=float(instance.platform.activation_buffer or 0.0),
+    )

@@ -1,1 +1,0 @@
-"""Searches for partitions over kinds of devices."""

@@ -1,1 +1,0 @@
-"""Certificate files: the bounds that they claim."""

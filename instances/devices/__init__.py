@@ -1,1 +1,0 @@
-"""Devices: platforms, clusters, networks, unequal devices, rooflines."""

@@ -1,0 +1,558 @@
+"""Paths of blocks over kinds of devices, compiled by numba."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.compiled import compiled
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import FloatArray, IntArray
+from instances.machines import Machines
+from instances.partitioning.constraints import BlockRules
+
+# Paths of blocks over kinds of devices, compiled by numba.
+#
+# A path leads over places 0 to m, each step to a later place and with a device of some kind. A state is how many
+# devices of each kind are used, one number in mixed radix; for each the places that steps below a goal can reach are
+# bits. Costs need not grow with steps. Places are positions in an order (searches) or ideals of the graph (bounds).
+
+
+_WORD = 64
+# Operations for one goal, and words of bits, that are few enough.
+_MOST_WORK, _MOST_WORDS = 2**31, 2**26
+
+
+class CountedPath(NamedTuple):
+    """Path of least bottleneck."""
+
+    bottleneck: float
+    starts: IntArray  # (b,): place from which each step leads
+    kinds: IntArray  # (b,): kind of device of each step
+
+
+def is_countable(counts: tuple[int, ...], places: int) -> bool:
+    """Whether all states can be looked at."""
+    states, words = math.prod(count + 1 for count in counts), places // _WORD + 1
+    return states * words <= _MOST_WORDS and states * words * places * len(counts) <= _MOST_WORK
+
+
+def best_path(costs: FloatArray, counts: tuple[int, ...], most: int, ceiling: float = math.inf) -> CountedPath | None:
+    """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
+
+    Parameters
+    ----------
+    costs : (T, m, m) floats
+        ``costs[t, i, j - 1]`` is that of a step from place i to place j on kind t; not looked at for j <= i.
+    counts : T integers
+        Devices of each kind.
+    most : int
+        Devices that may be used in all.
+    ceiling : float
+    """
+    size = costs.shape[1]
+    upper = costs[:, *np.triu_indices(size)]
+    goals = np.unique(upper[np.isfinite(upper) & (upper <= ceiling)])
+    reach = np.zeros((math.prod(count + 1 for count in counts), size // _WORD + 1), dtype=np.uint64)
+    numbers, low, high = np.array(counts), 0, len(goals) - 1
+    if high < 0 or _reach(costs, numbers, most, goals[high], reach) < 0:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _reach(costs, numbers, most, goals[middle], reach) >= 0:
+            high = middle
+        else:
+            low = middle + 1
+    state = _reach(costs, numbers, most, goals[high], reach)
+    starts, kinds = _trace(costs, numbers, goals[high], reach, state)
+    return CountedPath(float(goals[high]), starts[::-1].copy(), kinds[::-1].copy())
+
+
+@compiled
+def _reach(costs: FloatArray, counts: IntArray, most: int, goal: float, reach: NDArray[np.uint64]) -> int:
+    """Fill the places of each state, up to the first state that reaches the last place, which is returned, or -1."""
+    kinds, m, _ = costs.shape
+    words = reach.shape[1]
+    masks = np.zeros((kinds, m, words), dtype=np.uint64)
+    for t in range(kinds):
+        for i in range(m):
+            for j in range(i, m):
+                if costs[t, i, j] <= goal:
+                    masks[t, i, (j + 1) // _WORD] |= np.uint64(1) << np.uint64((j + 1) % _WORD)
+    digits = np.zeros(kinds, dtype=np.int64)
+    used = 0
+    last_word, last_bit = m // _WORD, np.uint64(1) << np.uint64(m % _WORD)
+    reach[0, :] = 0
+    reach[0, 0] = 1
+    for state in range(1, len(reach)):
+        reach[state, :] = 0
+        t = 0
+        while digits[t] == counts[t]:
+            used -= digits[t]
+            digits[t] = 0
+            t += 1
+        digits[t] += 1
+        used += 1
+        if used > most:
+            continue
+        stride = 1
+        for t in range(kinds):
+            if digits[t] > 0:
+                before = state - stride
+                for w in range(words):
+                    bits = reach[before, w]
+                    i = w * _WORD
+                    while bits:
+                        if bits & np.uint64(1) and i < m:
+                            for x in range(w, words):
+                                reach[state, x] |= masks[t, i, x]
+                        bits >>= np.uint64(1)
+                        i += 1
+            stride *= counts[t] + 1
+        if reach[state, last_word] & last_bit:
+            return state
+    return -1
+
+
+@compiled
+def _trace(
+    costs: FloatArray, counts: IntArray, goal: float, reach: NDArray[np.uint64], state: int
+) -> tuple[IntArray, IntArray]:
+    """Places and kinds of the steps, from the last to the first, of a path that ends in a state."""
+    kinds, m, _ = costs.shape
+    starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    count, end = 0, m
+    while end > 0:
+        stride, found = 1, False
+        for t in range(kinds):
+            if not found and (state // stride) % (counts[t] + 1) > 0:
+                before = state - stride
+                for i in range(end):
+                    bit = (reach[before, i // _WORD] >> np.uint64(i % _WORD)) & np.uint64(1)
+                    if bit and costs[t, i, end - 1] <= goal:
+                        starts[count], chosen[count] = i, t
+                        count, end, state, found = count + 1, i, before, True
+                        break
+            stride *= counts[t] + 1
+        if not found:
+            break
+    return starts[:count], chosen[:count]
+
+
+@compiled
+def best_sequence(costs: FloatArray, sequence: IntArray) -> tuple[float, IntArray]:
+    """Least bottleneck with step d on a device of kind ``sequence[d]``, and where it begins; steps may be empty."""
+    n, size = costs.shape[1], len(sequence)
+    best = np.full(n + 1, np.inf)
+    best[0] = 0.0
+    begin = np.zeros((size, n + 1), dtype=np.int64)
+    for d in range(size):
+        t = sequence[d]
+        for j in range(n, -1, -1):
+            value, start = best[j], j
+            for i in range(j - 1, -1, -1):
+                if best[i] < value:
+                    cost = max(best[i], costs[t, i, j - 1])
+                    if cost < value:
+                        value, start = cost, i
+            best[j], begin[d, j] = value, start
+    starts = np.zeros(size, dtype=np.int64)
+    end = n
+    for d in range(size - 1, -1, -1):
+        starts[d] = begin[d, end]
+        end = starts[d]
+    return float(best[n]), starts
+
+
+# Paths of blocks over kinds of devices with a rate for each pair of kinds, of layers in a row; compiled by numba.
+#
+# Each layer is read by the next one alone, so that a block moves what passes its two ends, at the rates from the kind
+# of the block before and to that of the block behind. A state is how many devices are used, as in `counted_paths`, the
+# kind of the last block, and the one that is announced for the next; for each the places that blocks below a goal can
+# reach are bits. In a fixed order a state is the number of devices that are passed.
+
+
+# Operations for one goal, and words of bits, that are few enough.
+_MOST_RATED_WORK, _MOST_RATED_WORDS = 2**33, 2**26
+# Up to this difference, relative, goals are halved; then the cost of each path that is found is the next one.
+_NEAR = 1e-3
+
+
+class RatedSteps(NamedTuple):
+    """Costs of blocks of layers in a row."""
+
+    costs: FloatArray  # (T, m, m): of layers i to j on kind t, without transfers; not looked at for j < i
+    sizes: FloatArray  # (m + 1,): bytes between layers i - 1 and i; nothing passes the ends
+    rates: FloatArray  # (T, T)
+
+
+def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
+    """(n + 1,) bytes that pass between consecutive nodes, 0 at the ends; None if others than the next read a node.
+
+    Nodes are in the topological order.
+    """
+    place = np.argsort(graph.topological_order)
+    if len({*map(tuple, place[graph.edges].tolist())} ^ {(i, i + 1) for i in range(graph.n - 1)}):
+        return None
+    sizes, tensors = np.zeros(graph.n + 1), graph.tensors
+    read = np.diff(tensors.start) > 0
+    np.add.at(sizes, place[tensors.producer[read]] + 1, tensors.bytes[read])
+    return sizes
+
+
+def is_rateable(devices: Machines, places: int) -> bool:
+    """Whether all states can be looked at."""
+    kinds, words = len(devices.kinds), places // _WORD + 1
+    states = devices.total + 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
+    cells = states * kinds**2 * words
+    return cells <= _MOST_RATED_WORDS and cells * places * kinds <= _MOST_RATED_WORK
+
+
+def best_rated_path(steps: RatedSteps, devices: Machines, most: int, ceiling: float = math.inf) -> CountedPath | None:
+    """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
+
+    Parameters
+    ----------
+    steps : RatedSteps
+    devices : Devices
+        In a fixed order the path has a step for each, which is empty where a device idles.
+    most : int
+        Devices that may be used in all.
+    ceiling : float
+    """
+    kinds, m, _ = steps.costs.shape
+    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
+    reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
+    low, goal, best = 0.0, min(ceiling, sys.float_info.max), None
+    while True:
+        found = _path(steps, following, goal, reach)
+        if found is not None:
+            best = found
+        elif best is not None:
+            low = goal
+        if best is None or math.nextafter(best.bottleneck, 0.0) <= low:
+            return best if best is None or not devices.is_fixed else _in_places(best, devices, m)
+        near = best.bottleneck - low <= _NEAR * best.bottleneck
+        goal = math.nextafter(best.bottleneck, 0.0) if near else (low + best.bottleneck) / 2
+
+
+def rated_path_within(steps: RatedSteps, devices: Machines, most: int, goal: float) -> CountedPath | None:
+    """Any path with a bottleneck of at most `goal`, as `best_rated_path` returns the best; None if there is none."""
+    kinds, m, _ = steps.costs.shape
+    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
+    reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
+    found = _path(steps, following, min(goal, sys.float_info.max), reach)
+    return found if found is None or not devices.is_fixed else _in_places(found, devices, m)
+
+
+def counted_states(counts: tuple[int, ...], most: int) -> IntArray:
+    """(states, T) state behind a device of each kind; -1 if there is none."""
+    sizes = [count + 1 for count in counts]
+    digits = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1].T
+    strides = np.cumprod([1, *sizes[:-1]])
+    able = (digits < np.array(counts)) & (digits.sum(axis=1) < most)[:, None]
+    return np.ascontiguousarray(np.where(able, np.arange(len(digits))[:, None] + strides, -1))
+
+
+def _in_sequence(devices: Machines) -> IntArray:
+    """(devices + 1, kinds) state behind the next device of each kind; -1 if there is none."""
+    following = np.full((devices.total + 1, len(devices.kinds)), -1)
+    for d in range(devices.total - 1, -1, -1):
+        following[d] = following[d + 1]
+        following[d, devices.sequence[d]] = d + 1
+    return following
+
+
+def _in_places(path: CountedPath, devices: Machines, m: int) -> CountedPath:
+    """The path with a step for each device of a fixed order; one that idles begins where the next one does."""
+    starts, d = np.full(devices.total, m), 0
+    for start, kind in zip(path.starts.tolist(), path.kinds.tolist(), strict=True):
+        d = devices.sequence.index(kind, d) + 1
+        starts[d - 1] = start
+    starts = np.minimum.accumulate(starts[::-1])[::-1].copy()
+    return CountedPath(path.bottleneck, starts, np.array(devices.sequence))
+
+
+def _path(steps: RatedSteps, following: IntArray, goal: float, reach: NDArray[np.uint64]) -> CountedPath | None:
+    masks = _masks(*steps, goal)
+    state, before, kind, start = _reach_rated(masks, following, steps.costs.shape[1], reach)
+    if state < 0:
+        return None
+    starts, kinds = _trace_rated(masks, following, reach, state, before, kind, start)
+    starts, kinds = starts[::-1].copy(), kinds[::-1].copy()
+    return CountedPath(_bottleneck(*steps, starts, kinds), starts, kinds)
+
+
+@compiled
+def _moved(sizes: FloatArray, rates: FloatArray, place: int, s: int, t: int) -> float:
+    """Time for what passes a place, from kind s to kind t; nothing passes the ends."""
+    return sizes[place] / rates[s, t] if 0 < place < len(sizes) - 1 else 0.0
+
+
+@compiled
+def _bottleneck(costs: FloatArray, sizes: FloatArray, rates: FloatArray, starts: IntArray, kinds: IntArray) -> float:
+    most = 0.0
+    for b in range(len(starts)):
+        last, t = b == len(starts) - 1, kinds[b]
+        end = len(sizes) - 1 if last else starts[b + 1]
+        into = _moved(sizes, rates, starts[b], kinds[b - 1], t)
+        most = max(
+            most, costs[t, starts[b], end - 1] + into + _moved(sizes, rates, end, t, t if last else kinds[b + 1])
+        )
+    return most
+
+
+@compiled
+def _masks(costs: FloatArray, sizes: FloatArray, rates: FloatArray, goal: float) -> NDArray[np.uint64]:
+    """[p, q, r, i]: where blocks end that begin at i on kind q, between kinds p and r; T stands for none."""
+    kinds, m, _ = costs.shape
+    masks = np.zeros((kinds + 1, kinds, kinds + 1, m, m // _WORD + 1), dtype=np.uint64)
+    for p in range(kinds + 1):
+        for q in range(kinds):
+            for r in range(kinds + 1):
+                for i in range(m):
+                    if (p == kinds) != (i == 0):
+                        continue
+                    into = 0.0 if i == 0 else sizes[i] / rates[p, q]
+                    first, end = (m, m + 1) if r == kinds else (i + 1, m)
+                    for j in range(first, end):
+                        out = 0.0 if j == m else sizes[j] / rates[q, r]
+                        if costs[q, i, j - 1] + into + out <= goal:
+                            masks[p, q, r, i, j // _WORD] |= np.uint64(1) << np.uint64(j % _WORD)
+    return masks
+
+
+@compiled
+def _reach_rated(
+    masks: NDArray[np.uint64], following: IntArray, m: int, reach: NDArray[np.uint64]
+) -> tuple[int, int, int, int]:
+    """Fill the places of each state, kind before and kind announced; those of the last block, or -1."""
+    kinds, words = masks.shape[1], masks.shape[4]
+    last_word, last_bit = m // _WORD, np.uint64(1) << np.uint64(m % _WORD)
+    reach[:] = 0
+    reach[0, kinds, :, 0] = 1
+    for state in range(len(following)):
+        for q in range(kinds):
+            behind = following[state, q]
+            if behind < 0:
+                continue
+            for p in range(kinds + 1):
+                for w in range(words):
+                    bits = reach[state, p, q, w]
+                    i = w * _WORD
+                    while bits:
+                        if bits & np.uint64(1):
+                            if masks[p, q, kinds, i, last_word] & last_bit:
+                                return state, p, q, i
+                            for r in range(kinds):
+                                if following[behind, r] >= 0:
+                                    for x in range(w, words):
+                                        reach[behind, q, r, x] |= masks[p, q, r, i, x]
+                        bits >>= np.uint64(1)
+                        i += 1
+    return -1, -1, -1, -1
+
+
+@compiled
+def _trace_rated(
+    masks: NDArray[np.uint64],
+    following: IntArray,
+    reach: NDArray[np.uint64],
+    state: int,
+    before: int,
+    kind: int,
+    start: int,
+) -> tuple[IntArray, IntArray]:
+    """Places and kinds of the blocks, from the last to the first, of a path that ends in a state."""
+    kinds, m = masks.shape[1], masks.shape[3]
+    starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    starts[0], chosen[0] = start, kind
+    count = 1
+    while before < kinds:
+        found = False
+        for earlier in range(state):
+            if found or following[earlier, before] != state:
+                continue
+            for p in range(kinds + 1):
+                for i in range(start):
+                    there = (reach[earlier, p, before, i // _WORD] >> np.uint64(i % _WORD)) & np.uint64(1)
+                    ends = (masks[p, before, kind, i, start // _WORD] >> np.uint64(start % _WORD)) & np.uint64(1)
+                    if there and ends and not found:
+                        found = True
+                        starts[count], chosen[count] = i, before
+                        state, kind, before, start = earlier, before, p, i
+                        count += 1
+                        break
+                if found:
+                    break
+        if not found:
+            break
+    return starts[:count], chosen[:count]
+
+
+# Paths of blocks over kinds of devices where some nodes have windows; compiled by numba.
+#
+# Blocks lie in places 0 to k - 1 in their order, and between them places may be empty. A block may be in the places
+# from the latest first to the earliest last one of its nodes. Whoever has passed fewer places has no fewer left, so
+# that for the devices that are used, as in `counted_paths`, and each position the least number of places that are
+# passed says all. In a fixed order place d is device d, and no devices are counted.
+
+
+# Operations for one goal that are few enough.
+_MOST_WINDOWED_WORK = 2**29
+
+
+class StepWindows(NamedTuple):
+    """First and last place that a step may be in, as costs are indexed."""
+
+    first: IntArray  # (m, m)
+    last: IntArray  # (m, m)
+
+
+class PlacedPath(NamedTuple):
+    """Path of least bottleneck."""
+
+    bottleneck: float
+    starts: IntArray  # (b,): position from which each step leads
+    kinds: IntArray  # (b,): kind of device of each step
+    places: IntArray  # (b,): place of each step, increasing
+
+
+def windows_of_steps(rules: BlockRules, inside: NDArray[np.bool_], k: int) -> StepWindows:
+    """Windows of the blocks of all steps.
+
+    Parameters
+    ----------
+    rules : BlockRules
+    inside : (m + 1, n) truths
+        Nodes that are passed at each position.
+    k : int
+        Number of places.
+    """
+    m = len(inside) - 1
+    first, last = np.zeros((m, m), dtype=np.int64), np.full((m, m), k - 1)
+    for windows, table, limits in (
+        (rules.first, first, np.unique(rules.first)),
+        (rules.last, last, np.unique(rules.last)[::-1]),
+    ):
+        for limit in limits.tolist():
+            held = inside[:, windows >= limit if table is first else windows <= limit].sum(axis=1)
+            table[held[:-1, None] < held[None, 1:]] = limit
+    return StepWindows(first, last)
+
+
+def is_placeable(devices: Machines, positions: int) -> bool:
+    """Whether all states can be looked at."""
+    states = 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
+    return states * len(devices.kinds) * positions**2 <= _MOST_WINDOWED_WORK
+
+
+def best_placed_path(costs: FloatArray, windows: StepWindows, devices: Machines, k: int) -> PlacedPath | None:
+    """Path of least bottleneck from position 0 to position m; None if there is none.
+
+    Parameters
+    ----------
+    costs : (T, m, m) floats
+        As of `best_path`.
+    windows : StepWindows
+    devices : Devices
+        In a fixed order the first k of them.
+    k : int
+        Number of places.
+    """
+    kinds, m, _ = costs.shape
+    after = np.zeros((1, kinds), dtype=np.int64) if devices.is_fixed else counted_states(devices.counts, k)
+    following = np.tile(np.arange(k + 1), (kinds, 1))
+    if devices.is_fixed:
+        for d in range(k - 1, -1, -1):
+            others = np.arange(kinds) != devices.sequence[d]
+            following[others, d] = following[others, d + 1]
+    upper = costs[:, *np.triu_indices(m)]
+    goals = np.unique(upper[np.isfinite(upper)])
+    passed = np.zeros((len(after), m + 1), dtype=np.int64)
+    low, high = 0, len(goals) - 1
+    places = _Places(costs, *windows, after, following)
+    if high < 0 or _pass(places, goals[high], passed) < 0:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _pass(places, goals[middle], passed) >= 0:
+            high = middle
+        else:
+            low = middle + 1
+    state = _pass(places, goals[high], passed)
+    path = _trace_windowed(places, goals[high], passed, state)
+    return PlacedPath(float(goals[high]), *path[:, ::-1].copy())
+
+
+class _Places(NamedTuple):
+    """Costs of steps, and the places that they may be in."""
+
+    costs: FloatArray  # (T, m, m)
+    first: IntArray  # (m, m) as of `StepWindows`
+    last: IntArray
+    after: IntArray  # (states, T) state behind a block on a kind; -1 if none is left
+    following: IntArray  # (T, k + 1) earliest place of a kind from each place on
+
+
+@compiled(inline="always")
+def _place(following: IntArray, t: int, passed: int, first: int, last: int) -> int:
+    """Earliest place of a block on kind t behind those that are passed, in its window; -1 if there is none."""
+    place = following[t, max(passed, first)]
+    return place if place <= last else -1
+
+
+@compiled
+def _pass(places: _Places, goal: float, passed: IntArray) -> int:
+    """Fill the least numbers of places that are passed; a state that reaches the last position, or -1."""
+    costs, first, last, after, following = places
+    kinds, m, _ = costs.shape
+    k = following.shape[1] - 1
+    passed[:] = k + 1
+    passed[0, 0] = 0
+    for state in range(len(after)):
+        for i in range(m):
+            if passed[state, i] >= k:
+                continue
+            for t in range(kinds):
+                behind = after[state, t]
+                if behind < 0:
+                    continue
+                for j in range(i, m):
+                    if costs[t, i, j] <= goal:
+                        place = _place(following, t, passed[state, i], first[i, j], last[i, j])
+                        if place >= 0:
+                            passed[behind, j + 1] = min(passed[behind, j + 1], place + 1)
+        if passed[state, m] <= k:
+            return state
+    return -1
+
+
+@compiled
+def _trace_windowed(places: _Places, goal: float, passed: IntArray, state: int) -> IntArray:
+    """(3, b) starts, kinds and places of the steps, from the last to the first, of a path that ends in a state."""
+    costs, first, last, after, following = places
+    kinds, m, _ = costs.shape
+    steps, count, end = np.zeros((3, m), dtype=np.int64), 0, m
+    while end > 0:
+        found = False
+        for before in range(state + 1):
+            for t in range(kinds):
+                if found or after[before, t] != state:
+                    continue
+                for i in range(end):
+                    if passed[before, i] < following.shape[1] - 1 and costs[t, i, end - 1] <= goal:
+                        place = _place(following, t, passed[before, i], first[i, end - 1], last[i, end - 1])
+                        if place >= 0 and place + 1 == passed[state, end]:
+                            steps[0, count], steps[1, count], steps[2, count] = i, t, place
+                            count, end, state, found = count + 1, i, before, True
+                            break
+            if found:
+                break
+        if not found:
+            break
+    return steps[:, :count]

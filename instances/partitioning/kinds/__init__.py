@@ -1,1 +1,0 @@
-"""Partitions over kinds of devices: questions, answers and their files."""

@@ -1,0 +1,385 @@
+"""Results: a question, its answer, and bounds that are proved of it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from instances.deadline import COMPILE
+from instances.errors import FalseCertificateError, InputError
+from instances.graph.display import Displayed, Rows, figures
+from instances.json_files import check_writable, write_json
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Lower bounds on the cost of every answer to a question.
+
+
+#: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
+STATED = "stated"
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No answer to the question costs less than `value`."""
+
+    value: float  # in the time unit of the question
+    method: str  # that proved it, or `STATED`
+    optimal: bool = True  # whether the method ran to its end, so that it cannot prove more
+    # Data with which others check the bound again, such as the nodes it rests on.
+    witness: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value < math.inf:
+            raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
+
+    @property
+    def proved(self) -> bool:
+        """Whether something here has proved it."""
+        return self.method != STATED
+
+
+def exceeds(bound: float, cost: float) -> bool:
+    """Whether a bound is above a cost, rounding aside; then it is no bound on it."""
+    return bound > cost + _ROUNDING * max(cost, sys.float_info.min)  # smaller floats have fewer digits
+
+
+# Members that questions and answers of all problems have.
+
+
+class Question(Protocol):
+    """Interface of all questions, such as `Instance`."""
+
+    @property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+
+    @property
+    def question_hash(self) -> str:
+        """Hash of everything that costs depend on and of the names of nodes, the same in all versions."""
+
+    @property
+    def label(self) -> str:
+        """Short name of the question, as messages and tables show it."""
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+
+
+class Answer(Protocol):
+    """Interface of all answers, such as `Partition`."""
+
+    #: Word for the cost.
+    cost_name: ClassVar[str]
+
+    @property
+    def instance(self) -> Any:
+        """The question that it answers."""
+
+    @property
+    def cost(self) -> float:
+        """Objective that is minimised, in the time unit of the question."""
+
+
+Q = TypeVar("Q", bound=Question, default=Instance)
+A = TypeVar("A", bound=Answer, default=Partition)
+
+
+# Result of a method: an answer, a bound, and how far they are apart; the same for all problems.
+
+
+#: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
+PROOF_TOLERANCE = 1e-6
+
+
+class Status(Enum):
+    """State of knowledge after a run."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    BOUND = "bound only"
+    NOTHING = "none found"
+    IMPOSSIBLE = "proved impossible"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(Displayed, Generic[Q, A]):
+    """Outcome of one run of one method on one question; `Result` alone is that of partitioning.
+
+    Parameters
+    ----------
+    method : str
+    instance : Question
+    answer : Answer, optional
+        A partition, an iteration of a plan, or a placement.
+    bound : Bound, optional
+    seconds : mapping of str to float
+        Wall time of each phase, of which "compile" is beside the others; see `spent`.
+    solver : str, optional
+        Name and version of the solver, if one was used.
+    log : str
+        What the solver printed.
+    interrupted : bool
+        Whether Ctrl-C ended the run early; answer and bound are what was known by then.
+    impossible : str, optional
+        Why the question has no answer at all, in one line; then there is no bound either.
+    parts : tuple of Result
+        The results that were combined to this one; none for the outcome of a single method.
+    provenance : mapping
+        Further words that the answer comes from, such as its seed, for the file of the answer.
+    clocked : bool
+        Whether a time limit may have had a say, so that another run with the same seed may give another answer.
+    notes : tuple of str
+        What a reader of the answer has to know beside it, such as a method that was left out, one sentence each.
+
+    Raises
+    ------
+    FalseCertificateError
+        If the bound exceeds the cost of the answer, or there is an answer that is called impossible.
+    InputError
+        If the answer belongs to another question.
+    """
+
+    #: Draws a result. Pictures are made above this package, by `mtpp`, which sets it.
+    drawing: ClassVar[Callable[[Result[Any, Any]], Figure] | None] = None
+    #: Makes the JSON document of a result; set likewise.
+    documenting: ClassVar[Callable[[Result[Any, Any]], Mapping[str, Any]] | None] = None
+
+    method: str
+    instance: Q
+    answer: A | None = None
+    bound: Bound | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    solver: str | None = None
+    log: str = ""
+    interrupted: bool = False
+    impossible: str | None = None
+    parts: tuple[Result[Q, A], ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    clocked: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.answer is None:
+            return
+        if self.impossible is not None:
+            raise FalseCertificateError(
+                f"{self.instance.label}: there is an answer to what is called impossible ({self.impossible}); please "
+                "report this as a bug."
+            )
+        if self.answer.instance.key != self.instance.key:
+            raise InputError("The answer belongs to another instance; combine results of the same one.")
+        if self.bound is not None and exceeds(self.bound.value, self.answer.cost):
+            raise FalseCertificateError(
+                f"{self.instance.label}: bound {self.bound.value!r} of {self.bound.method} exceeds the "
+                f"{self.answer.cost_name} {self.answer.cost!r}; please report this as a bug."
+            )
+
+    @property
+    def partition(self) -> Partition | None:
+        """The answer, if it is a partition."""
+        return self.answer if isinstance(self.answer, Partition) else None
+
+    @property
+    def cost(self) -> float | None:
+        """Cost of the answer; None without one."""
+        return None if self.answer is None else self.answer.cost
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all phases but "compile", the compiling and loading of kernels, which no time limit counts."""
+        return sum(seconds for phase, seconds in self.seconds.items() if phase != COMPILE)
+
+    @property
+    def ratio(self) -> float | None:
+        """Cost over bound, at least 1 up to rounding; infinite if the bound is 0 and the cost is not."""
+        if self.answer is None or self.bound is None:
+            return None
+        cost, bound = self.answer.cost, self.bound.value
+        if bound > 0:
+            return max(1.0, cost / bound)
+        return 1.0 if cost == 0 else math.inf
+
+    @property
+    def gap(self) -> float | None:
+        """Ratio minus one."""
+        return None if self.ratio is None else self.ratio - 1
+
+    @property
+    def proved(self) -> bool:
+        """Whether the answer is optimal within `PROOF_TOLERANCE`; no bound that is only stated says so."""
+        return self.bound is not None and self.bound.proved and self.gap is not None and self.gap <= PROOF_TOLERANCE
+
+    @property
+    def status(self) -> Status:
+        """State of knowledge: optimal, feasible, bound only, none found, or proved impossible."""
+        if self.impossible is not None:
+            return Status.IMPOSSIBLE
+        if self.answer is None:
+            return Status.NOTHING if self.bound is None else Status.BOUND
+        return Status.OPTIMAL if self.proved else Status.FEASIBLE
+
+    @property
+    def basis(self) -> str | None:
+        """Ground of the bound, or of the proof that there is no answer; None without one.
+
+        That is a proof of this project, the word of a solver, which is trusted, or what others state.
+        """
+        if self.bound is None and self.impossible is None:
+            return None
+        if self.bound is not None and not self.bound.proved:
+            return "stated by others"
+        return "proved here" if self.solver is None else f"trusted from {self.solver}"
+
+    @property
+    def by(self) -> str:
+        """The method of the bound, with the solver whose word is trusted, if there is one; a dash without a bound."""
+        if self.bound is None:
+            return "–"
+        if not self.bound.proved:
+            return self.bound.method
+        return self.bound.method if self.solver is None else f"{self.bound.method} ({self.basis})"
+
+    def summary(self) -> str:
+        """Summarise in a few aligned lines."""
+        lines = {"instance": self.instance.label, **self._facts()}
+        return "\n".join(f"{label:<11} {text}" for label, text in lines.items())
+
+    def plot(self) -> Figure:
+        """Draw the answer with its bound.
+
+        Raises
+        ------
+        InputError
+            If there is no answer, or nothing that draws: pictures are made by `mtpp`.
+        """
+        if self.answer is None:
+            reason = self.impossible or f"{self.method} found no answer to draw."
+            raise InputError(f"{self.instance.label}: {reason}")
+        if Result.drawing is None:
+            raise InputError("Pictures are made by mtpp; import mtpp.api first.")
+        return Result.drawing(self)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the answer and all bounds as a JSON file, as the option --out of the command line does.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InputError
+            If there is nothing to write, or a method is unknown to readers of the file.
+        OSError
+            If the file cannot be written.
+        """
+        if Result.documenting is None:
+            raise InputError("Files of results are written by mtpp; import mtpp.api first.")
+        if self.impossible is not None and not isinstance(self.instance, Instance):
+            raise InputError(f"{self.instance.label}: {self.impossible}; there is no answer to write.")
+        if not isinstance(path, str | PathLike):
+            raise InputError(f"A result is saved to a path, no {type(path).__name__}.")
+        file = Path(path)
+        check_writable(file)
+        write_json(file, Result.documenting(self))
+        return file
+
+    def _title(self) -> str:
+        return self.instance.label
+
+    def _facts(self) -> dict[str, str]:
+        unit = self.instance.time_unit
+        lines = {}
+        if isinstance(self.instance, Instance):
+            lines["bandwidth"] = figures(self.instance.platform.bandwidth, f"bytes/{unit}")
+        lines["method"] = self.method
+        if self.solver is not None:
+            lines["solver"] = self.solver
+        lines["status"] = self.status.value
+        if self.answer is not None:
+            lines[self.answer.cost_name] = figures(self.answer.cost, unit)
+        lines |= getattr(self.answer, "measures", {})
+        if self.bound is not None:
+            basis = self.basis if self.bound.proved else "by others"
+            lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method}, {basis})"
+        if self.ratio is not None:
+            lines["ratio"] = f"{self.ratio:.6f}"
+        if self.impossible is not None:
+            lines["reason"] = f"{self.impossible} ({self.basis})"
+        lines["seconds"] = f"{self.spent:.2f}"
+        if self.notes:
+            lines["notes"] = "; ".join(self.notes)
+        return lines
+
+    def _rows(self) -> Rows | None:
+        return self.answer._rows() if isinstance(self.answer, Displayed) else None
+
+
+# Several results of one question as one.
+
+
+def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
+    """Combine answers to one question: the best answer with the best bound.
+
+    Parameters
+    ----------
+    *answers : Partition, Iteration, Placement or Result
+        At least one; all of the same question.
+
+    Returns
+    -------
+    Result
+        Method "certify", whose bound keeps the method that proved it.
+
+    Raises
+    ------
+    InputError
+        If the answers belong to different questions.
+    FalseCertificateError
+        If a bound exceeds the cost of an answer.
+    """
+    if not answers:
+        raise InputError("Nothing to combine; give at least one answer or result.")
+    instance: Q = answers[0].instance
+    if any(answer.instance.key != instance.key for answer in answers):
+        raise InputError("The answers belong to different instances; combine those of one at a time.")
+    results = [answer for answer in answers if isinstance(answer, Result)]
+    parts = [part for result in results for part in result.parts or (result,)]
+    found = [answer for answer in answers if not isinstance(answer, Result)]
+    found += [result.answer for result in results if result.answer is not None]
+    bounds = [(r.bound.value, r.bound.proved, -i) for i, r in enumerate(results) if r.bound is not None]
+    proof = results[-max(bounds)[2]] if bounds else None
+    seconds: dict[str, float] = {}
+    for result in results:
+        seconds[result.method] = seconds.get(result.method, 0.0) + result.spent
+    compiling = [result.seconds[COMPILE] for result in results if COMPILE in result.seconds]
+    hopeless = next((result for result in results if result.impossible is not None), None)
+    proof = proof if hopeless is None else hopeless
+    return Result(
+        method="certify",
+        instance=instance,
+        answer=min(found, key=lambda answer: answer.cost, default=None),
+        bound=None if proof is None else proof.bound,
+        seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
+        solver=None if proof is None else proof.solver,
+        interrupted=any(result.interrupted for result in results),
+        impossible=None if hopeless is None else hopeless.impossible,
+        parts=tuple(parts),
+        clocked=any(result.clocked for result in results),
+        notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
+    )

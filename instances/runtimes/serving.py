@@ -1,0 +1,308 @@
+"""Runtimes that take stages as files or operators by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from instances.devices import Platform
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.memory import touched_bytes
+from instances.graph.tensors import FloatArray
+from instances.graph.views import merge_graph
+from instances.json_files import finite_or_none
+from instances.machines import Machines
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
+from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.partitioning.stated_serving import SERVING_FORMAT, ServedDecoder
+from instances.partitioning.stated_serving import serving_document as question_document
+from instances.planning.plan import Plan
+from instances.runtimes.layers import LayerCut, LayerStack
+from instances.runtimes.runtime import LayerRuntime, NodeRuntime, Runtime
+
+# Conversion of a decoder to the serving question: a node for each layer, one before them and one after them.
+
+
+#: Between stages if nobody says more [bytes/s].
+DEFAULT_LINK = 64e9
+
+
+def serving_chain(
+    graph: ComputationGraph,
+    platform: Platform,
+    runtime: Runtime,
+    devices: Machines | None = None,
+    works: FloatArray | None = None,
+) -> ServingInstance:
+    """The serving question of a decoder in a phase.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+        At operator level, which has the activations inside of layers; its states are caches at the context of its
+        dimensions, and grow with it.
+    platform : Platform
+        Of alike devices; of several kinds its k, bandwidth and `fit` count.
+    runtime : Runtime
+        Says which cuts are legal.
+    devices : Devices, optional
+        Of several kinds; then the most that are used is k. What the runtime keeps with a layer is one node with it.
+    works : (T, operators) floats
+        Work of the operators on each kind, as the runtime sees them.
+
+    Returns
+    -------
+    ServingInstance
+        The activations are those of the graph's own dimensions. The attribute ``caches`` of the graph says which layers
+        hold a window of tokens at most, and which bytes do not grow with the context; those count as weights.
+
+    Raises
+    ------
+    InputError
+        If the graph has no layers in a row, or no dimensions of a cache.
+    """
+    graph = runtime.seen(graph)
+    dims = graph.attributes.get("dims", {})
+    if "context" not in dims or "batch" not in dims:
+        raise InputError(
+            f"{graph.name}: it tells of no cache of keys and values; give a decoder with phase=decode or phase=prefill."
+        )
+    context, batch = int(dims["context"]), int(dims["batch"])
+    stack = LayerStack.of(graph)
+    unit = stack.unit
+    if devices is not None and isinstance(runtime, LayerRuntime):
+        lowest, highest = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)
+        unit = np.clip(unit, lowest, highest)
+    units, unit = np.unique(unit, return_inverse=True)
+    merged, _ = merge_graph(graph, unit)
+    names = tuple(stack.unit_names[u] for u in units)
+    caches = graph.attributes.get("caches", {})
+    window = np.array([caches.get(name, {}).get("window", np.inf) for name in names])
+    constant = np.array([float(caches.get(name, {}).get("constant", 0)) for name in names])
+    tokens = np.minimum(context, window)
+    token_bytes = np.divide(merged.state_bytes - constant, tokens, out=np.zeros(len(names)), where=tokens > 0)
+    chain = replace(
+        merged,
+        names=names,
+        param_bytes=merged.param_bytes + constant,
+        name=graph.name,
+        source=graph.source,
+        attributes={"dims": dims},
+        state_bytes=np.zeros(merged.n),
+    )
+    need = np.zeros(chain.n)
+    np.maximum.at(need, unit, touched_bytes(graph))
+    rules = runtime.rules(chain)
+    if devices is None or works is None:
+        instance = Instance(chain, platform, constraints=rules, need=need, by_need=True)
+    else:
+        machines, rows = replace(devices, bandwidth=platform.bandwidth), [np.bincount(unit, row) for row in works]
+        instance = Instance(chain, machines, need=need, by_need=True, k=platform.k, works=rows, fit=platform.fit)
+    return ServingInstance(
+        instance=instance,
+        token_bytes=token_bytes,
+        window=window,
+        context=context,
+        batch=batch,
+        source=ServedDecoder(graph, unit, runtime.name, constant, works),
+    )
+
+
+# Serving questions with their fronts, ``mtpp-serving/1``, JSON: all data needed to prove them again.
+
+
+def serving_document(question: ServingInstance, points: Sequence[ServedPartition]) -> dict[str, Any]:
+    """The question, and the cuts that no other beats in bottleneck and context; infinite numbers are null."""
+    return {
+        "format": SERVING_FORMAT,
+        "instance": question_document(question),
+        "front": [_point(point) for point in points],
+    }
+
+
+def _point(point: ServedPartition) -> dict[str, Any]:
+    partition = point.partition
+    stages = zip(
+        partition.param_bytes.tolist(),
+        point.cache_bytes(1).tolist(),
+        partition.peaks.tolist(),
+        point.stage_capacity,
+        strict=True,
+    )
+    return {
+        "block": partition.block.tolist(),
+        **({"kind": partition.kinds_by_name} if not partition.instance.is_alike else {}),
+        "bottleneck": point.bottleneck,
+        "context": finite_or_none(point.capacity),
+        "stages": [
+            {"weights": weights, "first_token": token, "activations": peak, "context": finite_or_none(context)}
+            for weights, token, peak, context in stages
+        ],
+    }
+
+
+# ONNX Runtime GenAI: the stages of a decoder as a pipeline of models, each with its own session.
+#
+# A session holds one instance of an execution provider, so that each device has a stage file of its own. A cut tells of
+# layers, not of the tensors of a file: then names are a convention that stage files have to follow, with the tensor
+# ``hidden_states.N``, that which layer N reads first, between two stages. Where the files are there, as `mtpp split`
+# writes them, files and tensors are called as they are.
+
+
+_CONTEXT = 4096
+
+
+class StageFile(NamedTuple):
+    """A stage as a file: its name, and those of the tensors that it reads and gives."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StageFileRuntime(LayerRuntime):
+    """A runtime that takes a model a stage, which may be there."""
+
+    def settings_for(self, answer: Partition | Plan, files: Sequence[StageFile]) -> str:
+        """Configuration of the runtime for an answer, whose stage files exist.
+
+        Raises
+        ------
+        InputError
+            If it cannot express the answer, or a stage has no file.
+        """
+        cut = LayerCut.of(answer)
+        self._check(cut)
+        if len(files) != cut.k:
+            raise InputError(f"{cut.network}: there are {len(files)} files of {cut.k} stages; split again.")
+        return _config(cut, files)
+
+
+def _genai_config(cut: LayerCut) -> str:
+    return _config(cut, [_by_convention(cut, n) for n in range(cut.k)])
+
+
+#: Roles of tensors of the whole decoder, beside input_ids and logits, and how they begin where layers have their own.
+_INPUTS = {"attention_mask": "attention_mask", "position_ids": "position_ids"}
+_CACHES = {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"}
+_NEW_CACHES = {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}
+
+
+def _config(cut: LayerCut, files: Sequence[StageFile]) -> str:
+    """The configuration, which names only tensors that some stage has."""
+    read, given = ({name for file in files for name in getattr(file, side)} for side in ("inputs", "outputs"))
+    inputs = {role: name for role, name in _INPUTS.items() if name in read}
+    inputs |= {role: name for role, name in _CACHES.items() if name % 0 in read}
+    last = files[-1].outputs[0] if len(files[-1].outputs) == 1 else "logits"
+    decoder = {
+        "num_hidden_layers": cut.layers,
+        "inputs": {"input_ids": files[0].inputs[0] if len(files[0].inputs) == 1 else "input_ids"} | inputs,
+        "outputs": {"logits": last} | {role: name for role, name in _NEW_CACHES.items() if name % 0 in given},
+        "pipeline": [{f"stage-{n}": _stage(file, n) for n, file in enumerate(files)}],
+    }
+    # The context is the length that generation may reach; where the network tells of none, the usual one of examples.
+    model = {"type": "decoder-pipeline", "context_length": cut.context or _CONTEXT, "decoder": decoder}
+    return json.dumps({"model": model}, indent=1) + "\n"
+
+
+def _by_convention(cut: LayerCut, n: int) -> StageFile:
+    layers = cut.members(n)
+    kinds = ("key", "value")
+    reads = "input_ids" if n == cut.first else f"hidden_states.{layers[0]}"
+    writes = "logits" if n == cut.last else f"hidden_states.{layers[-1] + 1}"
+    return StageFile(
+        name=f"stage-{n}.onnx",
+        inputs=(reads, "attention_mask", *(f"past_key_values.{i}.{kind}" for i in layers for kind in kinds)),
+        outputs=(writes, *(f"present.{i}.{kind}" for i in layers for kind in kinds)),
+    )
+
+
+def _stage(file: StageFile, n: int) -> dict[str, Any]:
+    return {
+        "filename": file.name,
+        "inputs": list(file.inputs),
+        "outputs": list(file.outputs),
+        "run_on_prompt": True,
+        "run_on_token_gen": True,
+        "session_options": {"provider_options": [{"cuda": {"device_id": str(n)}}]},
+    }
+
+
+ONNXRUNTIME_GENAI = StageFileRuntime(
+    "onnxruntime-genai",
+    "genai_config.json with a decoder-pipeline of stage files",
+    "onnxruntime.ai/docs/genai/reference/config.html",
+    None,
+    _genai_config,
+    version="0.18",
+)
+
+
+# OpenVINO: the affinity of each operator by its name, for its device HETERO.
+
+
+#: Operator in the name of a node of ONNX that has none of its own, before that of its output, as OpenVINO calls it.
+_UNNAMED = re.compile(r"^[A-Z]\w* (?=\S+$)")
+
+#: OpenVINO wants an affinity for each operator, and has more of them than the graph: constants, views, results.
+_PROGRAM = '''import openvino as ov
+
+DEVICES = {devices}
+STAGE = {stage}
+
+
+def assign(model: ov.Model) -> str:
+    """Give each operator of a model its stage, and return the device to compile it for.
+
+    What has no stage gets the latest of those that it reads from, or else the earliest of those that read from it.
+    """
+    operators = model.get_ordered_ops()
+    names = {{operator.get_friendly_name() for operator in operators}}
+    found = {{name: stage for name, stage in STAGE.items() if name in names}}
+    if 2 * len(found) < len(STAGE):
+        raise ValueError(f"this is another model: it has {{len(found)}} of {{len(STAGE)}} operators")
+    for operator in operators:
+        before = [value.get_source_output().get_node().get_friendly_name() for value in operator.inputs()]
+        known = [found[name] for name in before if name in found]
+        if known:
+            found.setdefault(operator.get_friendly_name(), max(known))
+    for operator in reversed(operators):
+        readers = [reader for value in operator.outputs() for reader in value.get_target_inputs()]
+        after = [found[reader.get_node().get_friendly_name()] for reader in readers]
+        found.setdefault(operator.get_friendly_name(), min(after, default=0))
+    for operator in operators:
+        operator.get_rt_info()["affinity"] = DEVICES[found[operator.get_friendly_name()]]
+    return "HETERO:" + ",".join(DEVICES)
+'''
+
+
+def _affinities(partition: Partition) -> str:
+    used = sorted(set(partition.block.tolist()))
+    numbers = partition.device[used].tolist() if not partition.instance.is_alike else range(len(used))
+    devices = [f"GPU.{number}" for number in numbers]
+    names = (_UNNAMED.sub("", name) for name in partition.instance.graph.names)
+    stage = dict(zip(names, map(used.index, partition.block.tolist()), strict=True))
+    return program(devices, stage)
+
+
+def program(devices: Sequence[str], stage: Mapping[str, int]) -> str:
+    """The program that assigns stages, from device names and the stage of each operator by its name."""
+    return _PROGRAM.format(devices=json.dumps(list(devices)), stage=json.dumps(dict(stage), indent=1))
+
+
+OPENVINO = NodeRuntime(
+    "openvino",
+    "affinity of each operator for HETERO, Python",
+    "docs.openvino.ai, heterogeneous execution",
+    "#",
+    _affinities,
+    version="2026.4",
+)

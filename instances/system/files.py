@@ -1,0 +1,111 @@
+"""Files that processes share: locks, and folders of one user."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# Locks of files among processes.
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+# Windows deletes such a file when its process ends, however it ends.
+_TEMPORARY: int = getattr(os, "O_TEMPORARY", 0)
+# Windows denies a file that is about to be deleted.
+_TAKEN = (FileExistsError, PermissionError) if sys.platform == "win32" else FileExistsError
+# Seconds between two tries.
+_LOOK = 0.02
+
+
+@contextmanager
+def file_lock(path: str | Path, *, wait: bool) -> Iterator[None]:
+    """Hold a file alone until the end of the context; it is made if missing.
+
+    The lock ends with its process. Where the system has no `fcntl`, as on Windows, a file beside it, ``PATH.lock``,
+    stands for the lock.
+
+    Parameters
+    ----------
+    path : str or Path
+        In a folder that can be written.
+    wait : bool
+        Wait while another process holds the file, instead of failing.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds the file and `wait` is False.
+    OSError
+        If the file cannot be opened or made.
+    """
+    descriptor = _exclusive(f"{path}.lock", wait) if fcntl is None else os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        if fcntl is None and not _TEMPORARY:
+            os.unlink(f"{path}.lock")
+        os.close(descriptor)
+
+
+def _exclusive(lock: str, wait: bool) -> int:
+    """Descriptor of a lock file that this call has made; it waits until no other process has one, or raises."""
+    while True:
+        try:
+            return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | _TEMPORARY, 0o666)
+        except _TAKEN:
+            if not wait:
+                raise BlockingIOError(f"{lock} is there") from None
+            time.sleep(_LOOK)
+
+
+# A folder of this user alone among temporary ones, for code that no other user may have put there.
+
+
+def private_folder(name: str) -> Path | None:
+    """Where the folder of this user is, or would be; None if the system has no owners, or another one has taken it.
+
+    It is in ``$XDG_RUNTIME_DIR`` if that is the user's, else among temporary files.
+    """
+    if not hasattr(os, "getuid"):  # Windows
+        return None
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.path.isabs(runtime) and _is_private(Path(runtime)) and os.access(runtime, os.W_OK):
+        return Path(runtime, name)
+    folder = Path(tempfile.gettempdir(), f"{name}-{os.getuid()}")
+    return folder if _is_private(folder) or not os.path.lexists(folder) else None
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, for this user alone.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made, or is not this user's.
+    """
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    if not _is_private(folder):
+        raise PermissionError(f"{folder} is not a folder of this user alone")
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether this is a folder, no link to one, that belongs to this user, and that no other one may enter."""
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077

@@ -1,0 +1,495 @@
+"""Certificates: written, read back, and run again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from instances import Bound, InputError, Instance, Result, combine
+from instances.certificates import (
+    FLOW,
+    KINDS,
+    PARTITIONING,
+    PLACEMENT,
+    PLANNING,
+    SOLVER_NAMES,
+    Claim,
+    recheck,
+    with_provenance,
+)
+from instances.deadline import Deadline, Stopwatch
+from instances.errors import WordError, printable, word
+from instances.flow.answer import FlowAnswer
+from instances.flow.problem import FLOW_CERTIFICATE, FlowInstance, flow_question_document
+from instances.graph.tensors import sums_by
+from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
+from instances.partitioning.memory import find_no_fit
+from instances.partitioning.partition import Partition
+from instances.partitioning.partition_file import partition_document, stated_partition
+from instances.partitioning.serving import ServingInstance
+from instances.partitioning.stated import Certificate, question_document
+from instances.partitioning.stated_kinds import KINDS_CERTIFICATE, KindsCertificate, question_of_kinds_document
+from instances.partitioning.symmetry import contract_groups, reduce_instance
+from instances.placement.placement import OrderedPlacement, Placement, placement_document
+from instances.placement.problem import PlacementInstance, StatedPlacement
+from instances.placement.problem import question_document as placement_question
+from instances.planning import Iteration, TrainingInstance
+from instances.planning.grid.plan import GridPlan, grid_document
+from instances.planning.grid.problem import GridInstance
+from instances.planning.plan_files import operations_document, plan_document, timeline_document
+from instances.planning.stated import StatedPlan
+from instances.planning.stated import question_document as plan_question
+from instances.results import STATED
+from instances.runtimes.serving import serving_document
+from instances.runtimes.serving_front import Front
+from instances.system.processes import catch_interrupt
+from mtpp.verification.verdict import Check, Verdict
+from mtpp.versions import package_version
+from mtpp_models import SolveOptions, SolverNotAvailableError, read_solution, simple, solve
+from mtpp_models.bounds.priced.bisection import BISECTION, halved
+from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.relaxation import with_ends
+from mtpp_models.exchange.files import builders, stated_time
+from mtpp_models.placement.exact import EXACT
+from mtpp_models.placement.registry import bound_placement
+from mtpp_models.planning.bounds import iteration_bound
+from mtpp_models.planning.solve import bounds_by_coverage
+from mtpp_models.simple import as_answer, one_block
+
+# Certificates as documents: all data that others need to check an answer again.
+
+
+# Said of an answer of which another run may give another one.
+_CLOCKED = "not for sure, as there was a time limit; without one the same seed gives the same answer"
+
+
+def partition_certificate(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question of partitioning as a certificate; of a search without any bound its partition.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to write, or as `certificate_document`.
+    """
+    best = combine(*answers)
+    if best.bound is not None or best.impossible is not None:
+        return certificate_document(answers)
+    if best.partition is None:
+        raise InputError(f"{best.instance.label}: {answers[0].method} found nothing to write.")
+    return partition_answer(best)
+
+
+def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question of partitioning as the JSON document of a certificate.
+
+    Raises
+    ------
+    InputError
+        If a bound comes from a method or a solver that readers of the certificate do not know.
+    """
+    best = combine(*answers)
+    if not best.instance.is_alike:
+        return _certificate_of_kinds(answers)
+    document = {
+        "format": CERTIFICATE_FORMAT,
+        "instance": question_document(best.instance),
+        "partition": None if best.partition is None else partition_document(best.partition),
+        "bottleneck": best.cost,
+        **_claims([] if best.impossible is not None else answers, PARTITIONING),
+        **({} if best.impossible is None else {"impossible": _no_answer(best)}),
+        "version": package_version() or "",
+    }
+    return _with_provenance(document, best)
+
+
+def _no_answer(found: Result) -> dict[str, Any]:
+    """Why there is no partition, with what proves it again; without a proof where a solver says it."""
+    known = find_no_fit(found.instance)
+    proof = None if known is None else known.proof
+    sources = [part for part in found.parts or (found,) if part.impossible is not None]
+    by_ideals = found.instance.fit or not found.instance.is_alike
+    if proof is None and by_ideals and any(part.solver is None for part in sources):
+        proof = {"kind": "ideals"}
+    return {"reason": found.impossible, "proof": proof}
+
+
+def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question over kinds of devices as the JSON document of their certificate."""
+    best = combine(*answers)
+    document = {
+        "format": KINDS_CERTIFICATE,
+        "instance": question_of_kinds_document(best.instance),
+        "partition": None if best.partition is None else _partition_of_kinds(best.partition),
+        "bottleneck": best.cost,
+        **_claims([] if best.impossible is not None else answers, KINDS),
+        **({} if best.impossible is None else {"impossible": _no_answer(best)}),
+    }
+    return _with_provenance(document, best)
+
+
+def _partition_of_kinds(partition: Partition) -> dict[str, Any]:
+    names = partition.instance.graph.names
+    stages: list[list[str]] = [[] for _ in range(partition.instance.k)]
+    for v in partition.order.tolist():
+        stages[partition.block[v]].append(names[v])
+    return {
+        "block": partition.block.tolist(),
+        "order": partition.order.tolist(),
+        "kind": partition.kinds_by_name,
+        "bottleneck": partition.bottleneck,
+        "stages": stages,
+    }
+
+
+def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dict[str, Any]:
+    """The answers to one question of flow as the JSON document of their certificate."""
+    best = combine(*answers)
+    document = {
+        "format": FLOW_CERTIFICATE,
+        "instance": flow_question_document(best.instance),
+        "intervals": None if best.answer is None else best.answer.document(),
+        "flow": None if best.answer is None else best.answer.flow,
+        "time": best.cost,
+        **_claims(answers, FLOW),
+    }
+    return _with_provenance(document, best)
+
+
+def partition_answer(answer: Result) -> dict[str, Any]:
+    """Document of a search's partition, or a certificate with the reason why none exists."""
+    if answer.partition is not None:
+        return partition_document(answer.partition) if answer.instance.is_alike else _certificate_of_kinds([answer])
+    if answer.impossible is not None:
+        return certificate_document([answer])
+    return {"instance": answer.instance.label, "partition": None, "impossible": None}
+
+
+def plan_certificate(answers: Sequence[Result[TrainingInstance, Iteration]]) -> dict[str, Any]:
+    """The answers to one question of planning as the JSON document of a plan file with question, time and bounds.
+
+    On shared network cards the file holds all times, and the planner, seed and time limit that the plan comes from.
+
+    Raises
+    ------
+    InputError
+        If no answer is a single pipeline, and as `certificate_document`.
+    """
+    best = combine(*answers)
+    plan = None if best.answer is None else best.answer.plan
+    if best.answer is None or plan is None:
+        raise InputError(f"{best.instance.label}: several pipelines side by side are no plan; use another planner.")
+    (schedule,) = best.answer.schedules
+    question = {"instance": plan_question(best.instance), "time": best.cost, **_claims(answers, PLANNING)}
+    if best.instance.network is None:
+        document = {**plan_document(plan), **question, "operations": operations_document(schedule)}
+    else:
+        found = answers[0]
+        provenance = {"planner": found.method, "seed": 0, "time_limit": None, "version": package_version() or ""}
+        document = {**timeline_document(schedule), **question, **provenance, **found.provenance}
+    return _with_provenance(document, best)
+
+
+def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:
+    """The answers to one question of placement as the JSON document of a placement file with question and bounds.
+
+    Raises
+    ------
+    InputError
+        If there is no placement, and as `certificate_document`.
+    """
+    best = combine(*answers)
+    if best.answer is None:
+        raise InputError(f"{best.instance.label}: there is no placement to write.")
+    document = {
+        **placement_document(best.answer),
+        "instance": placement_question(best.instance),
+        "sequence": list(best.answer.timeline.sequence),
+        **_claims(answers, PLACEMENT),
+    }
+    return _with_provenance(document, best)
+
+
+def grid_certificate(answers: Sequence[Result[GridInstance, GridPlan]]) -> dict[str, Any]:
+    """The answers to one question of training in a grid as the JSON document of a plan file."""
+    best = combine(*answers)
+    assert best.answer is not None
+    origin = {"version": package_version() or "", **answers[0].provenance}
+    document = {**grid_document(best.answer), **_claims(answers, PLANNING), **origin}
+    return _with_provenance(document, best)
+
+
+def serving_certificate(answers: Sequence[Result[ServingInstance, Front]]) -> dict[str, Any]:
+    """The front of a question of serving as the JSON document of its file; older questions have no provenance.
+
+    Raises
+    ------
+    InputError
+        If there is no cut.
+    """
+    (result,) = answers
+    front = result.answer
+    if front is None:
+        raise InputError(f"{result.instance.label}: {result.impossible}")
+    more = {"answer": front.points.index(front.chosen), "runtime": front.runtime, "words": front.settings}
+    document = serving_document(result.instance, front.points) | more
+    return document if result.instance.source is None else _with_provenance(document, result)
+
+
+def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dict[str, Any]:
+    """The bound of an answer, with what a check of it needs."""
+    assert answer.bound is not None
+    solver, _, version = (answer.solver or "").partition(" ")
+    return {
+        "method": answer.bound.method,
+        "value": answer.bound.value,
+        "parameters": dict(answer.bound.witness),
+        "solver": solver or None,
+        "version": version or None,
+        "seconds": answer.spent,
+        "recheck": recheck(answer.bound.method, problem, answer.bound.witness) or "trusted",
+    }
+
+
+def _with_provenance(document: dict[str, Any], best: Result[Any, Any]) -> dict[str, Any]:
+    """The document in its newer format, with what a reader has to know beside the answer."""
+    written = with_provenance(document, best.instance.question_hash)
+    written["provenance"] |= {"basis": best.basis} if best.basis else {}
+    written["provenance"] |= {"notes": list(best.notes)} if best.notes else {}
+    written["provenance"] |= {"repeatable": _CLOCKED} if best.clocked else {}
+    return written
+
+
+def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]:
+    """The best bound, the ratio and all bounds, by the same names for all problems."""
+    best = combine(*answers) if answers else None
+    for answer in answers:
+        _check_names(answer, problem)
+    return {
+        "bound": None if best is None or best.bound is None else best.bound.value,
+        "ratio": None if best is None or best.ratio is None else finite_or_none(best.ratio),
+        "bounds": [bound_document(answer, problem) for answer in answers if answer.bound is not None],
+    }
+
+
+def _check_names(answer: Result[Any, Any], problem: str) -> None:
+    """Refuse methods and solvers that a reader of the certificate does not know by name."""
+    solver = (answer.solver or "").partition(" ")[0]
+    if answer.bound is None:
+        return
+    if recheck(answer.bound.method, problem) is None:
+        raise InputError(f"A certificate cannot hold a bound of {answer.bound.method!r}; name a model of the registry.")
+    if solver and solver not in SOLVER_NAMES:
+        raise InputError(f"A certificate cannot hold a bound of {solver!r}; solvers are {', '.join(SOLVER_NAMES)}.")
+
+
+# Solutions of other programs for a written model: a partition, checked here, and a bound that is not proved here.
+
+
+# By how much a stated bound may be above a known cost, as other programs print few digits; it then counts as that cost.
+_DIGITS = 1e-5
+
+
+class ReadBack(NamedTuple):
+    """Solution that was read, with its faults."""
+
+    answers: list[Result]  # the partition with the bound *simple*; then, if there is one, the stated bound
+    source: str  # of the stated bound
+    false: str | None = None  # why the stated bound cannot be true
+
+
+def read_back(
+    instance: Instance,
+    model: str,
+    *,
+    start: Partition | None = None,
+    solution: Path | None = None,
+    stated: float | None = None,
+) -> ReadBack:
+    """Read what other programs found out about a model that was written.
+
+    Parameters
+    ----------
+    model : str
+        As it was written, and with the same start.
+    solution : path, optional
+        As for `mtpp_models.read_solution`; the partition is then its own, and not the start.
+    stated : float, optional
+        A bound on the objective of the model, in place of the one that the file states.
+
+    Raises
+    ------
+    InputError
+        If the number is no bound, and as `mtpp_models.read_solution`.
+    """
+    if stated is not None and not 0 <= stated < math.inf:
+        raise WordError("stated_bound", stated, "it must be finite, 0 or more, as the solver states it.")
+    watch, built = Stopwatch(), builders(instance, model, start)[0]()
+    partition, source = start, word("stated_bound")
+    time = None if stated is None else stated_time(built, stated)
+    if solution is not None:
+        read = read_solution(built, solution)
+        partition = read.partition
+        if stated is None:
+            time, source = read.stated, f"{solution} ({read.solver})"
+    floor = Bound(simple(instance), "simple")
+    answers = [Result("solution", instance, partition, floor, watch.seconds(read=watch.passed))]
+    if time is None:
+        return ReadBack(answers, source)
+    known = (partition, as_answer(instance, one_block(instance)))
+    least = min((answer.bottleneck for answer in known if answer is not None), default=math.inf)
+    if time > least * (1 + _DIGITS):
+        unit = instance.time_unit
+        false = f"the bound {time:.6g} {unit} of {source} is false: a partition of {least:.6g} {unit} is known."
+        return ReadBack(answers, source, false)
+    bound = Bound(min(time, least), STATED, optimal=False, witness={"model": built.name, "by": source})
+    return ReadBack([*answers, Result(STATED, instance, None, bound)], source)
+
+
+# Reruns of the methods behind bounds that a certificate only trusts, each with the caller's limits.
+#
+# This is no independent check: the same models and solvers run once more. It finds bounds that no longer hold.
+
+
+#: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
+_SOLVER = 4e-6
+#: Largest relative excess of a stated number over a cost that is known here.
+_ROUNDING = 1e-9
+
+
+def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Let the named solver work on the same model."""
+    claim, certificate = check.claim, verdict.certificate
+    assert isinstance(certificate, Certificate | KindsCertificate)
+    known, name = None if verdict.cost is None else stated_partition(certificate), claim.method.removesuffix("-lp")
+    options = SolveOptions(time_limit=time_limit)
+    if claim.solver is not None:
+        options = replace(options, solver=claim.solver)
+    try:
+        result = solve(certificate.instance, name, options, start=known, relaxation=name != claim.method)
+    except SolverNotAvailableError as error:
+        return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.bound is not None
+    by = result.solver or name
+    if result.cost is not None and claim.value > result.cost * (1 + _ROUNDING):
+        fault = f"value {claim.value!r} is claimed, a partition of {result.cost!r} exists"
+        return check._replace(how="false", fault=fault)
+    if claim.value <= result.bound.value * (1 + _SOLVER):
+        return check._replace(how=f"{check.how}; confirmed by {by} on this machine", confirmed=True)
+    if result.bound.optimal:
+        fault = f"value {claim.value!r} is claimed, {by} says {result.bound.value!r}"
+        return check._replace(how="false", fault=fault)
+    return check._replace(how=f"{check.how}; not confirmed, {by} came to {result.bound.value:.6g}")
+
+
+def stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Return the check unchanged: the bound follows from others and is as good as these."""
+    return check
+
+
+def plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Run the program over stages once more, up to the claim and no further."""
+    assert isinstance(verdict.certificate, StatedPlan)
+    claim = check.claim
+    value = iteration_bound(verdict.certificate.instance, ceiling=claim.value * (1 + _SOLVER)).value
+    if claim.value <= value * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
+    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+
+
+def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Let the named solver work on the same placement."""
+    claim, stated = check.claim, verdict.certificate
+    assert isinstance(stated, StatedPlacement)
+    start = Placement(stated.instance, list(stated.device))
+    if stated.device_order is not None and stated.bus_order is not None:
+        start = OrderedPlacement(stated.instance, list(stated.device), stated.device_order, stated.bus_order)
+    options = SolveOptions(time_limit=time_limit)
+    if claim.method == EXACT and claim.solver is not None:
+        options = replace(options, solver=claim.solver)
+    try:
+        result = bound_placement(start, claim.method, options)
+    except (SolverNotAvailableError, InputError) as error:
+        return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.bound is not None
+    assert result.cost is not None
+    if claim.value > result.cost * (1 + _ROUNDING):
+        fault = f"value {claim.value!r} is claimed, a placement of {result.cost!r} exists"
+        return check._replace(how="false", fault=fault)
+    if claim.value <= result.bound.value * (1 + _SOLVER):
+        return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
+    return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
+
+
+def covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Run the program over stages on shared network cards once more."""
+    claim, instance = check.claim, verdict.certificate.instance
+    value = bounds_by_coverage(instance, claim.value * (1 + _SOLVER))[claim.method.removeprefix("z-")].value
+    if claim.value <= value * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
+    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+
+
+def search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Search again for a block that refutes the prices: worth its share, and cheaper than the claim."""
+    claim = check.claim
+    value = claim.value * (-(-verdict.certificate.instance.k // 2) if claim.method == BISECTION else 1)
+    with catch_interrupt() as interrupted:
+        deadline = Deadline.after(time_limit, interrupted)
+        for alone, tree in _trees(verdict.certificate.instance, claim, value * (1 - _ROUNDING), deadline.share(0.25)):
+            (proved, block), instance = tree.explore(deadline), alone
+            if not proved:
+                break
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    if block is None and proved:
+        return check._replace(how=f"{check.how}; confirmed by another search", confirmed=True)
+    if block is None:
+        return check._replace(how=f"{check.how}; not confirmed, not searched to the end")
+    order, (start, after) = instance.graph.topological_order.tolist(), instance.graph.successors
+    superblock = np.where(block, 1, 2)
+    for v in reversed(order):  # what leads to the block lies before it
+        if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
+            superblock[v] = 0
+    cost = float(Partition(instance.with_k(3), superblock).block_costs[1])
+    if value <= cost * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
+    return check._replace(how="false", fault=f"value {value!r} is claimed, a block of {cost!r} is worth its share")
+
+
+def _trees(question: Instance, claim: Claim, goal: float, deadline: Deadline) -> Iterator[tuple[Instance, BlockTree]]:
+    """Trees to be searched for a block below the goal that is worth its share, of several kinds one each."""
+    if not question.is_alike:
+        reduction = reduce_instance(question)
+        node = sums_by(reduction.group, _members(claim, "prices"), reduction.instance.graph.n)
+        kind = _members(claim, "shares")
+        kind *= node.sum() / (kind @ np.array(question.machines.counts))
+        for t in range(question.kinds):
+            alone = reduction.instance.of_kind(t).relaxed()
+            tree = BlockTree(alone, node, goal, deadline)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                tree.revalue(np.where(node < kind[t], node / kind[t], 1.0))
+            yield alone, tree
+        return
+    merged = contract_groups(question)
+    instance = merged.instance.relaxed()
+    if claim.method == BISECTION:
+        instance, prices = halved(instance)
+    else:
+        group, prices = merged.group, _members(claim, "prices")
+        if len(prices) > len(group):
+            group, instance = np.append(group, instance.graph.n + np.arange(2)), with_ends(instance)
+        prices = sums_by(group, prices, instance.graph.n)
+    yield instance, BlockTree(instance, prices, goal, deadline)
+
+
+def _members(claim: Claim, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array(claim.parameters.open_members((name,))[name].numbers())

@@ -1,0 +1,457 @@
+"""Statistics of runs: intervals of means, pairs of methods, profiles, comparisons."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import bootstrap, wilcoxon
+
+from instances import InputError, Instance
+from mtpp.runs.engine import own_bar, run_jobs, unfinished
+from mtpp.runs.log import Run, RunLog, remarks
+from mtpp.runs.method_process import end_processes
+from mtpp.runs.partition_job import PartitionJob, jobs_of
+from mtpp.runs.workers import this_process, workers_at
+from mtpp_models import SolveOptions, SolverNotAvailableError, simple
+from mtpp_models.solvers.registry import SOLVERS, find_solver
+
+# Means over graphs with bootstrap intervals; graphs of one network are one cluster and are drawn together.
+#
+# With sums s and numbers n of graphs by cluster c the mean is Σ s_c / Σ n_c, of logarithms for a geometric mean.
+# Clusters are drawn with replacement (Davison and Hinkley, Bootstrap Methods and Their Application, 1997, Section 3.8).
+
+
+FloatArray = NDArray[np.float64]
+Method = Literal["BCa", "percentile"]
+
+#: Clusters from which on there is an interval, and from which on it is bias-corrected and accelerated.
+LEAST_CLUSTERS, _CORRECTED = 8, 20
+_RESAMPLES, _SEED = 9999, 0
+#: Numbers that are drawn at a time.
+_AT_ONCE = 4_000_000
+#: Clusters whose means differ by less are all the same.
+_SAME = 1e-12
+_VARIANTS = ("-training", "-layer")
+
+
+class Means(NamedTuple):
+    """Means of several rows over the same graphs."""
+
+    value: FloatArray  # (rows,); NaN where a value is missing
+    low: FloatArray  # (rows,); NaN where there is no interval
+    high: FloatArray
+    graphs: int
+    clusters: int
+
+
+def cluster_of(name: str) -> str:
+    """Network that a graph of a suite is a variant of; the name itself for any other.
+
+    Examples
+    --------
+    >>> cluster_of("bert-large-layer-training")
+    'bert-large'
+    """
+    for variant in _VARIANTS:
+        name = name.removesuffix(variant)
+    return name
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Geometric mean of positive numbers; infinite if one is, NaN if one is NaN.
+
+    Examples
+    --------
+    >>> geometric_mean([1.0, 4.0])
+    2.0
+    """
+    return float(np.exp(np.mean(np.log(list(values)))))
+
+
+def geometric_means(ratios: ArrayLike, clusters: Sequence[Hashable]) -> Means:
+    """Geometric means of positive numbers, with 95 % intervals.
+
+    Parameters
+    ----------
+    ratios : (rows, graphs) floats
+        NaN if missing, which makes the mean of its row missing.
+    clusters : sequence of length `graphs`
+        Network of each graph.
+
+    Examples
+    --------
+    >>> geometric_means([[1, 4, 4], [2, 2, 2]], ["a", "b", "b"]).value.round(3).tolist()
+    [2.52, 2.0]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = means(np.log(np.asarray(ratios, dtype=float)), clusters)
+        return logarithms._replace(**{name: np.exp(getattr(logarithms, name)) for name in ("value", "low", "high")})
+
+
+def means(values: ArrayLike, clusters: Sequence[Hashable]) -> Means:
+    """Means over all graphs, with 95 % intervals; as `geometric_means`, of any numbers."""
+    rows = np.atleast_2d(np.asarray(values, dtype=float))
+    sums, counts = cluster_sums(rows, clusters)
+    with np.errstate(invalid="ignore"):
+        value = sums.sum(axis=1) / max(1, rows.shape[1]) if rows.shape[1] else np.full(len(rows), np.nan)
+    low, high = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    whole = np.isfinite(sums).all(axis=1)
+    if len(counts) >= LEAST_CLUSTERS and whole.any():
+        low[whole], high[whole] = interval(sums[whole], counts)
+    return Means(value, low, high, rows.shape[1], len(counts))
+
+
+def cluster_sums(values: FloatArray, clusters: Sequence[Hashable]) -> tuple[FloatArray, FloatArray]:
+    """Sums of each row by cluster, (rows, clusters), and the numbers of graphs, (clusters,)."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(clusters))}
+    at = np.array([numbers[name] for name in clusters], dtype=int)
+    sums = np.zeros((len(values), len(numbers)))
+    with np.errstate(invalid="ignore"):
+        np.add.at(sums.T, at, values.T)
+    return sums, np.bincount(at, minlength=len(numbers)).astype(float)
+
+
+def interval(
+    sums: ArrayLike, counts: ArrayLike, level: float = 0.95, method: Method | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Bootstrap interval of Σ s / Σ n, with a fixed seed.
+
+    Parameters
+    ----------
+    sums : (rows, clusters) floats
+        Finite.
+    counts : (clusters,) floats
+    level : float
+        Part of intervals that should hold the mean.
+    method : str, optional
+        BCa from 20 clusters on, percentile below, by default.
+
+    Returns
+    -------
+    low, high : (rows,) floats
+    """
+    s, n = np.atleast_2d(np.asarray(sums, dtype=float)), np.asarray(counts, dtype=float)
+    chosen: Method = method or ("BCa" if len(n) >= _CORRECTED else "percentile")
+
+    def mean(drawn: NDArray[np.int64], axis: int = -1) -> FloatArray:
+        """Mean of each row for the clusters of each draw; all rows share their draws."""
+        draws = np.atleast_2d(drawn)
+        places = draws + len(n) * np.arange(len(draws))[:, np.newaxis]
+        weight = np.bincount(places.ravel(), minlength=len(draws) * len(n)).reshape(len(draws), len(n))
+        result = (s @ weight.T) / (n @ weight.T)
+        return result if drawn.ndim > 1 else result[:, 0]
+
+    options: dict[str, Any] = {"vectorized": True, "confidence_level": level, "batch": max(1, _AT_ONCE // len(n))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about rows that are the same everywhere, which are given below
+        result = bootstrap((np.arange(len(n)),), mean, n_resamples=_RESAMPLES, method=chosen, rng=_SEED, **options)
+        low, high = (np.array(end, dtype=float) for end in result.confidence_interval)
+        if chosen == "BCa" and np.isnan(low + high).any():
+            plain = bootstrap(
+                (np.arange(len(n)),), mean, n_resamples=0, bootstrap_result=result, method="percentile", **options
+            ).confidence_interval
+            low, high = np.where(np.isnan(low + high), (plain.low, plain.high), (low, high))
+    same = np.ptp(s / n, axis=1) < _SAME
+    value = s.sum(axis=1) / n.sum()
+    return np.where(same, value, low), np.where(same, value, high)
+
+
+# Two methods on the same questions: ratio, interval, paired test, and a correction for many pairs.
+
+
+#: Logarithms of ratios nearer to 0 are ties.
+_TIE = 1e-9
+#: Differences are told where the corrected p is below this, and 1 outside of the interval.
+SIGNIFICANT = 0.05
+
+
+class Pair(NamedTuple):
+    """How the values of two methods compare, over the questions that both have an answer to."""
+
+    first: str
+    second: str
+    ratio: float  # geometric mean of first over second
+    low: float  # of a 95 % interval; NaN with too few clusters
+    high: float
+    p: float  # of Wilcoxon's signed-rank test on the means of the clusters
+    holm: float  # the same, corrected for all pairs
+    less: int  # questions where the first has the smaller value
+    ties: int
+    more: int
+    questions: int
+    clusters: int
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether 1 is outside of the interval and the corrected p small enough; False without an interval."""
+        return self.holm < SIGNIFICANT and (self.low > 1 or self.high < 1)
+
+
+def ratio_of(values: ArrayLike, references: ArrayLike) -> FloatArray:
+    """Values over references; 1 for 0 over 0, infinite for something over 0, NaN where one is missing.
+
+    Examples
+    --------
+    >>> ratio_of([3.0, 0.0, 1.0], [2.0, 0.0, 0.0]).tolist()
+    [1.5, 1.0, inf]
+    """
+    over, under = np.asarray(values, dtype=float), np.asarray(references, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((over == under) & np.isfinite(over), 1.0, over / under)
+
+
+def compare_pairs(values: Mapping[str, ArrayLike], clusters: Sequence[Hashable]) -> list[Pair]:
+    """Compare every two methods.
+
+    Parameters
+    ----------
+    values : mapping of names to (questions,) floats
+        NaN or infinite where there is no answer.
+    clusters : sequence of length `questions`
+        Network of each question.
+    """
+    columns = {name: np.asarray(column, dtype=float) for name, column in values.items()}
+    networks = np.empty(len(clusters), dtype=object)
+    networks[:] = list(clusters)
+    made = [_pair(a, b, columns[a], columns[b], networks) for a, b in combinations(columns, 2)]
+    corrected = holm([pair.p for pair in made])
+    return [pair._replace(holm=float(p)) for pair, p in zip(made, corrected, strict=True)]
+
+
+def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArray[np.object_]) -> Pair:
+    both = np.isfinite(a) & np.isfinite(b)
+    with np.errstate(divide="ignore"):
+        logs = np.log(ratio_of(a[both], b[both]))
+    logs[np.abs(logs) < _TIE] = 0.0
+    names = clusters[both].tolist()
+    mean = means(logs, names)
+    with np.errstate(over="ignore"):
+        ratio, low, high = (float(np.exp(part[0])) for part in mean[:3])
+    less, ties, more = (int(np.count_nonzero(side)) for side in (logs < 0, logs == 0, logs > 0))
+    p = paired_p(*cluster_sums(logs[np.newaxis], names))
+    return Pair(first, second, ratio, low, high, p, p, less, ties, more, mean.graphs, mean.clusters)
+
+
+def paired_p(sums: FloatArray, counts: FloatArray) -> float:
+    """P value of Wilcoxon's signed-rank test on the means of clusters, zeros kept in the ranks (Pratt).
+
+    1 where all means are 0, NaN where one is not known.
+    """
+    differences = (sums / counts).ravel()
+    differences[np.abs(differences) < _TIE] = 0.0
+    if np.isnan(differences).any() or not len(differences):
+        return float("nan")
+    if not differences.any():
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about few clusters, whose p is large anyway
+        return float(wilcoxon(differences, zero_method="pratt").pvalue)
+
+
+def holm(p: Sequence[float]) -> FloatArray:
+    """P values corrected for their number (Holm, A Simple Sequentially Rejective Multiple Test Procedure, 1979).
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p, dtype=float)
+    order = np.argsort(values, kind="stable")  # NaN, which is no test, comes last
+    factors = np.maximum(1, np.count_nonzero(~np.isnan(values)) - np.arange(len(values)))
+    result = np.empty(len(values))
+    result[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * factors))
+    return result
+
+
+# Performance profiles (Dolan and Moré, Benchmarking Optimization Software with Performance Profiles, 2002).
+
+
+def performance_ratios(costs: Mapping[str, ArrayLike]) -> dict[str, FloatArray]:
+    """Cost of each method over the best of all methods, question by question.
+
+    Parameters
+    ----------
+    costs : mapping of names to (questions,) floats
+        NaN or infinite where a method failed.
+
+    Returns
+    -------
+    dict of names to (questions,) floats
+        At least 1; infinite where a method failed.
+
+    Examples
+    --------
+    >>> ratios = performance_ratios({"A": [1, 2, 4], "B": [2, 2, float("inf")]})
+    >>> [performance(ratios["B"], tau) for tau in (1, 2)]
+    [0.3333333333333333, 0.6666666666666666]
+    """
+    if not costs:
+        return {}
+    rows = np.array([np.asarray(row, dtype=float) for row in costs.values()])
+    rows = np.where(np.isnan(rows), np.inf, rows)
+    best = rows.min(axis=0, initial=np.inf)
+    ratios = np.where(np.isinf(rows), np.inf, ratio_of(rows, best))
+    return dict(zip(costs, ratios, strict=True))
+
+
+def performance(ratios: ArrayLike, tau: float) -> float:
+    """ρ(τ): share of the questions whose cost is at most `tau` times the best; of `performance_ratios`."""
+    values = np.asarray(ratios, dtype=float)
+    return float(np.count_nonzero(values <= tau) / max(1, len(values)))
+
+
+# Any methods on any graphs as one frame, a row a run.
+
+
+#: Columns of a row.
+COLUMNS = (
+    "graph",
+    "cluster",
+    "n",
+    "m",
+    "k",
+    "method",
+    "solver",
+    "seed",
+    "budget",
+    "bottleneck",
+    "bound",
+    "ratio",
+    "simple",
+    "seconds",
+    "cpu_seconds",
+    "remark",
+    "error",
+)
+_NUMBERS = ("budget", "bottleneck", "bound", "ratio", "simple", "seconds", "cpu_seconds")
+
+
+def compare_methods(
+    instances: Iterable[Instance],
+    methods: Iterable[Any],
+    solvers: Sequence[str],
+    options: SolveOptions,
+    file: Path | None = None,
+    jobs: int = 1,
+    *,
+    scheduler: str | None = None,
+    seeds: Sequence[int] = (),
+    budgets: Sequence[float | None] = (None,),
+    accept_old: bool = False,
+) -> pd.DataFrame:
+    """Run every method on every instance, and those that need a solver with each of the solvers.
+
+    Parameters
+    ----------
+    instances : iterable of Instance
+    methods : iterable
+        Heuristics, models and "certify", as for ``mtpp table``, and heuristics of the caller, see `jobs_of`; bounds
+        start from the best partition of the heuristics.
+    solvers : sequence of str
+    options : SolveOptions
+        Its solver does not count; the time limit is for each bound.
+    file : Path, optional
+        File of runs; those that are done are not repeated.
+    jobs : int
+        Processes; 1 is this one.
+    scheduler : str, optional
+        Of dask.distributed, whose workers are used instead.
+    seeds, budgets : sequence
+        Of heuristics, see `jobs_of`.
+    accept_old : bool
+        Whether runs of the version before, which do not know the code that made them, are answers.
+
+    Returns
+    -------
+    DataFrame
+        The columns are `COLUMNS`. `ratio` is the bottleneck over the best bound that is known for the graph and k,
+        *simple* among them; what is not known is missing. `remark` says "late" of a heuristic that took more than 1.1
+        of its budget, and "not repeatable" of one that gave another answer when it was asked again. `error` is the text
+        of a failure.
+
+    Raises
+    ------
+    InputError, OSError
+        Before any run is made.
+    WorkersLostError
+        If the scheduler is lost.
+    """
+    made = {
+        solver: jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
+        for solver in _checked(solvers)
+    }
+    wanted = [job for row in zip(*made.values(), strict=True) for job in (row if row[0].by.needs_solver else row[:1])]
+    if not wanted:
+        raise InputError("There is nothing to compare; give a graph, a k, a method and a solver at least.")
+    if any(not job.by.can_travel for job in wanted) and (jobs > 1 or scheduler is not None):
+        names = sorted({job.method for job in wanted if not job.by.can_travel})
+        raise InputError(
+            f"methods: {names[0]} has no file that other processes could load; write it to a file and give "
+            f"mine.py:{names[0]}, or use this process alone."
+        )
+    folder: AbstractContextManager[str] = nullcontext("") if file is not None else tempfile.TemporaryDirectory()
+    here = this_process() if jobs == 1 and scheduler is None else workers_at(scheduler, jobs)
+    with (
+        folder as place,
+        RunLog(file or Path(place) / "runs.jsonl", accept_old=accept_old) as log,
+        here as workers,
+        own_bar(len(unfinished(wanted, log))) as bar,
+        ExitStack() as after,
+    ):
+        after.callback(end_processes)
+        runs = {run["key"]: run for run in run_jobs(wanted, log, workers, bar.advance)}
+    answered = [(job, runs[job.key]) for job in wanted]
+    best = {job.instance.key: simple(job.instance) for job in wanted}
+    for job, run in answered:
+        best[job.instance.key] = max(best[job.instance.key], run["bound"] or 0.0)
+    shaky = {job.method for job, run in answered if run["repeatable"] is False}
+    rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in answered]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
+
+
+def _checked(solvers: Sequence[str]) -> Sequence[str]:
+    """Refuse names that are none; a solver that is not installed here fails in its rows."""
+    for name in solvers:
+        try:
+            find_solver(name)
+        except SolverNotAvailableError as error:
+            if name not in SOLVERS:
+                raise InputError(str(error)) from None
+    return solvers
+
+
+def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any]:
+    bottleneck = run["bottleneck"] if job.by.finds_partitions else None
+    return {
+        "graph": job.instance.name,
+        "n": job.instance.graph.n,
+        "m": job.instance.graph.m,
+        "k": job.instance.k,
+        "method": job.method,
+        "solver": job.options.solver if job.by.needs_solver else None,
+        "seed": job.options.seed,
+        "budget": job.budget,
+        "ratio": None if bottleneck is None else _ratio(bottleneck, best),
+        "bottleneck": bottleneck,
+        "remark": ", ".join(dict.fromkeys(remarks(run) + ["not repeatable"] * shaky)) or None,
+        **{name: run[name] for name in ("cluster", "simple", "bound", "seconds", "error")},
+        "cpu_seconds": run.get("cpu_seconds"),
+    }
+
+
+def _ratio(bottleneck: float, bound: float) -> float:
+    if bound > 0:
+        return max(1.0, bottleneck / bound)
+    return 1.0 if bottleneck == 0 else math.inf

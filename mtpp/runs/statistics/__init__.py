@@ -1,1 +1,0 @@
-"""Means, intervals, paired tests and profiles over graphs that may share a network."""

@@ -1,1 +1,0 @@
-"""Check of flows."""

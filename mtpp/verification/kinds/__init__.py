@@ -1,1 +1,0 @@
-"""Check of partitions over kinds of devices."""

@@ -1,0 +1,646 @@
+r"""Prices of nodes: searched, and guessed.
+
+**Node prices: the part of a block that each node is worth.**
+
+Any block of a partition with a bottleneck of at most T costs at most T. Give each node a price so that no convex set
+of cost at most T is worth more than 1. If all nodes together are worth more than k, then k blocks do not cover them
+and OPT > T. The best prices are the dual solution of the linear program that covers the nodes by such blocks, the
+*configuration* program
+
+.. math::
+
+    \max \sum_v \mathrm{price}(v) \quad \text{subject to} \quad
+    \sum_{v \in S} \mathrm{price}(v) \le 1 \;\; \forall S : f(S) \le T, \qquad \mathrm{price} \ge 0.
+
+Its rows are far too many; a search finds those that the prices violate (column generation), and the prices settle where
+it finds none. Here they are good guesses and need no proof: `mtpp_models.bounds.priced.priced` turns any prices into a
+bound.
+
+**Lower bounds from prices that are guessed: no search for prices, cheap trees, rising goals.**
+
+Any prices give a bound, see `mtpp_models.bounds.priced.priced`. Those of this module are work and a part of what a node
+moves,
+
+.. math:: \mathrm{price}(v) = \mathrm{work}(v) + \alpha\, h(v), \qquad
+    h(v) = \sum_{t \text{ of } v} \tau_t + \sum_{t \text{ read by } v} \frac{\tau_t}{\mathrm{readers}_t},
+
+with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` is best depends on the graph, so a few
+race: all prove the same goals, and those that take longer fall behind. A goal that is proved makes way for a higher
+one. A block that costs less than the goal is worth too much: its nodes become cheaper, and the tree starts again. So
+graphs get a bound within seconds for which a search for the best prices takes minutes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from instances import Bound, Instance, Partition, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.graph.tensors import FloatArray
+from instances.partitioning.peaks import KernelArrays
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.blocks import Effort, Relations, heavy_blocks
+from mtpp_models.bounds.priced.relaxation import BlockQuestion, LeastOverflow, block_cost, linear_costs
+from mtpp_models.bounds.priced.trees import MOST_LEAVES, PriceProof, TreePart, before_witness, price_witness
+from mtpp_models.cuts.conflicts import conflicts
+from mtpp_models.cuts.cuts import BlockCuts
+from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.highs import solve_lp
+from mtpp_models.solvers.interface import Controls, Progress
+
+# Branch and bound for blocks that are worth their share and cost less than a goal.
+#
+# Given prices of nodes, all of them together worth k, the question is whether some convex set S with price(S) >= 1
+# costs less than T. Where the bound of `mtpp_models.bounds.priced.relaxation` stays below T, a node that
+# `mtpp_models.bounds.priced.blocks` chooses is put into the block, then kept out of it. What is in the block draws
+# in all that lies between, and keeps out whatever no block below T holds beside it; what is kept out cuts off what lies
+# behind it, as seen from the block.
+#
+# Leaves are independent of each other, so several threads can explore parts of the tree.
+
+
+# Nodes of the tree explored between two looks at the clock, times the nodes of the graph.
+_WORK_BETWEEN = 10_000
+# How much less than its share a block is worth that was relieved.
+_RELIEF = 1e-3
+# Decisions, a byte each, that are kept.
+_MOST_DECISIONS = 2**27
+
+
+class BlockTree:
+    """Search for one block below a goal; for another goal it continues with the same leaves.
+
+    The leaves are decisions on nodes, and nothing that follows from a goal, so together they hold all convex sets,
+    whatever goal comes next.
+
+    Parameters
+    ----------
+    instance : Instance
+    prices : (n,) floats
+        Not negative, not all 0.
+    goal : float
+        T, positive.
+    deadline : Deadline, optional
+        When to stop looking for pairs of nodes that no block below the goal holds.
+    spare : float
+        By how much, relative, all nodes together are worth more than k blocks, so that blocks can be relieved.
+    threads : int
+        How many explore the tree; without a time limit, the same number finds the same blocks in the same order.
+    """
+
+    _aside: list[tuple[NDArray[np.int8], float]]
+
+    def __init__(
+        self,
+        instance: Instance,
+        prices: FloatArray,
+        goal: float,
+        deadline: Deadline | None = None,
+        spare: float = 0.0,
+        threads: int = 1,
+    ) -> None:
+        self._instance, self._goal, self._threads = instance, goal, threads
+        self._question = _question(instance, _worth(prices, instance, spare), goal, _apart(instance, goal, deadline))
+        self._parts = [TreePart.none(self._question, _MOST_DECISIONS // threads)]
+        self._begin()
+
+    @property
+    def prices(self) -> FloatArray:
+        """(n,) what the tree searches with: a block is worth 1, all nodes together k or more."""
+        return self._question.worth
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to look at, and no block is set aside."""
+        return not self._is_open and not self._aside
+
+    def relieve(self, block: BoolArray) -> bool:
+        """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
+
+        Return whether the nodes together are still worth k blocks; if not, the prices stay as they are.
+        """
+        worth, k = self._question.worth, min(self._instance.k, self._instance.graph.n)
+        lower = np.where(block, worth * ((1.0 - _RELIEF) / worth[block].sum()), worth)
+        if lower.sum() < k:
+            return False
+        self._question = self._question._replace(worth=lower)
+        return True
+
+    def revalue(self, worth: FloatArray) -> None:
+        """Go on with what nodes are worth given as it is, (n,) floats, none more than before; what is done stays so."""
+        self._question = self._question._replace(worth=worth)
+
+    def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
+        """Search with other prices next, (n,) floats, not negative and not all 0, and spare ones.
+
+        From the beginning: what is gained by deciding a node is known better by now than when the leaves were made.
+        """
+        self._question = self._question._replace(worth=_worth(prices, self._instance, spare))
+        self._begin()
+
+    def aim(self, goal: float, deadline: Deadline | None = None) -> None:
+        """Set the goal for the next block; below a lower goal, finished leaves and pairs that are apart stay so."""
+        apart = self._question.apart
+        if goal > self._goal:
+            self._reopen()
+            apart = _apart(self._instance, goal, deadline)
+        self._put_back()
+        self._goal, self._question = goal, _question(self._instance, self._question.worth, goal, apart)
+        for part in self._parts:
+            part.aim(self._question)
+
+    def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
+        """Search to the end, to the first block, or until time is up.
+
+        The answer is whether it is proved that no block below the goal is worth its share; else (n,) the nodes of such
+        a block, or None if there was no time or nothing is left beside blocks passed by. Asked again, it goes on.
+        """
+        budget = max(1, _WORK_BETWEEN // self._instance.graph.n)
+        with ThreadPoolExecutor(self._threads) as pool:
+            while self._is_open:
+                if deadline.passed:
+                    return False, None
+                block = self._explore_parts(budget, pool)
+                if block is not None:
+                    return False, block
+        return not self._aside, None
+
+    def pass_by(self) -> None:
+        """Set the block just found aside, to look for others; its leaf stays open until prices or goal change."""
+        self._aside.append(self._parts[0].drop())
+
+    def proof(self) -> PriceProof | None:
+        """The leaves of a search that came to its end; None if some were forgotten, or they are too many to tell."""
+        parts = self._parts
+        if self._is_open or any(part.lost for part in parts) or sum(part.done for part in parts) > MOST_LEAVES:
+            return None
+        done = [slice(len(part.leaves.decided) - part.done, None) for part in parts]
+        decided = np.concatenate([part.leaves.decided[rows] for part, rows in zip(parts, done, strict=True)])
+        multiplier = np.concatenate([part.leaves.multiplier[rows] for part, rows in zip(parts, done, strict=True)])
+        return PriceProof(self._instance, self._question, decided, multiplier)
+
+    @property
+    def _is_open(self) -> bool:
+        return any(part.open for part in self._parts)
+
+    def _explore_parts(self, budget: int, pool: ThreadPoolExecutor) -> BoolArray | None:
+        """Explore `budget` nodes of each part; return the first block below the goal, its part put first, or None."""
+        self._share()
+        busy = [part for part in self._parts if part.open]
+        each = map if len(busy) == 1 else pool.map
+        blocks = list(each(lambda part: part.explore(self._question, budget), busy))
+        if not all(part.make_room() for part in busy):
+            self._begin()
+            return None
+        for part, block in zip(busy, blocks, strict=True):
+            if block.any():
+                self._parts.sort(key=lambda other: other is not part)
+                return block
+        return None
+
+    def _share(self) -> None:
+        """Give open leaves to parts that have none; there are as many parts as threads."""
+        while True:
+            donor = max(self._parts, key=lambda part: part.open)
+            if donor.open <= 1:
+                return
+            idle = next((part for part in self._parts if not part.open), None)
+            if idle is None and len(self._parts) < self._threads:
+                idle = TreePart.none(self._question, donor.max_decisions)
+                self._parts.append(idle)
+            if idle is None:
+                return
+            idle.share(donor)
+
+    def _begin(self) -> None:
+        """Start the tree again with one leaf, in which nothing is decided."""
+        self._parts, self._aside = self._parts[:1], []
+        self._parts[0].begin()
+
+    def _reopen(self) -> None:
+        """Reopen all leaves that are done; if any was forgotten, start again."""
+        if any(part.lost for part in self._parts):
+            self._begin()
+        for part in self._parts:
+            part.reopen()
+
+    def _put_back(self) -> None:
+        """Reopen the leaves that were set aside, in front of the others."""
+        aside, self._aside = self._aside, []
+        for decided, multiplier in aside:
+            if not self._parts[0].make_room():
+                self._begin()
+                return
+            self._parts[0].add(decided, multiplier)
+
+
+def _question(instance: Instance, worth: FloatArray, goal: float, apart: BoolArray) -> BlockQuestion:
+    cuts = BlockCuts(instance, goal)
+    network, supply = cuts.network.with_supplies(instance.graph.n)
+    drain, constant = linear_costs(cuts)
+    drain = np.pad(drain, ((0, 0), (0, 1)))
+    return BlockQuestion(network, supply, drain, constant, worth, apart, cuts.reach)
+
+
+def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolArray:
+    """(n, n) symmetric: whether no block below the goal contains both nodes."""
+    apart = np.zeros((instance.graph.n, instance.graph.n), dtype=bool)
+    u, v = conflicts(instance, goal, deadline).T
+    apart[u, v] = apart[v, u] = True
+    return apart
+
+
+def _worth(prices: FloatArray, instance: Instance, spare: float) -> FloatArray:
+    """(n,) prices in blocks: their sum is (1 + `spare`) times the number of blocks, so a bit can be given away."""
+    worth = prices / prices.max()
+    return worth * ((1.0 + spare) * min(instance.k, instance.graph.n) / worth.sum())
+
+
+# Searches of a round that begin with no block and with a known one.
+_FRESH, _AGAIN = Effort(15, 60, 0.4), Effort(60, 15, 0.3)
+# The ceiling falls to no less than this in a round, and rises to no more.
+_FALL, _RISE = 0.95, 1.01
+# Relative: T stands still where it moves by no more, and prices are the same.
+_STILL, _SAME = 1e-6, 1e-9
+# Blocks worth less than this do not scale the prices: they might hold no node of any price.
+_LEAST = 1e-9
+# Up to so many nodes all convex sets are listed, and nothing is searched; what counts as the same cost, and as worth 1.
+_LISTED, _ROUNDING = 10, 1e-9
+# Seconds that the program is always given: a search without its prices is of no use.
+_PROGRAM = 1.0
+
+
+class PriceSearch:
+    """Column generation for the configuration program of an instance.
+
+    Parameters
+    ----------
+    start : Partition
+        A known partition with a positive bottleneck; its blocks are the first that the prices must respect.
+    seed : int
+    threads : int
+        How many search for blocks; without a deadline, they find the same ones however many they are.
+
+    Attributes
+    ----------
+    instance : Instance
+    threads : int
+    prices : (n,) floats
+        Not negative and not all 0; another array only where they have moved. Of the blocks known when they settled,
+        none that costs at most T is worth more than 1.
+    ceiling : float
+        T; moves until the nodes are worth k blocks, between *simple* and the bottleneck of the best partition known.
+    """
+
+    def __init__(self, start: Partition, seed: int = 0, threads: int = 1) -> None:
+        instance = start.instance
+        self.threads = threads
+        self.instance, self._arrays = instance, KernelArrays.of(instance)
+        self._overflow = LeastOverflow.of(instance, start.bottleneck)
+        self._relations = Relations.of(instance.graph)
+        self._rng = np.random.default_rng(seed)
+        self._blocks: dict[bytes, BoolArray] = {}
+        self._costs: list[float] = []
+        n = instance.graph.n
+        self._listed = _convex_sets(self._relations.reach) if n <= _LISTED else np.zeros((0, n), dtype=bool)
+        self._listed_costs = np.array([self.cost(inside) for inside in self._listed])
+        self._k = min(instance.k, instance.graph.n)
+        self.ceiling = start.bottleneck
+        self._floor = simple(instance)
+        work = instance.graph.work / self.ceiling
+        self.prices: FloatArray = work if work.any() else np.full(len(work), 1 / len(work))
+        self._tried = self.prices
+        self.learn(start)
+
+    @property
+    def known(self) -> int:
+        """Number of blocks that the prices respect."""
+        return len(self._blocks)
+
+    @property
+    def worth(self) -> float:
+        """Sum of all prices over k; 1 if no better prices exist at this ceiling."""
+        return float(self.prices.sum()) / self._k
+
+    def aim(self, ceiling: float) -> None:
+        """Set the ceiling for T: under the prices sought no block of at most this cost is worth more than 1.
+
+        Below the cost at which the best prices are worth k blocks they are worth more, and leave room for blocks that
+        nobody has found.
+        """
+        self.ceiling = self._most = ceiling
+        self._scale(self.prices)
+
+    def learn(self, start: Partition) -> None:
+        """Respect the blocks of a partition as well; T is no larger than its bottleneck."""
+        for b in range(self.instance.k):
+            self.add(start.block == b)
+        self.aim(min(self.ceiling, start.bottleneck))
+
+    def add(self, inside: BoolArray) -> bool:
+        """Add a block that the prices must respect, a convex set given by (n,) booleans; return whether it is new."""
+        if inside.tobytes() in self._blocks:
+            return False
+        self._blocks[inside.tobytes()] = inside
+        self._costs.append(self.cost(inside))
+        return True
+
+    def cost(self, inside: BoolArray) -> float:
+        """Cost of a block, with the least that its overflow takes."""
+        return block_cost(self.instance, self._overflow, inside)
+
+    def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
+        """Find blocks that are worth too much and lower the prices, as long as that finds new ones or moves T.
+
+        There are at most so many rounds, and the deadline is looked at after each search; a program ends a second
+        behind it at the latest.
+        """
+        deadline = deadline or Deadline()
+        for _ in range(rounds):
+            count, ceiling = len(self._blocks), self.ceiling
+            self._search(deadline)
+            self._settle(max(_PROGRAM, deadline.left))
+            still = len(self._blocks) == count and abs(self.ceiling - ceiling) <= _STILL * ceiling
+            if still or deadline.passed:
+                break
+
+    def _search(self, deadline: Deadline) -> None:
+        """Add blocks that are worth more than 1 at the tried prices and cost at most T.
+
+        A small graph has all its convex sets listed; in a large one a local search looks for heavy ones.
+        """
+        if len(self._listed):
+            little = self._listed_costs <= self.ceiling * (1 + _ROUNDING)
+            for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
+                self.add(inside)
+            return
+        blocks, rng, threads = np.array(list(self._blocks.values())), self._rng, self.threads
+        question = self._tried, self.ceiling, self._arrays, self._overflow, self._relations
+        for block in heavy_blocks(blocks, *question, _FRESH, _AGAIN, rng, deadline, threads):
+            self.add(block)
+
+    def _settle(self, seconds: float) -> None:
+        tested, covering = self._tried, _covering_prices(self._cheap_blocks(), seconds)
+        if covering is not None:
+            change = min(_RISE, max(_FALL, float(covering.sum()) / self._k))
+            self.ceiling = max(self._floor, min(self._most, self.ceiling * change))
+        self._scale(self.prices, tested)
+        if covering is not None:
+            # Halfway to the best ones so far: prices that jump about find blocks that do not matter.
+            self._tried = (self.prices + covering) / 2
+
+    def _cheap_blocks(self) -> BoolArray:
+        """(b, n) the blocks so far that cost at most T, one a row."""
+        return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
+
+    def _scale(self, *candidates: FloatArray) -> None:
+        """Scale all candidates, (n,) prices, so that no block is worth more than 1; take that of the largest sum."""
+        blocks = self._cheap_blocks()
+        tops = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
+        scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, tops, strict=True)]
+        best = max(scaled, key=lambda prices: float(prices.sum()))
+        if not np.allclose(best, self.prices, rtol=_SAME, atol=0.0):
+            self.prices = best
+
+
+def _convex_sets(reach: BoolArray) -> BoolArray:
+    """(c, n) all convex sets of nodes but the empty one; `reach`, (n, n), says whether a path joins two nodes."""
+    n = len(reach)
+    sets = (np.arange(1, 2**n)[:, None] >> np.arange(n)) % 2 == 1
+    between = (sets @ reach) & (sets @ reach.T) & ~sets
+    kept: BoolArray = sets[~between.any(axis=1)]
+    return kept
+
+
+def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:
+    """(n,) prices of the largest sum under which no row is worth more than 1; None if time is up before the answer.
+
+    The solution is interior, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
+    """
+    rows, n = inside.shape
+    prices = solve_lp(csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows), seconds)
+    return np.clip(prices, 0.0, 1.0) if prices is not None and prices.sum() > 0 else None
+
+
+PRICED_QUICK = "priced-quick"
+
+# Parts of what a node moves that count in its price.
+_PARTS = (0.5, 0.25, 0.1)
+# A proof that takes this part of the time ends the race; a racer falls behind that takes this many times as long as the
+# fastest, and half of that part. The first goal may take that part, later ones so many of them.
+_ENOUGH, _BEHIND, _MOST_PARTS = 0.02, 1.5, 3.0
+# Goals of a race rise by a first step behind a proof that takes less than a fifth of that part, or not this much longer
+# than the one before, and by a short one behind others. Steps are halved when a goal fails, behind a first proof down
+# to the least.
+_QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.2, 1.3, 0.025, 0.015
+# Part of the time for each guess where the race proves nothing.
+_TRIAL = 0.25
+# A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
+# that failed although it had that time, and grows behind one that took less than half as many doublings.
+_TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
+# How far a goal lies above the bound at most: at first, whenever, after a goal that failed, and in times the last one;
+# and at least.
+_STEP, _LARGEST_STEP, _SMALL_STEP, _GROWTH, _LEAST_STEP = 0.1, 0.3, 0.03, 1.5, 0.002
+# Of the time that is left, what one goal is to take and may take, and seconds that are too short for any.
+_AIM, _FOR_A_GOAL, _SHORTEST = 0.15, 0.4, 0.02
+# What the nodes of a block that costs too little keep of their prices, how many such blocks a goal is worth, and how
+# many goals in a row may fail by them.
+_KEPT, _CORRECTIONS, _FAILURES = 0.93, 150, 4
+# Where nothing above 0 is known, the first goal is this part of the bottleneck.
+_FIRST = 1e-3
+
+
+def priced_quick(start: Partition, controls: Controls) -> Result:
+    """Prove what guessed prices are worth; the bound's witness holds prices and tree, unless it is *simple*.
+
+    Without a time limit, the same start gives the same bound.
+    """
+    return QuickPrices()(start, controls)
+
+
+class QuickPrices:
+    """Stateful `priced_quick`: called again for the same question, it continues."""
+
+    def __init__(self) -> None:
+        self._question: str | None = None
+        self._climbs: list[Climb] = []
+
+    def __call__(self, start: Partition, controls: Controls) -> Result:
+        """Run or continue, as `priced_quick`."""
+        instance, floor, deadline = start.instance, simple(start.instance), before_witness(controls.deadline)
+        # All nodes together are worth their share as well.
+        upper = min(start.bottleneck, one_block(instance).bottleneck)
+        if self._question != instance.key:
+            self._question = instance.key
+            threads = controls.options.threads
+            self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
+        watch = Stopwatch()
+        for proved in self._goals(floor, upper, deadline):
+            controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
+        best = self._ranked()[0]
+        value = max(floor, best.value)
+        closed = value >= upper * (1 - PROOF_TOLERANCE) or all(climb.is_over for climb in self._climbs)
+        witness: dict[str, Any] = {}
+        if best.proved is not None:
+            witness = {"prices": best.proved.tolist(), "seed": controls.options.seed}
+            witness |= price_witness(best.proof, watch.passed)
+        return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
+
+    def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals as they are proved: by all guesses in a race, by the fastest, then by others where that ends."""
+        if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
+            yield from self._race(floor, upper, deadline)
+        if self._value <= floor:
+            for climb in self._climbs:
+                yield from climb.goals(max(floor, self._value), upper, deadline.share(_TRIAL))
+        for climb in self._ranked():
+            yield from climb.goals(max(floor, self._value), upper, deadline)
+
+    def _race(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals that all guesses still in the race have proved; slow ones drop out.
+
+        It ends with one guess, or when a proof takes a large part of the time.
+        """
+        racers, last, enough = list(self._climbs), 0.0, _ENOUGH * deadline.left
+        step = longest = _STEP
+        while len(racers) > 1 and value < upper and deadline.left > _SHORTEST:
+            goal, able, limit = _higher(value, step, upper), list[Climb](), enough * (_MOST_PARTS if last else 1)
+            for climb in racers:
+                if climb.begin(goal, deadline.sooner(limit)):
+                    able.append(climb)
+                    limit = min(limit, max(_BEHIND * climb.took, enough / 2))
+                elif deadline.passed or not (able or climb.failures):
+                    break  # if the first one has no time for it, the goal is too high
+            if able:
+                racers = sorted(able, key=lambda climb: climb.took)
+                value, fastest = goal, racers[0].took
+                yield value
+                if fastest > enough:
+                    return
+                alike = fastest < max(_QUICK * enough, _ALIKE * last)
+                step, last = (longest if alike else min(longest, _SHORT)), fastest
+            else:
+                step = longest = step / 2
+                for climb in racers:
+                    climb.step, climb.failures = step, 0
+                if step < (_LEAST_SHORT if last else _LEAST_STEP):
+                    return
+                if not last:
+                    racers.append(racers.pop(0))  # nobody knows who is the fastest
+
+    @property
+    def _value(self) -> float:
+        """The highest goal that was proved."""
+        return max(climb.value for climb in self._climbs)
+
+    def _ranked(self) -> list[Climb]:
+        """The guesses, those with the highest bounds first; of equal ones the fastest."""
+        return sorted(self._climbs, key=lambda climb: (-climb.value, climb.took))
+
+
+def guessed_prices(instance: Instance, part: float) -> FloatArray:
+    """(n,) work and a part of what each node moves, and what it holds and uses where that is too much; not all 0."""
+    graph, platform = instance.graph, instance.platform
+    producer, consumers = graph.tensors.producer, graph.tensors.consumers
+    readers = np.diff(graph.tensors.start)
+    time = np.where(readers > 0, instance.tensor_time, 0.0)
+    sent = np.bincount(producer, time, graph.n)
+    received = np.bincount(consumers, (time / np.maximum(readers, 1))[graph.edge_tensor], graph.n)
+    prices: FloatArray = graph.work + part * (sent + received)
+    resident_bytes = graph.held_bytes.copy()
+    for parameter in graph.parameters:
+        resident_bytes[list(set(parameter.users))] += parameter.bytes
+    if instance.has_overflow and resident_bytes.sum() > instance.k * platform.memory:
+        prices = prices + resident_bytes / platform.bandwidth
+    return prices if 0 < prices.sum() < np.inf else np.ones(graph.n)
+
+
+@dataclass
+class Climb:
+    """Goals that rise as long as a tree proves them."""
+
+    instance: Instance
+    prices: FloatArray  # (n,); they fall with each block that is worth too much
+    threads: int = 1
+    value: float = 0.0  # the last goal that was proved
+    proved: FloatArray | None = None  # the prices that it was proved with
+    proof: PriceProof | None = None  # and the tree
+    step: float = _STEP  # the next goal lies no further above the bound
+    twice: float = _TWICE  # a goal that is higher by this part takes twice the time
+    took: float = _SHORTEST  # seconds of the last proof
+    failures: int = 0  # in a row, by blocks that prices did not get rid of
+    tree: BlockTree | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether blocks have stopped too many goals in a row."""
+        return self.failures >= _FAILURES
+
+    def goals(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield each goal that is proved, above `value` and up to `upper`, as long as they rise and there is time."""
+        self.step, lost = max(self.step, _SMALL_STEP), 0.0  # seconds since the last proof of this turn
+        while value < upper and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
+            doublings = max(_LEAST_DOUBLINGS, math.log2(max(1.0, _AIM * deadline.left / self.took)))
+            step = max(_LEAST_STEP, min(self.step, self.twice * doublings))
+            goal = _higher(value, step, upper)
+            watch = Stopwatch()
+            proved = self.prove(goal, deadline.share(_FOR_A_GOAL))
+            lost += watch.passed
+            expected = self.took * 2 ** (step / self.twice)
+            if proved:
+                if lost < math.sqrt(self.took * expected):
+                    self.twice = min(_LARGEST_TWICE, _GROWTH * self.twice)
+                self.step = min(_LARGEST_STEP, _GROWTH * step)
+                self.took, lost = max(lost, _SHORTEST), 0.0
+                self.value = value = goal
+                yield value
+            else:
+                self.step = min(_SMALL_STEP, step / 2)
+                if lost > expected:
+                    self.twice = max(_LEAST_TWICE, self.twice / 2)
+
+    def begin(self, goal: float, deadline: Deadline) -> bool:
+        """Whether a tree proves this goal, above those before, from its root; learn how the time grows with goals."""
+        watch, self.tree = Stopwatch(), None
+        if not self.prove(goal, deadline):
+            return False
+        value, took = self.value, self.took
+        self.value, self.took, self.step = goal, max(watch.passed, _SHORTEST), _SMALL_STEP
+        if self.took > took and value > 0:
+            twice = (goal / value - 1) / math.log2(self.took / took)
+            self.twice = min(_LARGEST_TWICE, max(_LEAST_TWICE, twice))
+        return True
+
+    def prove(self, goal: float, deadline: Deadline) -> bool:
+        """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
+        # Pairs that no block below the goal holds because of the work between them alone: they take no time.
+        pairs = Deadline.after(0.0)
+        if self.tree is None:
+            self.tree = BlockTree(self.instance, self.prices, goal, pairs, threads=self.threads)
+        else:
+            self.tree.aim(goal, pairs)
+        for _ in range(_CORRECTIONS):
+            done, block = self.tree.explore(deadline)
+            if done or block is None:
+                self.failures = 0
+                if done:
+                    self.proved, self.proof = self.prices, self.tree.proof()
+                return done
+            self.prices = np.where(block, _KEPT * self.prices, self.prices)
+            self.tree.reprice(self.prices)
+        self.failures += 1
+        return False
+
+
+def _higher(value: float, step: float, upper: float) -> float:
+    """The goal that is higher by that part, at most `upper`."""
+    return min(upper, max(value * (1 + step), _FIRST * upper))

@@ -1,0 +1,435 @@
+"""Trees of blocks that prove prices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances import Instance
+from instances.compiled import compiled
+from instances.deadline import Deadline
+from instances.graph.tensors import FloatArray, IntArray
+from mtpp_models.bounds.priced.blocks import Gains, bound_of, choose, note, stakes_of, try_out, untried
+from mtpp_models.bounds.priced.relaxation import (
+    IN,
+    OUT,
+    BlockQuestion,
+    Flows,
+    begin_flow,
+    constant_of,
+    copy_flow,
+    no_sets,
+)
+from mtpp_models.cuts.cuts import UNIT
+from mtpp_models.cuts.max_flow import BoolArray
+
+# Kernels of `mtpp_models.bounds.priced.prices`: expansion of the tree, node by node.
+
+
+#: Leaves of a node that is explored.
+CHILDREN = 2
+
+# The multiplier at which children of a node begin is no smaller, over the goal.
+_LEAST = 0.1
+
+
+class Leaves(NamedTuple):
+    """Leaves of the tree of decisions.
+
+    Open ones come first, the last of them next; those that are done stand at the end. Together they hold all sets.
+    """
+
+    decided: NDArray[np.int8]  # (c, n)
+    multiplier: FloatArray  # (c,)
+    last: IntArray  # (c,): which node was decided last, counted from 1, negative if kept out; 0 if nobody asks
+    least: IntArray  # (c,): the bound before that
+
+    @classmethod
+    def root(cls, n: int) -> Leaves:
+        """Tree with one leaf in which nothing is decided, and room for a path down."""
+        size = 2 * n + 2
+        nothing = np.zeros(size, dtype=np.int64)
+        return cls(np.zeros((size, n), dtype=np.int8), np.full(size, float(UNIT)), nothing, nothing.copy())
+
+    def grown(self, done: int) -> Leaves:
+        """The same with more room in the middle."""
+        size, n = self.decided.shape
+        decided = np.zeros((2 * size, n), dtype=np.int8)
+        keep = size - done
+        decided[:keep], decided[size + keep :] = self.decided[:keep], self.decided[keep:]
+        return Leaves(decided, np.tile(self.multiplier, 2), np.tile(self.last, 2), np.tile(self.least, 2))
+
+
+@compiled(nogil=True)
+def explore(
+    question: BlockQuestion, leaves: Leaves, flows: Flows, gains: Gains, depth: int, done: int, budget: int
+) -> tuple[int, int, BoolArray]:
+    """Explore at most `budget` nodes, as long as there is room.
+
+    How many are open and done, and a block if one was found, else no node.
+    """
+    n = len(question.worth)
+    sets = no_sets(n)
+    few, many = sets.few, sets.many
+    state, size = np.empty(n, dtype=np.int8), len(leaves.decided)
+    while depth > 0 and budget > 0 and depth + done + CHILDREN <= size:
+        budget -= 1
+        row = depth - 1
+        _go_on(question, leaves, flows, row, state)
+        patient = (gains.times[0][state == 0] == 0).any()  # there may be nodes to try: gains from the best multiplier
+        least, multiplier, cost = bound_of(state, question, flows, sets, leaves.multiplier[row], patient)
+        if leaves.last[row] != 0:
+            v = abs(leaves.last[row]) - 1
+            note(gains, v, IN if leaves.last[row] > 0 else OUT, float(least - leaves.least[row]))
+            leaves.last[row] = 0
+        if least >= UNIT:
+            done += 1
+            leaves.decided[size - done] = leaves.decided[row]
+            leaves.multiplier[size - done] = multiplier
+            depth = row
+            continue
+        multiplier = max(multiplier, _LEAST * UNIT)
+        # The sets are those of the last case, with overflow if there is any.
+        constant = constant_of(question.constant[-1], many)
+        cost += constant - constant_of(question.constant[-1], state == IN)
+        overflow = float(constant)  # shared parameters left out, so a block may be found only further down
+        for v in range(n):
+            if many[v]:
+                overflow += question.drain[-1, v] - question.drain[0, v]
+        if cost - min(0.0, overflow) < UNIT and _is_convex(many, question.reach):
+            return depth, done, many
+        flows.state[0] = state
+        stakes = stakes_of(state, question)
+        if patient:
+            nodes = untried(stakes, gains, few, many)[: max(1, budget // 2)]
+            try_out(nodes, state, question, flows, gains, least, multiplier)
+            budget -= 2 * len(nodes)
+        v = choose(stakes, gains, few, many)
+        if v < 0:
+            return depth, done, state == IN
+        leaves.decided[depth] = leaves.decided[row]
+        leaves.decided[row, v], leaves.decided[depth, v] = OUT, IN
+        leaves.last[row], leaves.last[depth] = -(v + 1), v + 1
+        leaves.least[row] = leaves.least[depth] = least
+        leaves.multiplier[row] = leaves.multiplier[depth] = multiplier
+        place = _place(flows, row)
+        copy_flow(flows, 0, place)
+        flows.row[0], flows.row[place] = depth, row
+        depth += 1
+    return depth, done, np.zeros(n, dtype=np.bool_)
+
+
+@compiled(inline="always")
+def _place(flows: Flows, row: int) -> int:
+    """The slot that keeps the flow of a leaf; slots 0 and 1 hold the current flow and a copy of it."""
+    return 2 + row % (len(flows.row) - 2)
+
+
+@compiled
+def _go_on(question: BlockQuestion, leaves: Leaves, flows: Flows, row: int, state: NDArray[np.int8]) -> None:
+    """Load the flow of a leaf into slot 0, and set `state`, (n,), to its decisions and what follows from them."""
+    place = _place(flows, row)
+    if flows.row[0] != row:
+        if flows.row[place] == row:
+            copy_flow(flows, place, 0)
+        else:
+            begin_flow(question, flows)
+    flows.row[0] = flows.row[place] = -1
+    state[:] = flows.state[0]
+    for v in np.flatnonzero(leaves.decided[row]):
+        state[v] = leaves.decided[row, v]
+
+
+@compiled
+def _is_convex(block: BoolArray, reach: BoolArray) -> bool:
+    inside = np.flatnonzero(block)
+    for v in np.flatnonzero(~block):
+        before, behind = False, False
+        for u in inside:
+            before |= reach[v, u]
+            behind |= reach[u, v]
+        if before and behind:
+            return False
+    return True
+
+
+# Part of a tree of decisions on blocks: leaves that one thread explores, and what it remembers on the way.
+
+
+@dataclass
+class TreePart:
+    """Leaves that are open and done, flows from which open ones go on, and gains of decisions."""
+
+    leaves: Leaves
+    flows: Flows
+    gains: Gains
+    max_decisions: int  # that are kept
+    open: int = 0
+    done: int = 0
+    lost: bool = False  # whether leaves that are done were forgotten
+
+    @classmethod
+    def none(cls, question: BlockQuestion, max_decisions: int) -> TreePart:
+        """A part without leaves, for `max_decisions` decisions."""
+        n = len(question.worth)
+        return cls(Leaves.root(n), Flows.of(question), Gains.none(n), max_decisions)
+
+    def begin(self) -> None:
+        """Start with one leaf, in which nothing is decided."""
+        self.leaves, self.lost = Leaves.root(self.leaves.decided.shape[1]), False
+        self.open, self.done = 1, 0
+        self.flows.row[:] = -1
+
+    def explore(self, question: BlockQuestion, budget: int) -> BoolArray:
+        """Explore at most so many nodes of the tree; (n,) the nodes of the first block found, none if none was."""
+        self.open, self.done, block = explore(
+            question, self.leaves, self.flows, self.gains, self.open, self.done, budget
+        )
+        return block
+
+    def make_room(self) -> bool:
+        """Make room for the children of a node, of done leaves beyond `max_decisions`; whether there is room."""
+        if self.open + self.done + CHILDREN <= len(self.leaves.decided):
+            return True
+        if self.leaves.decided.size < self.max_decisions:
+            self.leaves = self.leaves.grown(self.done)
+        elif self.done:
+            self.done, self.lost = 0, True
+        else:
+            return False
+        return True
+
+    def drop(self) -> tuple[NDArray[np.int8], float]:
+        """Take out the next open leaf: (n,) its decisions, and its multiplier."""
+        self.open -= 1
+        return self.leaves.decided[self.open].copy(), float(self.leaves.multiplier[self.open])
+
+    def add(self, decided: NDArray[np.int8], multiplier: float) -> None:
+        """Add an open leaf, for which there is room; it is the next one."""
+        self.leaves.decided[self.open], self.leaves.multiplier[self.open] = decided, multiplier
+        self.open += 1
+
+    def reopen(self) -> None:
+        """Open all leaves that are done."""
+        for rows in self.leaves:
+            rows[self.open : self.open + self.done] = rows[len(rows) - self.done :]
+        self.open, self.done = self.open + self.done, 0
+
+    def aim(self, question: BlockQuestion) -> None:
+        """Go on at another goal: flows, and gains of what was decided last, were of the one before."""
+        self.flows = Flows.of(question)
+        self.leaves.last[:] = 0
+
+    def share(self, other: TreePart) -> None:
+        """Take over every second open leaf of another part, and the gains that it knows; this one has none open."""
+        while self.done + other.open + CHILDREN > len(self.leaves.decided):
+            self.leaves = self.leaves.grown(self.done)
+        taken, kept = np.arange(0, other.open, 2), np.arange(1, other.open, 2)
+        rows: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self.leaves, other.leaves, strict=True)
+        for mine, theirs in rows:
+            mine[: len(taken)] = theirs[taken]
+            theirs[: len(kept)] = theirs[kept]
+        self.open, other.open = len(taken), len(kept)
+        for target, source in zip(self.gains, other.gains, strict=True):
+            target[:] = source
+        self.flows.row[:] = other.flows.row[:] = -1
+
+
+# Trees of `mtpp_models.bounds.priced.prices` as witnesses, with which others prove the bound again.
+#
+# A witness holds the decisions of each leaf, in a tree of its own; the multiplier with which the leaf reaches the goal,
+# as `block_relaxation` says; and pairs of nodes that no block below the goal holds, as few as leaves need that do not
+# reach the goal without. Each leaf is bounded once more here, and pairs of leaves that are not needed become one.
+
+
+#: Leaves of the largest tree that becomes a witness.
+MOST_LEAVES = 50_000
+
+#: Entry of a tree that is a leaf.
+LEAF = -1
+
+# Digits of a multiplier that are tried first.
+_DIGITS = 4
+# Leaves between two looks at the clock; and time for a witness, of which a part is that of the proof.
+_BETWEEN, _SECONDS, _PART = 20, 1.0, 0.1
+
+
+class PriceProof(NamedTuple):
+    """Finished search of a `BlockTree`."""
+
+    instance: Instance
+    question: BlockQuestion
+    decided: NDArray[np.int8]  # (c, n): decisions of the leaves
+    multiplier: FloatArray  # (c,)
+
+
+def before_witness(deadline: Deadline) -> Deadline:
+    """When proofs end, such that their witness comes a second behind the deadline at the latest."""
+    return deadline.share(1 - _PART)
+
+
+def price_witness(proof: PriceProof | None, seconds: float, part: float = _PART) -> dict[str, Any]:
+    """Members `tree`, `multipliers` and `apart` of a witness beside the prices of a proof; none where time is up.
+
+    The time is a second and a part of the seconds that the proof took. Multipliers are in parts of the goal, for prices
+    that are worth as many blocks as there are.
+    """
+    if proof is None:
+        return {}
+    deadline = Deadline.after(_SECONDS + part * seconds)
+    entries, rows = _tree(proof.decided)
+    decided, multiplier = proof.decided[rows], proof.multiplier[rows]
+    share = proof.question.worth.sum() / min(proof.instance.k, proof.instance.graph.n)  # what a block is worth
+    multiplier *= share / UNIT
+    used = np.zeros_like(proof.question.apart)
+    questions = proof.question._replace(apart=used), proof.question  # the pairs noted so far, and all
+    flows = Flows.of(proof.question)
+    row = 0
+    while row < len(rows):
+        if deadline.passed:
+            return {}
+        end = min(len(rows), row + _BETWEEN)
+        if not _close(*questions, flows, decided[row:end], multiplier[row:end], share / UNIT):
+            return {}
+        row = end
+    entries, kept = _trimmed(entries, decided, multiplier, questions[0], flows, share / UNIT, deadline)
+    return {"tree": entries, "multipliers": multiplier[kept].tolist(), "apart": np.argwhere(np.triu(used)).tolist()}
+
+
+def _tree(decided: NDArray[np.int8]) -> tuple[list[int], NDArray[np.intp]]:
+    """Entries of a decision tree with these leaves in pre-order, and the rows of the leaves in that order.
+
+    Any node that all leaves decide can be the root: those with it inside and those with it outside are trees again.
+    """
+    entries: list[int] = []
+    order: list[int] = []
+    stack = [(np.arange(len(decided)), np.zeros(decided.shape[1], dtype=bool))]
+    while stack:
+        rows, path = stack.pop()
+        if len(rows) == 1:
+            entries.append(LEAF)
+            order.append(int(rows[0]))
+            continue
+        node = int(((decided[rows] != 0).all(axis=0) & ~path).argmax())
+        inside = decided[rows, node] == IN
+        path[node] = True
+        entries.append(node)
+        stack += [(rows[~inside], path), (rows[inside], path.copy())]
+    return entries, np.array(order)
+
+
+def _trimmed(
+    entries: list[int],
+    decided: NDArray[np.int8],
+    multiplier: FloatArray,
+    question: BlockQuestion,
+    flows: Flows,
+    unit: float,
+    deadline: Deadline,
+) -> tuple[list[int], list[int]]:
+    """Entries and rows of leaves of a smaller tree: two leaves become one where they need not decide their node.
+
+    Rows of leaves that take the place of their pair are changed. It stops when time is up, with a tree that is valid.
+    """
+    stack: list[tuple[list[int], list[int]]] = []  # subtrees with their rows, reversed: the last ones first
+    row = len(decided)
+    for node in reversed(entries):
+        if node == LEAF:
+            row -= 1
+            stack.append(([LEAF], [row]))
+            continue
+        (first, rows), (second, others) = stack.pop(), stack.pop()
+        if len(rows) == len(others) == 1 and not deadline.passed:
+            alone = decided[rows[0] : rows[0] + 1].copy()
+            alone[0, node] = 0
+            candidate = multiplier[rows[0] : rows[0] + 1].copy()
+            if _close(question, question, flows, alone, candidate, unit):
+                decided[rows[0]], multiplier[rows[0]] = alone[0], candidate[0]
+                stack.append((first, rows))
+                continue
+        second += first
+        second.append(node)
+        others += rows
+        stack.append((second, others))
+    [(trimmed, kept)] = stack
+    return trimmed[::-1], kept[::-1]
+
+
+@compiled
+def _close(
+    some: BlockQuestion,
+    question: BlockQuestion,
+    flows: Flows,
+    decided: NDArray[np.int8],
+    multiplier: FloatArray,
+    unit: float,
+) -> bool:
+    """Whether all leaves reach the goal, each with a multiplier that is written into `multiplier`.
+
+    `some` is the question with few pairs of nodes that exclude each other, to which those are added that a leaf needs;
+    `unit` is what kernels divide multipliers by.
+    """
+    n = decided.shape[1]
+    state = np.empty(n, dtype=np.int8)
+    for row in range(len(decided)):
+        value = _multiplier(some, flows, decided[row], multiplier[row], unit, state)
+        if value < 0:
+            value = _multiplier(question, flows, decided[row], multiplier[row], unit, state)
+            if value < 0:
+                return False
+            _use(question.apart, decided[row], state, some.apart)
+        multiplier[row] = value
+    return True
+
+
+@compiled
+def _multiplier(
+    question: BlockQuestion, flows: Flows, decided: NDArray[np.int8], begin: float, unit: float, state: NDArray[np.int8]
+) -> float:
+    """A multiplier with which a leaf reaches the goal, rounded to few digits if it still does; -1 if there is none."""
+    sets = no_sets(len(decided))
+    value = begin / unit
+    for patient in (True, False):
+        short = _short(value * unit)
+        state[:] = decided
+        begin_flow(question, flows)
+        least, reached, _ = bound_of(state, question, flows, sets, short / unit, patient)
+        if least >= UNIT and reached == short / unit:
+            return short
+        if patient and least < UNIT:
+            return -1.0
+        if patient:
+            value = reached
+    return value * unit
+
+
+@compiled(allocates=False)
+def _short(number: float) -> float:
+    """The number rounded to few digits."""
+    if number <= 0.0:
+        return 0.0
+    scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(number)))
+    return round(number * scale) / scale
+
+
+@compiled
+def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], used: BoolArray) -> None:
+    """Mark in `used` one pair for each node that cannot join the block; pairs marked already serve again."""
+    inside = np.flatnonzero(state == IN)
+    for w in range(len(decided)):
+        if decided[w] == OUT:
+            continue
+        pair = -1
+        for v in inside:
+            if used[v, w]:
+                pair = -1
+                break
+            if pair < 0 and apart[v, w]:
+                pair = int(v)
+        if pair >= 0:
+            used[pair, w] = used[w, pair] = True

@@ -1,0 +1,492 @@
+"""Files of models: names, building, writing and reading."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.repn.plugins.lp_writer import LPWriter
+
+from instances import ComputationGraph, InputError, Instance, Partition
+from instances.deadline import Deadline
+from instances.errors import InputWarning
+from instances.graph.tensors import IntArray
+from instances.json_files import check_writable, write_json
+from instances.partitioning.symmetry import contract_groups
+from mtpp_models.exchange.solution_files import SolutionFile, read_solution_file
+from mtpp_models.formulations.formulation import Case, Formulation
+from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.registry import Model, find_model
+
+# Names of variables and rows in files: with the node's name, short, unique, and what all solvers accept.
+#
+# A name is that of the component and its index, joined by points, as in ``y.conv1.2``. A node is called by the end of
+# its name in letters, digits and single underscores, whatever case two of them differ in. Where that is not unique, two
+# underscores and the number of the node follow.
+
+
+#: Pyomo's name of a variable of value 1 that stands for constants.
+ONE = "ONE_VAR_CONSTANT"
+
+# Characters of a node in a name. CBC takes names of 100, and a row has at most two nodes.
+_LONGEST_NAME = 28
+_OTHERS = re.compile(r"[^A-Za-z0-9]+")
+# What the numbers of an index are, by the name of the set; "" is left out, as the tensor tells its producer.
+_KINDS = {
+    "V": ("node",),
+    "V_needing": ("node",),
+    "T": ("tensor",),
+    "E": ("node", "node"),
+    "S": ("node", "node", "number"),
+    "reads": ("tensor", "", "node"),
+    "uses": ("number", "node"),
+}
+
+
+class Labels:
+    """Names the components of the models of a graph; a labeler as Pyomo's writers take it.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+        The one that the model is built of.
+    """
+
+    def __init__(self, graph: ComputationGraph) -> None:
+        self.nodes = _unique(graph.names)
+        self.tensors = _of_tensors(graph, self.nodes)
+        self._kinds: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, component: Any) -> str:
+        """The name of a variable, a constraint or an objective."""
+        parent = component.parent_component()
+        name = str(parent.name).replace("[", ".").replace("]", "")
+        if not parent.is_indexed():
+            return name
+        index = component.index()
+        index = index if isinstance(index, tuple) else (index,)
+        if name not in self._kinds:
+            self._kinds[name] = _kinds_of(parent)
+        parts = [self._part(kind, i) for kind, i in zip(self._kinds[name], index, strict=True) if kind]
+        return ".".join([name, *parts])
+
+    def _part(self, kind: str, i: Any) -> str:
+        if kind == "number":
+            return str(i)
+        return self.nodes[i] if kind == "node" else self.tensors[i]
+
+
+def columns(model: pyo.ConcreteModel, labels: Labels) -> list[Any]:
+    """Variables of a model in the order of its file: those of the rows and the objective, as they first occur."""
+    written = LPWriter().write(model, _Nowhere(), labeler=labels)
+    return [part for part in written.symbol_map.bySymbol.values() if getattr(part, "ctype", None) is pyo.Var]
+
+
+class _Nowhere:
+    """Stream that discards everything."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _kinds_of(parent: Any) -> tuple[str, ...]:
+    kinds: list[str] = []
+    for part in parent.index_set().subsets():
+        kinds += _KINDS.get(part.local_name, ("number",) * (part.dimen or 1))
+    return tuple(kinds)
+
+
+def _unique(names: tuple[str, ...]) -> list[str]:
+    short = [_end_of(_OTHERS.sub("_", name).strip("_")) for name in names]
+    count = Counter(label.lower() for label in short)
+    return [label if label and count[label.lower()] == 1 else f"{label}__{v}" for v, label in enumerate(short)]
+
+
+def _end_of(name: str) -> str:
+    """Shorten a name to its last whole words, or to a part of the last one."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    end = name[-_LONGEST_NAME:]
+    return end.partition("_")[2] or end.strip("_")
+
+
+def _of_tensors(graph: ComputationGraph, nodes: list[str]) -> list[str]:
+    """Names of the tensors: that of the producer, and `__o` with a number if it has several outputs."""
+    producers = graph.tensors.producer.tolist()
+    outputs, seen = Counter(producers), Counter[int]()
+    labels = []
+    for u in producers:
+        labels.append(nodes[u] if outputs[u] == 1 else f"{nodes[u]}__o{seen[u]}")
+        seen[u] += 1
+    return labels
+
+
+# Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back.
+
+
+# How far from 0 or 1 a solver may leave a binary variable.
+_INTEGRAL = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltModel:
+    """A model of a question, to which rows may be added."""
+
+    # y[v, b] = 1: node v lies in block b or before; x[v, b] = 1: it lies in block b. Blocks count from 1.
+    model: pyo.ConcreteModel
+    name: str  # of the formulation
+    instance: Instance  # the question
+    data: ScaledInstance  # coefficients of the model; its unit is the time that 1 stands for
+    node: IntArray  # (n,): the node of the model that holds each node of the graph
+    cutoff: float  # in time: the model may lose partitions that are no faster; infinite if it keeps all
+    exact: bool  # whether a solution is a partition
+
+    @property
+    def unit(self) -> float:
+        """Time of an objective of 1, in the time unit of the instance."""
+        return self.data.unit
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The names of variables and rows in files."""
+        return Labels(self.data.instance.graph)
+
+
+def build(instance: Instance, model: str | Model = "exact", *, start: Partition | None = None) -> BuiltModel:
+    """Build a model of one's own: add rows to it, solve it with any solver of Pyomo, and read the partition back.
+
+    A row of your own restricts the question. What a solver then proves is a bound of that restricted question only and
+    says nothing about `instance`; so there is nothing here that makes a `Bound` of it. A partition stays one, and
+    its cost is that of the definition. For a bound of the question itself ask `solve` or `certify`, without the row.
+
+    Parameters
+    ----------
+    instance : Instance
+        The question.
+    model : str or Formulation
+        One whose solutions are partitions, to read them back.
+    start : Partition, optional
+        Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which loses
+        partitions that are no faster. Nodes that have to share a block are one node in the model.
+
+    Raises
+    ------
+    InputError
+        If the model is unknown, needs no solver, has several cases or none, or lacks its start.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[3.0, 1.0, 2.0])
+    >>> built = build(Instance(graph, Platform(2, 1.0)))
+    >>> built.model.own = pyo.Constraint(expr=built.model.x[1, 2] == 1)
+    >>> _ = pyo.SolverFactory("appsi_highs").solve(built.model)
+    >>> read_partition(built).block.tolist()
+    [0, 1, 1]
+    """
+    cases = builders(instance, model, start)
+    if len(cases) > 1:
+        raise InputError(f"This model has {len(cases)} cases, each a model of its own; take the model exact.")
+    return cases[0]()
+
+
+def builders(instance: Instance, model: str | Model, start: Partition | None = None) -> list[Callable[[], BuiltModel]]:
+    """Return a function for each case of a model, which builds it; the model's bound is the smallest of its cases'.
+
+    Raises
+    ------
+    InputError
+        As `build`, several cases apart.
+    """
+    formulation = find_model(model)
+    if not isinstance(formulation, Formulation):
+        raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
+    contraction = contract_groups(instance)
+    question, warm_start = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
+    warm_start = None if warm_start is None else Partition(question, warm_start.block, warm_start.order)
+    prepared = formulation.prepare(question, warm_start, 0.0, Deadline())
+    if not prepared.cases:
+        raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
+
+    def built(case: Case) -> BuiltModel:
+        return BuiltModel(
+            model=case.build(),
+            name=formulation.name,
+            instance=instance,
+            data=prepared.data,
+            node=prepared.group[contraction.group],
+            cutoff=prepared.cutoff,
+            exact=formulation.exact,
+        )
+
+    return [partial(built, case) for case in prepared.cases]
+
+
+def read_partition(built: BuiltModel) -> Partition:
+    """Read the partition from the values of the variables; its cost is computed from the definition.
+
+    Raises
+    ------
+    InputError
+        If the model is one of superblocks, a variable has no value or is neither 0 nor 1, this is no partition, or it
+        does not fit where it has to; the message names the variable, the edge or the block.
+    """
+    if not built.exact:
+        raise InputError(f"A solution of {built.name} is no partition, as its blocks are merged; take the model exact.")
+    m, labels = built.model, built.labels
+    free = [variable for variable in m.y.values() if not variable.fixed]
+    if free and all(variable.value is None for variable in free):
+        raise InputError("The variables y have no values; solve the model first.")
+    y = np.array([[_binary(m.y[v, b], labels) for b in m.B_or_0] for v in m.V])
+    for v, b in np.argwhere(np.diff(y, axis=1) < 0)[:1].tolist():
+        early, late = labels(m.y[v, b]), labels(m.y[v, b + 1])
+        raise InputError(f"{early} is 1 and {late} is 0; a node that lies in a block or before stays there.")
+    partition = Partition(built.instance, (len(m.B) - y[:, 1:].sum(axis=1))[built.node])
+    if not partition.bottleneck < np.inf:
+        block = int(partition.excess.argmax())
+        raise InputError(f"Block {block} needs {partition.excess[block]:g} bytes more than there are, and has to fit.")
+    return partition
+
+
+def _binary(variable: pyo.Var, labels: Labels) -> int:
+    value = variable.value or 0.0  # one that no row mentions has none; either would do
+    if not min(abs(value), abs(value - 1)) <= _INTEGRAL:
+        raise InputError(f"{labels(variable)} is {value:g}, neither 0 nor 1: this is no solution of whole numbers.")
+    return round(value)
+
+
+# Models as files, for other solvers and for reading.
+
+
+_NAMES_FORMAT = "mtpp-names/1"
+_COMMENTS = {".lp": "\\ ", ".mps": "* "}
+# Characters of a line of comment; some solvers read no longer ones.
+_LONGEST = 200
+
+
+def write_model(
+    instance: Instance, model: str | Formulation, path: str | Path, start: Partition | None = None
+) -> list[Path]:
+    """Write the cases of a model as LP or MPS files, each with a file of names (`names_file`).
+
+    Variables and rows have the names of nodes, shortened; the file of names has them in full. Both files say which time
+    an objective of 1 stands for.
+
+    Parameters
+    ----------
+    instance : Instance
+    model : str or Formulation
+    path : path
+        Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
+    start : Partition, optional
+        Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which is then
+        written for the instance with its joins. Nodes that have to share a block are one node in the model.
+
+    Returns
+    -------
+    list of Path
+        The files of the models.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another one, the model has no case, or a strengthened one has no start.
+    """
+    path = Path(path)
+    if path.suffix not in _COMMENTS:
+        raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
+    cases = builders(instance, model, start)
+    files = [path]
+    if len(cases) > 1:
+        files = [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, len(cases) + 1)]
+    for file in files:
+        check_writable(file)
+        check_writable(names_file(file))
+    for build, file in zip(cases, files, strict=True):
+        built = build()
+        _write(built, file)
+        write_json(names_file(file), _names_document(built))
+    return files
+
+
+def names_file(path: Path) -> Path:
+    """Path of the file of names of a model: ``model.names.json`` for ``model.lp``."""
+    return path.with_suffix(".names.json")
+
+
+def _write(built: BuiltModel, file: Path) -> None:
+    labels, mark = built.labels, _COMMENTS[file.suffix]
+    options: dict[str, Any] = {"labeler": labels}
+    if file.suffix == ".mps":  # columns in the order of the LP file, as some solvers number them
+        order = pyo.ComponentMap((variable, i) for i, variable in enumerate(columns(built.model, labels)))
+        for variable in built.model.component_data_objects(pyo.Var):
+            order.setdefault(variable, len(order))
+        options |= {"column_order": order, "skip_objective_sense": True}  # GLPK knows no section OBJSENSE
+    with TemporaryDirectory() as folder:
+        draft = Path(folder, f"model{file.suffix}")
+        built.model.write(str(draft), io_options=options)
+        with (
+            draft.open(encoding="utf-8") as source,
+            file.open("w", encoding="utf-8") as target,
+        ):  # through a symbolic link, too
+            for line in _comments(built, names_file(file).name):
+                target.write(f"{mark}{_plain(line)}\n")
+            shutil.copyfileobj(source, target)
+
+
+def _comments(built: BuiltModel, names: str) -> Iterator[str]:
+    instance, unit = built.instance, built.instance.time_unit
+    yield f"{built.name} of {instance.label}, graph {instance.graph.content_hash[:16]}"
+    yield f"unit of time: {built.unit!r} {unit}; an objective of 1 is a bottleneck of {built.unit!r} {unit}"
+    yield f"y.NODE.B = 1: NODE is in block B or before, blocks from 1 on; the full names are in {names}"
+
+
+def _plain(line: str) -> str:
+    """Reduce a line to characters that every solver accepts in a comment."""
+    return "".join(c if c.isascii() and c.isprintable() and c != "\\" else "?" for c in line)[:_LONGEST]
+
+
+def _names_document(built: BuiltModel) -> dict[str, Any]:
+    """Document that explains the names in a written model."""
+    labels, graph, instance = built.labels, built.data.instance.graph, built.instance
+    tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in built.data.tensors}
+    parts = built.model.component_objects((pyo.Var, pyo.Constraint))
+    return {
+        "format": _NAMES_FORMAT,
+        "model": built.name,
+        "instance": instance.label,
+        "graph_hash": instance.graph.content_hash,
+        "time_unit": instance.time_unit,
+        "unit": built.unit,
+        "components": {part.local_name: part.doc for part in parts},
+        "nodes": dict(zip(labels.nodes, graph.names, strict=True)),
+        "tensors": tensors,
+    }
+
+
+# Solutions of other programs as partitions: costs are computed here, bounds are only stated.
+
+
+# By how much values in files may miss bounds and rows, whose sums are near 1; files have as few as six digits.
+_TOLERANCE = 1e-4
+# Characters of a name in a message.
+_SHOWN = 40
+# The relative gap that solvers leave by default when they call a solution optimal.
+_USUAL_GAP = 1e-4
+# By how much the objective of an optimum may be above what its partition costs.
+_SLACK = 1e-3
+
+
+class Solution(NamedTuple):
+    """Content of a solution file of another program, in the time unit of the instance."""
+
+    partition: Partition
+    solver: str  # whose format the file has
+    stated: float | None  # a bound, as the file states it and nobody has proved
+
+
+def read_solution(built: BuiltModel, path: str | Path) -> Solution:
+    """Read the solution of a written model; the values are left in the variables of the built one.
+
+    Read are the files of HiGHS, CBC, GLPK, SCIP and Gurobi, and lists of a name and a value a line. A list may give the
+    variables ``y`` alone. Variables that are missing are 0. Of all others the rows of the model have to hold, so that
+    a file that is cut short or of another model is noticed.
+
+    Parameters
+    ----------
+    built : BuiltModel
+        Of the same question, model and start as the written one.
+    path : path
+
+    Raises
+    ------
+    InputError
+        If the file is refused, names what the model does not have, has values out of their bounds or fractions for 0 or
+        1, breaks a row, or is no partition.
+    """
+    if not built.exact:
+        read_partition(built)  # says why not
+    names = {built.labels(variable): variable for variable in built.model.component_data_objects(pyo.Var)}
+    file = read_solution_file(path, len(names) + 1)
+    _put(built, names, file)
+    try:
+        partition = read_partition(built)
+    except InputError as error:
+        file.fail(str(error))
+    # A file with y alone is meant so; what is said of more has to be right.
+    if any(not name.startswith("y.") for name in file.values):
+        _check_rows(built, file)
+    _check_objective(built, file, partition)
+    return Solution(partition, file.solver, _stated(built, file))
+
+
+def stated_time(built: BuiltModel, value: float) -> float:
+    """The time that a bound on the objective of a model states; at most the cutoff of a strengthened one."""
+    return min(value * built.unit, built.cutoff)
+
+
+def _put(built: BuiltModel, names: dict[str, Any], file: SolutionFile) -> None:
+    """Set the variables of the model, given by their names, to the values in the file; those left out are 0."""
+    if file.by_number or file.complete:
+        labels = [built.labels(variable) for variable in columns(built.model, built.labels)]
+        if file.by_number:
+            if len(file.by_number) != len(labels):
+                file.fail(f"it has {len(file.by_number)} variables, and {_called(built)} {len(labels)}.")
+            file.values.update(zip(labels, file.by_number, strict=True))
+        for name in (name for name in labels if name not in file.values):
+            file.fail(f"{name} is missing; the file is cut short, or not of {_called(built)}.")
+    file.values.pop(ONE, None)
+    for name in (name for name in file.values if name not in names):
+        file.fail(f"there is no variable {name[:_SHOWN]!r} in {_called(built)}; name its own model, k and start.")
+    for name, value in file.values.items():
+        _check_value(names[name], name, value, file)
+    for name, variable in names.items():
+        if not variable.fixed:
+            variable.set_value(file.values.get(name, 0.0), skip_validation=True)
+
+
+def _check_value(variable: Any, name: str, value: float, file: SolutionFile) -> None:
+    lower, upper = (variable.value,) * 2 if variable.fixed else variable.bounds
+    lower, upper = (-math.inf if lower is None else lower), (math.inf if upper is None else upper)
+    if not lower - _TOLERANCE <= value <= upper + _TOLERANCE:
+        rule = f"lies between {lower:g} and {upper:g}" if lower < upper else f"has to be {lower:g}"
+        file.fail(f"{name} is {value:g}; it {rule}.")
+
+
+def _check_rows(built: BuiltModel, file: SolutionFile) -> None:
+    for row in built.model.component_data_objects(pyo.Constraint, active=True):
+        if min(row.lslack(), row.uslack()) < -_TOLERANCE:
+            file.fail(f"the row {built.labels(row)} does not hold; the file is cut short, or not of {_called(built)}.")
+
+
+def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition) -> None:
+    """Refuse an optimum above the cost of its partition; for other solutions, warn."""
+    if file.objective is None or file.objective * built.unit <= partition.bottleneck * (1 + _SLACK):
+        return
+    said = f"it says {file.objective * built.unit:.6g}, and its partition costs {partition.bottleneck:.6g}"
+    if file.optimal:
+        file.fail(f"{said}; the file is not of {_called(built)}, but perhaps of another bandwidth or memory.")
+    warnings.warn(f"{file.path}: {said}; is it of another bandwidth or memory?", InputWarning, stacklevel=3)
+
+
+def _stated(built: BuiltModel, file: SolutionFile) -> float | None:
+    """The bound [time unit] that a file states, or that follows from its optimality; None if there is none."""
+    value = file.bound
+    if value is None and file.optimal and file.objective is not None:
+        value = file.objective * (1 - _USUAL_GAP)
+    return None if value is None else stated_time(built, value)
+
+
+def _called(built: BuiltModel) -> str:
+    return f"the model {built.name} of {built.instance.label}"

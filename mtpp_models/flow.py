@@ -1,0 +1,444 @@
+r"""Bounds on flows: by shared layers, by patterns of devices, with links and hubs.
+
+**Whether a flow F is impossible, by weights of devices that every layer needs.**
+
+The devices that carry a flow of F hold each layer with capacities of F or more together. Let a device of kind t that
+holds c layers spread a weight :math:`\mu_t` evenly over them. If every multiset of kinds and numbers of layers with
+:math:`\sum T_t(c) \ge F` weighs :math:`\sum \mu_t / c \ge 1`, all devices weigh at least L; where
+:math:`\sum_t N_t \mu_t < L`, F is impossible.
+
+With links: parts of the devices that are joined by links of at least F each are components. Between two layers with a
+single holder each, all of F stays on a device or takes one link, so a run of such layers stays in one component. So one
+component holds all layers, which its own weights exclude, or some layer has two holders. If a single holder weighs at
+least 1, and two or more at least :math:`1 + \delta`, F is impossible where :math:`\sum_t N_t \mu_t < L + \delta`.
+
+The least weight of a multiset is a knapsack to be covered; capacities are rounded up to parts of F, which is safe.
+
+**Whether a flow F is impossible because few devices link all others.**
+
+Let each link between two devices end at a *hub* or begin at one. What passes from a layer to the next one stays on a
+device that holds both, or leaves a hub that ends there, or enters a hub that begins there: their capacities are F or
+more together, as are those of the holders of a layer. A device with c layers is at c layers, and at c - 1 of the L - 1
+places between layers, at c + 1 if it is a hub.
+
+Let a device of a class (a kind, and whether it is a hub) that holds c layers weigh :math:`a(c)` at each of its layers,
+and :math:`b(c)` at each of these places. Where each multiset of devices with :math:`\sum T(c) \ge F` weighs at least p
+at a layer and q at a place between layers, F is impossible if
+
+.. math:: \sum_i \max_c \, \big(c\, a_i(c) + (c \pm 1)\, b_i(c)\big) < p L + q (L - 1).
+
+A linear program finds the weights. Its rows are multisets that weigh least; they hold for smaller flows, too.
+
+**Upper bounds on the flow, as least times for a request.**
+
+*shared-layers*: the devices that carry a flow of F hold each layer with F together, and no device carries more, so
+
+.. math:: L F \le \sum_i \max_c c \min(T_i(c), F).
+
+The right side over F does not grow with F, so that the largest such F bounds the flow. *ends*: all that passes leaves
+the source through a link to a device, and enters the sink from one, where no device carries more than it ever can.
+
+*patterns* and
+*patterns-with-links*: the least F that weights exclude, see `mtpp_models.flow`, by bisection;
+*patterns-with-hubs* where few devices link all others, see `mtpp_models.flow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from instances import Bound, Result
+from instances.compiled import compiled
+from instances.deadline import Deadline, Stopwatch
+from instances.flow.answer import FlowAnswer
+from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.graph.tensors import FloatArray, IntArray
+
+# Parts of F that capacities are rounded to, columns that a program is given, and what rounding may take.
+_PARTS, _COLUMNS, _ROUNDING = 20_000, 400, 1e-9
+_MOST_SECOND = 2.0
+
+
+class Exclusion(NamedTuple):
+    """Proof that a flow is impossible: weights of devices."""
+
+    weights: list[list[float]]  # of the kinds: for all devices, then, with links, for each component
+    second: float  # the weight of a second holder
+
+    @property
+    def has_links(self) -> bool:
+        """Whether links count."""
+        return len(self.weights) > 1
+
+
+class _Items(NamedTuple):
+    """Ways to hold layers."""
+
+    kind: IntArray
+    layers: IntArray
+    part: IntArray  # capacity in parts of F, rounded up, at most all of them
+
+
+def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusion | None:
+    """Weights which prove that so many requests per second cannot pass; None if none are found in time."""
+    n, counts = instance.n, instance.counts
+    whole = _weights(instance, counts, flow, deadline, second=False)
+    if whole is not None:
+        return Exclusion([whole[0].tolist()], 0.0)
+    links = instance.rates[:n, :n] >= flow
+    parts, site = connected_components(csr_array(links.astype(np.float64)), directed=False)
+    if parts == 1:
+        return None
+    both = _weights(instance, counts, flow, deadline, second=True)
+    if both is None:
+        return None
+    rows = [both[0].tolist()]
+    known: dict[bytes, list[float]] = {}
+    for part in range(parts):
+        own = np.bincount(instance.kind[site == part], minlength=len(counts))
+        if own.tobytes() not in known:
+            found = _weights(instance, own, flow, deadline, second=False)
+            if found is None:
+                return None
+            known[own.tobytes()] = found[0].tolist()
+        rows.append(known[own.tobytes()])
+    return Exclusion(rows, both[1])
+
+
+def _items(instance: FlowInstance, flow: float) -> _Items:
+    kind, layers = np.nonzero(instance.capacity > 0)
+    part = np.ceil(instance.capacity[kind, layers] / flow * _PARTS * (1 + 1e-12)).astype(np.int64)
+    return _Items(kind, layers, np.minimum(part, _PARTS))
+
+
+def _weights(
+    instance: FlowInstance, counts: IntArray, flow: float, deadline: Deadline, *, second: bool
+) -> tuple[FloatArray, float] | None:
+    """Weights of the kinds, and of a second holder, that exclude a flow for so many devices; None if none are found."""
+    items, kinds, layers = _items(instance, flow), len(counts), instance.layers
+    if len(items.kind) == 0 or not counts.any():
+        return np.zeros(kinds), 0.0
+    least = np.zeros(kinds)
+    if second:  # a single holder weighs at least 1
+        alone = items.part >= _PARTS
+        np.maximum.at(least, items.kind[alone], items.layers[alone].astype(np.float64))
+    gain = np.append(counts, -1.0 if second else 0.0)
+    # What too few devices are there for costs nothing, and needs a limit.
+    bounds = [(low, max(low, 4.0 * layers)) for low in least.tolist()] + [(0.0, _MOST_SECOND if second else 0.0)]
+    rows: list[FloatArray] = []
+    for _ in range(_COLUMNS):
+        if deadline.passed:
+            return None
+        matrix = np.array(rows) if rows else None
+        limit = -np.ones(len(rows)) if rows else None
+        answer = linprog(gain, matrix, limit, bounds=bounds, method="highs")
+        if answer.x is None or float(gain @ answer.x) >= layers * (1 - _ROUNDING):
+            return None
+        weight, extra = np.maximum(answer.x[:kinds], 0.0), float(answer.x[kinds])
+        cost = weight[items.kind] / items.layers
+        value, pattern = _least_cover(items.part, cost, _PARTS, second)
+        if value >= 1 + extra - 1e-7:
+            return _safe(weight, extra, value, counts, layers, second=second)
+        row = np.zeros(kinds + 1)
+        np.subtract.at(row, items.kind, pattern / items.layers)
+        row[kinds] = 1.0 if second else 0.0
+        rows.append(row)
+    return None
+
+
+def _safe(
+    weight: FloatArray, extra: float, value: float, counts: IntArray, layers: int, *, second: bool
+) -> tuple[FloatArray, float] | None:
+    """The weights such that covers weigh enough beyond doubt; None if all devices then weigh too much."""
+    if second:
+        extra = min(extra, value * (1 - _ROUNDING) - 1)
+        weight = weight * (1 + _ROUNDING)
+    else:
+        weight = weight * ((1 + _ROUNDING) / min(value, 1.0))
+    if extra < 0 or float(counts @ weight) >= (layers + extra) * (1 - _ROUNDING):
+        return None
+    return weight, extra
+
+
+@compiled
+def _least_cover(part: IntArray, cost: FloatArray, parts: int, second: bool) -> tuple[float, IntArray]:
+    """Least cost of a multiset of items that covers all parts, of two or more if asked; how often each is in."""
+    count = len(part)
+    few = np.full(parts + 1, np.inf)  # of any number of items, or of a single one
+    last = np.full(parts + 1, -1)
+    if not second:
+        few[0] = 0.0
+    for x in range(parts + 1):
+        for i in range(count):
+            if second:
+                if part[i] >= x and cost[i] < few[x]:
+                    few[x], last[x] = cost[i], i
+            elif x > 0:
+                value = few[max(0, x - part[i])] + cost[i]
+                if value < few[x]:
+                    few[x], last[x] = value, i
+    chosen = np.zeros(count, dtype=np.int64)
+    x = parts
+    if second:
+        many = np.full(parts + 1, np.inf)
+        item, single = np.full(parts + 1, -1), np.zeros(parts + 1, dtype=np.bool_)
+        for x in range(parts + 1):
+            for i in range(count):
+                y = max(0, x - part[i])
+                if few[y] + cost[i] < many[x]:
+                    many[x], item[x], single[x] = few[y] + cost[i], i, True
+                if y < x and many[y] + cost[i] < many[x]:
+                    many[x], item[x], single[x] = many[y] + cost[i], i, False
+        value = many[parts]
+        x = parts
+        while item[x] >= 0:
+            chosen[item[x]] += 1
+            y = max(0, x - part[item[x]])
+            if single[x]:
+                chosen[last[y]] += 1
+                break
+            x = y
+        return value, chosen
+    while x > 0 and last[x] >= 0:
+        chosen[last[x]] += 1
+        x = max(0, x - part[last[x]])
+    return few[parts], chosen
+
+
+# Parts of a flow that capacities are rounded to, rounds of new rows, rows of a round, and what rounding may take.
+_PARTS_WITH_HUBS, _ROUNDS, _ROWS, _TOLERANCE = 5_000, 300, 40, 1e-9
+# What counts as less than a price, and the most that a device weighs at a layer.
+_LESS, _MOST = 1e-6, 2.0
+# Rows that miss their limit by more are left out of the next round.
+_TIGHT = 0.03
+# Ways to hold layers that a program is made for.
+_MOST_WAYS = 600
+
+
+class Hubs:
+    """Hubs: devices such that each link between devices has one at an end, and the programs for their weights."""
+
+    def __init__(self, instance: FlowInstance) -> None:
+        self._instance, n, kinds = instance, instance.n, len(instance.capacity)
+        links = instance.rates[:n, :n] + instance.rates[:n, :n].T > 0
+        apart: list[int] = []  # not linked to each other, those with few links first
+        for i in np.argsort(links.sum(axis=1), kind="stable").tolist():
+            if not links[i, apart].any():
+                apart.append(i)
+        self.devices = sorted(set(range(n)) - set(apart))
+        is_hub = np.isin(np.arange(n), self.devices)
+        self._counts = np.bincount(2 * instance.kind + is_hub, minlength=2 * kinds)
+        rows = np.where(self._counts[:, None] > 0, np.repeat(instance.capacity, 2, axis=0), 0.0)
+        # Ways to hold layers: class and number of layers; layers, and places between them, where it is.
+        self._group, self._layers = np.nonzero(rows > 0)
+        self._capacity = rows[self._group, self._layers]
+        self._times = np.array([self._layers, self._layers - 1 + 2 * (self._group % 2)])
+        # Rows of the program, at most 0, and the capacity of the multiset of each.
+        self._rows = np.zeros((0, len(self._counts) + 2 + 2 * len(self._group)))
+        self._covered = np.zeros(0)
+
+    @property
+    def are_of_use(self) -> bool:
+        """Whether fewer than half of the devices are hubs, and the program for them is not too large."""
+        few = 2 * len(self.devices) < self._instance.n
+        return few and self._instance.layers > 1 and len(self._group) <= _MOST_WAYS
+
+    def exclude(self, flow: float, deadline: Deadline) -> list[list[float]] | None:
+        """Weights which prove that so many requests per second cannot pass; None if none are found in time.
+
+        They have two rows for each kind, at a layer and between layers, by number of layers from 1, and then two for
+        its hubs.
+        """
+        ways, groups = len(self._group), len(self._counts)
+        part = np.ceil(self._capacity / flow * _PARTS_WITH_HUBS * (1 + 1e-12))
+        part = np.minimum(part, _PARTS_WITH_HUBS).astype(np.int64)
+        sides = np.array([self._instance.layers, self._instance.layers - 1])
+        # Columns: the weight of a device of each class, p and q, weights of the ways at layers and between them.
+        gain = np.concatenate((self._counts, -sides, np.zeros(2 * ways)))
+        all_sides = np.concatenate((np.zeros(groups), sides, np.zeros(2 * ways)))[None]
+        own = np.hstack((-np.eye(groups)[self._group], np.zeros((ways, 2)), *map(np.diag, self._times)))
+        limits = [(0.0, 4.0 * self._instance.layers)] * groups + [(0.0, _MOST)] * (2 + 2 * ways)
+        solution = np.zeros(len(gain))
+        for _ in range(_ROUNDS):
+            if deadline.passed:
+                return None
+            known = self._rows[self._covered >= flow]
+            tight = known[known @ solution >= -_TIGHT]
+            matrix = np.vstack((own, tight))
+            answer = linprog(
+                gain, matrix, np.zeros(len(matrix)), all_sides, [self._instance.layers], bounds=limits, method="highs"
+            )
+            if answer.x is None or float(gain @ answer.x) > -_TOLERANCE * self._instance.layers:
+                return None
+            solution = answer.x
+            price, weight = solution[groups : groups + 2], np.maximum(solution[groups + 2 :], 0.0).reshape(2, ways)
+            more = self._add_rows(part, weight, price, flow)
+            if not more and (known @ solution <= _LESS).all():
+                return self._safe(part, weight, sides)
+        return None
+
+    def _add_rows(self, part: IntArray, weight: FloatArray, price: FloatArray, flow: float) -> bool:
+        """Add multisets that weigh less than the price; whether there are some."""
+        ways, groups, found = len(self._group), len(self._counts), list[FloatArray]()
+        for side in range(2):
+            used = np.flatnonzero(self._times[side] > 0)
+            least, multiset = _least_covers(part[used], weight[side, used], _PARTS_WITH_HUBS)
+            below = [i for i in np.argsort(least)[:_ROWS].tolist() if least[i] < price[side] - _LESS]
+            for often in {multiset[i].tobytes(): multiset[i] for i in below}.values():
+                row = np.zeros(self._rows.shape[1])
+                row[groups + side], row[groups + 2 + side * ways + used] = 1.0, -often
+                found.append(row)
+        if found:
+            self._rows = np.vstack((self._rows, found))
+            held = -np.array(found)[:, groups + 2 :] @ np.tile(self._capacity, 2)
+            self._covered = np.concatenate((self._covered, np.maximum(held, flow)))
+        return bool(found)
+
+    def _safe(self, part: IntArray, weight: FloatArray, sides: IntArray) -> list[list[float]] | None:
+        """The weights, if they exclude the flow beyond doubt."""
+        needed = 0.0
+        for side in range(2):
+            used = self._times[side] > 0
+            least, _ = _least_covers(part[used], weight[side, used], _PARTS_WITH_HUBS)
+            needed += float(sides[side]) * float(least.min(initial=_MOST))
+        device = np.zeros(len(self._counts))
+        np.maximum.at(device, self._group, (self._times * weight).sum(axis=0))
+        if float(self._counts @ device) >= needed * (1 - 2 * _TOLERANCE):
+            return None
+        rows = []
+        for group in range(len(self._counts)):
+            for side in range(2):
+                own = self._group == group
+                row = np.zeros(int(self._layers[own].max(initial=0)))
+                row[self._layers[own] - 1] = weight[side, own]
+                rows.append(row.tolist())
+        return rows
+
+
+@compiled
+def _least_covers(part: IntArray, cost: FloatArray, parts: int) -> tuple[FloatArray, IntArray]:
+    """For each item, the least cost of a multiset with it that covers all parts; how often each item is in that."""
+    count = len(part)
+    least, last = np.zeros(parts + 1), np.zeros(parts + 1, dtype=np.int64)
+    for x in range(1, parts + 1):
+        least[x] = np.inf
+        for i in range(count):
+            value = least[max(0, x - part[i])] + cost[i]
+            if value < least[x]:
+                least[x], last[x] = value, i
+    own, often = np.zeros(count), np.zeros((count, count), dtype=np.int64)
+    for i in range(count):
+        x = max(0, parts - part[i])
+        own[i] = least[x] + cost[i]
+        often[i, i] += 1
+        while x > 0:
+            often[i, last[x]] += 1
+            x = max(0, x - part[last[x]])
+    return own, often
+
+
+# Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
+_SAFE, _CLOSE = 4e-9, 2e-5
+# The same of programs that take long.
+_NEAR = 2e-3
+_STEPS, _SLACK = 60, 1e-9
+# A flow below this part of the largest capacity is next to nothing.
+_NOTHING = 1e-6
+
+W = TypeVar("W")
+
+
+def shared_layers(instance: FlowInstance) -> float:
+    """Largest flow that the layers of all devices can carry, if no link were a limit [requests/s]."""
+    capacity = np.array(instance.capacity[instance.kind])
+    layers = np.arange(instance.layers + 1)
+    low, high = 0.0, float((capacity * layers).max(axis=1).sum() / instance.layers)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        # Where the layers are just enough, both sides are the same for many flows, but for rounding.
+        carried = float((np.minimum(capacity, middle) * layers).max(axis=1).sum())
+        if carried >= instance.layers * middle * (1 - _SLACK):
+            low = middle
+        else:
+            high = middle
+    return high * (1 + _SAFE)
+
+
+def ends(instance: FlowInstance) -> float:
+    """Most that devices can take from the source, or give to the sink [requests/s]."""
+    n, most = instance.n, instance.capacity.max(axis=1)[instance.kind]
+    sides = instance.rates[n + SOURCE, :n], instance.rates[:n, n + SINK]
+    return min(float(np.minimum(side, most).sum()) for side in sides) * (1 + _SAFE)
+
+
+def bound_flow(
+    instance: FlowInstance,
+    start: FlowAnswer | None = None,
+    deadline: Deadline | None = None,
+    tell: Callable[[str, float], None] = lambda method, flow: None,
+) -> list[Result[FlowInstance, FlowAnswer]]:
+    """Prove bounds on the time of a request, the quick one first; better ones the nearer `start` is to the best.
+
+    Parameters
+    ----------
+    start : FlowAnswer, optional
+        No flow below its own is excluded.
+    tell : callable
+        Told each method, and the flow that it has proved [requests/s].
+    """
+    deadline, watch = deadline or Deadline(), Stopwatch()
+    most = shared_layers(instance)
+    results = [_result("shared-layers", instance, most, {}, watch)]
+    tell("shared-layers", most)
+    if (through := ends(instance)) < most:
+        most = through
+        results.append(_result("ends", instance, most, {}, watch))
+        tell("ends", most)
+    least, nothing = 0.0 if start is None else start.flow, _NOTHING * float(instance.capacity.max())
+
+    def lowered(
+        method: str, excluded: Callable[[float], W | None], low: float, high: float, close: float, flow: float
+    ) -> tuple[float, W | None]:
+        """The least flow that is excluded, beginning with `flow`, and what excludes it; `high` and None without one."""
+        proof = None
+        while high > low * (1 + close) and high > nothing and not deadline.passed:
+            found = excluded(flow)
+            if found is None:
+                low = flow
+            else:
+                high, proof = flow, found
+                tell(method, high)
+            flow = (low * high) ** 0.5 if low > 0 else high / 2
+        return high, proof
+
+    begin = least * (1 + _CLOSE) if least > 0 else most / 2  # the best flow may be the largest there is
+    high, best = lowered("patterns", lambda flow: exclude(instance, flow, deadline), least, most, _CLOSE, begin)
+    if best is not None:
+        method = "patterns-with-links" if best.has_links else "patterns"
+        results.append(
+            _result(method, instance, high * (1 + _SAFE), {"weights": best.weights, "second": best.second}, watch)
+        )
+    hubs = Hubs(instance)
+    if not hubs.are_of_use:
+        return results
+    low = least or high / 2
+    high, weights = lowered(
+        "patterns-with-hubs", lambda flow: hubs.exclude(flow, deadline), low, high, _NEAR, (low * high) ** 0.5
+    )
+    if weights is not None:
+        witness = {"hubs": [instance.devices[i] for i in hubs.devices], "weights": weights}
+        results.append(_result("patterns-with-hubs", instance, high * (1 + _SAFE), witness, watch))
+    return results
+
+
+def _result(
+    method: str, instance: FlowInstance, flow: float, witness: dict[str, object], watch: Stopwatch
+) -> Result[FlowInstance, FlowAnswer]:
+    bound = Bound(1 / flow if flow > 0 else 0.0, method, True, witness)
+    return Result(method, instance, None, bound, watch.seconds(bound=watch.passed))

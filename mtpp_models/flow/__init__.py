@@ -1,1 +1,0 @@
-"""Upper bounds on the flow through devices that hold layers."""

@@ -1,0 +1,396 @@
+r"""Bounds on plans with degrees of parallelism.
+
+**Bounds on plans in a grid: all that run one stage a group, and those with several in turns.**
+
+**A bound for plans whose devices run several stages in turns, in Megatron-LM's order.**
+
+For a model of equal layers with one layer before and one after them, as language models have; other models have
+`mtpp_models.planning.grid.relaxations`, and a plan must be possible with each. Group g of S holds some of
+the equal layers, the first group also what comes before, the last one what comes after. It holds none where the layers
+that a relaxation leaves out are enough for its turns: v, or v - 1 of the first and the last group. In this order it
+begins with :math:`(v - 1) S + 2 (S - g) - 1` forward passes: S of each turn but the last, of that one :math:`r =
+\min(S, 2 (S - g) - 1)`, all kept at once, as S divides M. The backward passes end with S of each turn but the last.
+With τ the time of both passes of its layers, W the sum of those of all groups, f and b of the passes of a layer, f' and
+b' of those of its last turn, c of a transfer, C of all of a microbatch, at the best degree and link where other groups
+run them, and A of what follows the last backward pass of the first layer:
+
+- its passes lie between g forward and g backward passes of other groups: :math:`T ≥ g (f + b + 2 c) + M τ + A`;
+- the first microbatch passes all stages and comes back to its last turn; between the first and the last backward pass
+  of that, it runs all passes but those at the begin and at the end above; and the last microbatch goes on. So if r < S
+  or M = S, :math:`T ≥ W + (M - S) τ + (S - r) f' + (S - 1) b' + C + A`;
+- if M = S, S - 1 others follow the first one back to any stage, the longest of S v: :math:`T ≥ W + (S - 1) \sum b / (S
+  v) + C + A`. C counts 2 (S v - 1) transfers, most of 2 v - 1 pairs of them next to a group of the largest degree;
+- τ includes the least recomputation with which r microbatches of its layers fit, and S of those of other turns. With n
+  equal layers in its last turn that is as with S of all and the room of S - r of n, and n cannot be large.
+
+A time is impossible if, for all degrees and S, groups that stay below it cannot hold all layers. Which are below it
+follows from W, and W is at least what a program over devices finds, with a price of each layer, for each largest
+degree, which some group must have; so both are found in turns. The bound is the largest such time, by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.compiled import compiled
+from instances.deadline import Deadline
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer, Degrees
+from instances.planning.grid.plan import GridPlan
+from instances.planning.grid.problem import GridInstance
+from instances.planning.grid.program import Setting, even_work, settings_of, solve, stage_costs
+from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
+from instances.results import Bound
+
+# Models of equal layers between their ends whose plans take no longer than those of a model of any layers.
+#
+# Of layers between the first and the last that differ, some count as equal ones with the least of all their numbers,
+# and the others take no time and no room. Which ones are best depends on what limits a plan, so there are two such
+# models: those whose number times their least parameters is most, and those whose number times their least time is
+# most.
+
+
+def relaxations(question: GridInstance) -> list[GridInstance]:
+    """Questions of equal layers between the ends whose plans all take no longer, other ones than each other."""
+    kept = dict.fromkeys(tuple(_most(one, weight) for one in question.chains) for weight in (_parameters, _time))
+    return [replace(question, chains=tuple(map(_equal_between_ends, question.chains, layers))) for layers in kept]
+
+
+def _parameters(layer: ConfiguredLayer) -> float:
+    return layer.configurations[0].parameters + layer.configurations[0].expert_parameters
+
+
+def _time(layer: ConfiguredLayer) -> float:
+    return layer.configurations[0].forward + layer.configurations[0].backward
+
+
+def _most(chain: ConfiguredChain, weight: Callable[[ConfiguredLayer], float]) -> tuple[int, ...]:
+    """Those layers between the ends whose number times their least weight is most."""
+    weights = [weight(layer) for layer in chain.layers[1:-1]]
+    _, least = max((number * value, value) for number, value in enumerate(sorted(weights, reverse=True), start=1))
+    return tuple(place for place, value in enumerate(weights, start=1) if value >= least)
+
+
+def _equal_between_ends(chain: ConfiguredChain, layers: Sequence[int]) -> ConfiguredChain:
+    """Chain of the ends and, between them, these layers with the least numbers of any, in all ways to run one.
+
+    What is sent is that of any layer between the ends.
+    """
+    first, *between, last = chain.layers
+    if len({layer.kind for layer in between}) == 1:
+        return chain
+    sent: dict[Degrees, float] = {}
+    for layer in between:
+        for one in layer.configurations:
+            sent[one.degrees] = min(one.output_bytes, sent.get(one.degrees, one.output_bytes))
+    ways: dict[tuple[Degrees, str], Configuration] = {}
+    for layer in map(chain.layers.__getitem__, layers):
+        for one in layer.configurations:
+            way = one.degrees, one.recompute
+            least = ways.get(way, one)
+            numbers = {
+                name: min(getattr(least, name), value) for name, value in vars(one).items() if isinstance(value, float)
+            }
+            ways[way] = replace(one, **numbers | {"output_bytes": sent[one.degrees]})
+    alike = [replace(one, forward=ways[one.degrees, NONE].forward) for one in ways.values()]
+    equal = ConfiguredLayer("between", "between", tuple(alike))
+    return replace(chain, layers=(first, *[equal] * len(layers), last))
+
+
+_STEPS, _PRICES = 24, 8
+
+
+def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
+    """Time that no plan in turns is below, at most that of this plan [s]; None of less than four layers.
+
+    Of the times that were shown to be impossible by the deadline it is the largest; None if that is none.
+    """
+    question, high = plan.instance, plan.time
+    if question.layers < 4:
+        return None
+    whole, relaxed = settings_of(question), relaxations(question)
+    works = [even_work(question, *one) for one in whole]
+    low = least = min([high, *works])
+    try:
+        rooms = [
+            [_Room(one, *settings_of(one)[i], whole[i][1], deadline) for one in relaxed]
+            for i, work in enumerate(works)
+            if work < high
+        ]
+        rooms = [room for room in rooms if _hold(room, high, deadline)]
+        if not rooms:
+            return high
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            holding = [room for room in rooms if _hold(room, middle, deadline)]
+            if holding:
+                high, rooms = middle, holding
+            else:
+                low = middle
+    except _OutOfTimeError:
+        return low if low > least else None
+    return low
+
+
+def _hold(room: list[_Room], ceiling: float, deadline: Deadline) -> bool:
+    """Whether groups of a setting may hold all layers below a time, in each relaxation."""
+    return all(one.holds(ceiling, deadline) for one in room)
+
+
+class _OutOfTimeError(Exception):
+    """The deadline has passed, or tables are too large."""
+
+
+class _Tables(NamedTuple):
+    """Times of groups by their numbers of equal layers, of T degrees; L counts these and both ends."""
+
+    degrees: IntArray  # (T,)
+    run: NDArray[np.int32]  # (L, L + 1): as `Fronts.run`
+    tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group, for microbatches held
+    plain: FloatArray  # (T, L): both passes of each layer, without recomputation
+    there: FloatArray  # (T, L): forward pass of each layer
+    single: FloatArray  # (2, T): least forward and backward pass of a layer between the ends, of those left out as well
+    after: FloatArray  # (T,): what follows the passes of the first layer
+    transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
+    between: FloatArray  # (2, T): the same if the first stage is more than the first layer; if one has this degree
+    stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep of a microbatch
+    rooms: FloatArray  # (T, R): bytes for these of each run
+    caps: FloatArray  # (T, W): as `Menus.caps`
+    fronts: Fronts
+    turns: tuple[int, int]  # fewest and most of them
+    layers: int  # of the model
+    fewest: IntArray  # (3,): equal layers that a first, an inner, a last group must hold
+
+
+class _Room:
+    """Groups of one setting of a relaxation; `whole` are the arrays of the model."""
+
+    def __init__(
+        self, question: GridInstance, setting: Setting, arrays: GridArrays, whole: GridArrays, deadline: Deadline
+    ) -> None:
+        self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
+        self.K = question.servers.devices // (setting.pipelines * setting.context)
+        L, layers, fixed, v = arrays.output.shape[1], whole.output.shape[1], question.fixed.pp, question.fixed.v
+        most = min(layers // (v or 2), self.K)
+        self.groups = [S for S in range(2, most + 1) if self.M % S == 0 and fixed in (None, S)]
+        costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)), deadline)
+        fronts = arrays.fronts(deadline)
+        if costs is None or fronts is None:
+            raise _OutOfTimeError
+        run = costs.run
+        counts, between = np.arange(L - 1), costs.transfer[:, 1:-1].min(axis=1)
+
+        def by_count(table: FloatArray) -> FloatArray:
+            """Of the ends with so many equal layers, or of these alone; of none of them nothing."""
+            inner = np.insert(table[..., run[1, 1 + counts[1:]]], 0, 0.0, axis=-1)
+            return np.ascontiguousarray([table[..., run[0, 1 + counts]], inner, table[..., run[L - 1 - counts, L]]])
+
+        self.tables = _Tables(
+            degrees=costs.degrees,
+            run=run,
+            tau=by_count(costs.tau),
+            plain=np.diff(arrays.forward + arrays.backward, axis=1),
+            there=np.diff(arrays.forward, axis=1),
+            single=np.array([np.diff(one, axis=1)[:, 1:-1].min(axis=1) for one in (whole.forward, whole.backward)]),
+            after=np.ascontiguousarray(costs.after[:, run[0, 1]]),
+            transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
+            between=np.array([np.minimum.accumulate(between), between]),
+            stored=np.array([_most_stored(fronts, 1), _most_stored(fronts, L - 1)]),
+            rooms=costs.rooms,
+            caps=arrays.caps,
+            fronts=fronts,
+            turns=(v or 2, v or layers),
+            layers=layers,
+            fewest=np.array([int(layers - L < others) for others in ((v or 2) - 1, v or 2, (v or 2) - 1)]),
+        )
+
+    def holds(self, ceiling: float, deadline: Deadline) -> bool:
+        """Whether some number of groups may hold all layers below a time."""
+        for S in self.groups:
+            if deadline.passed:
+                raise _OutOfTimeError
+            if _holds(self.tables, S, self.M, self.K, ceiling):
+                return True
+        return False
+
+
+def _most_stored(fronts: Fronts, layer: int) -> FloatArray:
+    """(T,) most bytes that a layer keeps of a microbatch, of ways to run it that no other beats."""
+    run = fronts.run[layer, layer + 1]
+    last = fronts.begin[:, :, run] + fronts.size[:, :, run] - 1
+    return fronts.stored[last].max(axis=1)
+
+
+@compiled
+def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
+    """Whether S groups below a time may hold all layers, for some largest degree."""
+    L = tables.plain.shape[1]
+    for top in range(len(tables.degrees)):
+        work, least, times = -1.0, 0.0, np.empty((S, top + 1, L - 1))
+        while work < least < np.inf:
+            work = least
+            for g in range(S):
+                for t in range(top + 1):
+                    _below(tables, S, M, g, t, times[g], ceiling, work)
+            least = _least_work(tables, times, K, ceiling)
+        if least < np.inf:
+            return True
+    return False
+
+
+@compiled
+def _least_work(tables: _Tables, times: FloatArray, K: int, ceiling: float) -> float:
+    """Time of both passes of all groups together, at least; infinite if they cannot hold all layers.
+
+    For any price of a layer: the least of their time less the price of their layers, and the price of all layers.
+    """
+    equal = tables.plain.shape[1] - 2
+    few_work, few = _priced(tables.degrees, times, K, 0.0)
+    if few_work == np.inf or few >= equal:
+        return few_work
+    many_work, many = _priced(tables.degrees, times, K, len(times) * ceiling)
+    if many < equal:
+        return np.inf
+    found = few_work
+    for _ in range(_PRICES):
+        price = (many_work - few_work) / (many - few)
+        expected = many_work + price * (equal - many)
+        work, number = _priced(tables.degrees, times, K, price)
+        found = max(found, work + price * (equal - number))
+        if found >= expected * (1 - 1e-9):
+            break
+        if number < equal:
+            few_work, few = work, number
+        else:
+            many_work, many = work, number
+    return found
+
+
+@compiled
+def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple[float, int]:
+    """Time and equal layers of groups, one of the last degree, for the least time less the price of each layer."""
+    S, T, most = times.shape
+    value, layers = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
+    value[0, 0] = 0.0  # without a group of the last degree, and with one
+    for g in range(S):
+        more, held = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
+        for t in range(T):
+            cost, number, degree = np.inf, 0, degrees[t]
+            for count in range(most):
+                if times[g, t, count] - price * count < cost:
+                    cost, number = times[g, t, count] - price * count, count
+            for before in range(2 if cost < np.inf else 0):
+                now = 1 if t == T - 1 else before
+                for k in range(degree, K + 1):
+                    if value[before, k - degree] + cost < more[now, k]:
+                        more[now, k] = value[before, k - degree] + cost
+                        held[now, k] = layers[before, k - degree] + number
+        value, layers = more, held
+    k = value[1].argmin()
+    return value[1, k] + price * layers[1, k], layers[1, k]
+
+
+@compiled
+def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, ceiling: float, work: float) -> None:
+    """Put into row t of `times` those of group g with each number of equal layers, infinite if not below a time.
+
+    All groups have one of the degrees of the rows, and together they take `work`.
+    """
+    T, c = len(times), tables.transfer[len(times) - 1]
+    plain, there, single = tables.plain[:T], tables.there, tables.single
+    L, kind, r = plain.shape[1], 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
+    around = after = tables.after[:T].min()
+    if g > 0:
+        around += plain[:, 0].min() + (g - 1) * (single[0] + single[1])[:T].min() + 2 * g * c
+    step = (S - r) * there[t, 1] + (S - 1) * (plain[t, 1] - there[t, 1])
+    end, stored = 0.0, 0.0  # of the last layer in the last turn
+    if kind == 2:
+        end = (S - r) * there[t, L - 1] + (S - 1) * (plain[t, L - 1] - there[t, L - 1])
+        stored = tables.stored[1, t]
+    least_turn = end if kind == 2 else (S - r) * single[0, t] + (S - 1) * single[1, t]
+    filled = _filled(tables, S, M, T - 1, least_turn)
+    sent = _filled(tables, S, 0, T - 1, end)
+    times[t] = np.inf
+    beside = tables.fewest[0]  # equal layers that turns beside the last one must hold, one of them without an end
+    for count in range(tables.fewest[kind], L - 1):
+        tau = least = tables.tau[kind, r - 1, t, count]
+        if M * tau + around >= ceiling:
+            break
+        last = count - beside
+        before = last + 1 if r < S or M == S else last
+        while last < before:  # a longer time leaves less room for the last turn, which makes the time longer
+            slack = ceiling - work - after - (M - S) * tau
+            if slack <= filled:
+                tau = np.inf
+                break
+            before = last
+            last = int(min((slack - sent) / step, last)) if step > 0 else last
+            if r < S and (count > 0 or kind == 2):
+                run = tables.run[1, 1 + count] if kind == 1 else tables.run[L - 1 - count, L]
+                room = tables.rooms[t, run] + (S - r) * (stored + last * tables.stored[0, t])
+                again = least_time(tables.fronts, tables.caps, t, run, S, room)
+                tau = max(least, again + count * plain[t, 1] + (plain[t, L - 1] if kind == 2 else 0.0))
+        if M * tau + around < ceiling:
+            times[t, count] = tau
+
+
+@compiled
+def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
+    """Time beside the groups' work until all are busy, and until all are done, at least.
+
+    Of a group's last turn it is `turn`.
+    """
+    L = tables.plain.shape[1]
+    back = tables.plain[: top + 1] - tables.there[: top + 1]
+    passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0
+    found = np.inf
+    for v in range(tables.turns[0], min(tables.turns[1], tables.layers // S) + 1):
+        sent = 2 * (tables.transfer[top] + (2 * v - 2) * tables.between[1, top] + (S - 2) * v * tables.between[0, top])
+        found = min(found, max(turn, (S - 1) * passes / (S * v)) + sent)
+    return found
+
+
+# Bounds on training plans in a grid, named by the plans that they cover.
+#
+# *z-grid* is the least value of `instances.planning.grid.program` over all degrees: it holds for plans whose devices
+# run one stage each, in any order of unsplit passes with 1F1B's number of microbatches on their way; *turns-grid*, of
+# `mtpp_models.planning.grid`, for several in turns. *work-grid* is an even share of the least work.
+
+
+#: Bounds and the plans that they cover, in words; the narrowest first.
+COVERED = {
+    "z-grid": "any cuts, degrees and recomputation, one stage a device",
+    "turns-grid": "any cuts, degrees and recomputation, stages in turns in Megatron-LM's order",
+    "work-grid": "any plan in the grid, stages in turns as well",
+}
+
+
+def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
+    """Bounds on all plans of the question that hold for this one, the narrowest first.
+
+    Settings whose program the deadline leaves out or breaks off count with their even share of work.
+    """
+    question, narrow = plan.instance, plan.time
+    settings = [(even_work(question, *one), *one) for one in settings_of(question)]
+    work = Bound(min([plan.time, *(least for least, _, _ in settings)]), "work-grid")
+    if plan.turns > 1:
+        turns = None if deadline.passed else turns_bound(plan, deadline)
+        return (work,) if turns is None else (Bound(max(turns, work.value), "turns-grid"), work)
+    complete = True
+    for least, setting, arrays in sorted(settings, key=lambda one: one[0]):
+        if least >= narrow:
+            break
+        found = None if deadline.passed else solve(question, arrays, setting, plan.time, deadline)
+        complete &= found is not None
+        narrow = min(narrow, least if found is None else found.bound)
+    return Bound(narrow, "z-grid", optimal=complete), work
+
+
+def covered(method: str) -> str:
+    """The plans that a bound holds for, in words."""
+    return COVERED[method]

@@ -1,5 +1,0 @@
-"""Bounds on training plans in a grid."""
-
-from mtpp_models.planning.grid.bounds import COVERED, grid_bounds
-
-__all__ = ["COVERED", "grid_bounds"]
