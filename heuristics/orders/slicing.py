@@ -22,7 +22,7 @@ Work alone bounds the cost of a segment from below and grows as l falls, so the 
 as soon as the work of the segment reaches best[r + 1, b]. The rows then have about n / b entries instead
 of n, and all k together cost O(n² log k) in place of O(n² k).
 
-A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.orders.orders`.
+A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.orders.bisection`.
 
 Under constraints the last segment is block b itself, which may be empty and holds only nodes whose windows have b in
 them; the nodes of the order are sorted by window before.
@@ -38,15 +38,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from heuristics.method import Limits
-from heuristics.orders.orders import (
-    by_window,
-    cut_order,
-    kahn,
-    segment_costs_kernel,
-    slice_by_bisection,
-    slice_kernel,
-    slice_within,
-)
+from heuristics.orders.bisection import cut_order, slice_by_bisection
+from heuristics.orders.orders import by_window, kahn, segment_costs_kernel, slice_kernel, slice_within
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.errors import NothingFoundError

@@ -77,7 +77,7 @@ def _partitioning() -> Iterator[str]:
 
     from heuristics import HEURISTICS, Limits
     from heuristics.local_search.multilevel import clusters
-    from heuristics.orders.orders import slice_by_bisection
+    from heuristics.orders.bisection import slice_by_bisection
     from heuristics.orders.slicing import segment_costs
     from instances import Instance, Platform
     from instances.deadline import Deadline

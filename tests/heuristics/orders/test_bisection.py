@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import instances, orders
 
 from heuristics import kahn, segment_costs, slice_order, slice_order_for_all_k
-from heuristics.orders.orders import fewest_blocks, slice_by_bisection
+from heuristics.orders.bisection import fewest_blocks, slice_by_bisection
 from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
 from instances.partitioning.memory import block_peaks
 from instances.partitioning.peaks import KernelArrays

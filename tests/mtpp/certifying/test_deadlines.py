@@ -7,7 +7,7 @@ import pytest
 
 from heuristics import HEURISTICS, search, slice_order
 from heuristics.method import Limits
-from heuristics.orders.orders import slice_by_bisection
+from heuristics.orders.bisection import slice_by_bisection
 from heuristics.orders.slicing import equal_pieces
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
