@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.api.answers import explain, export, read, report
     from mtpp.api.comparison import compare, significance
-    from mtpp.api.partitioning import bound, certify, least_k, partition, solve
+    from mtpp.api.least_k import least_k
+    from mtpp.api.partitioning import bound, certify, partition, solve
     from mtpp.api.planning import flow, place, plan, serve
     from mtpp.api.stages import run, split
     from mtpp.api.verification import check, verify
@@ -95,7 +96,8 @@ _HOMES = {
     "instances.planning": "Cluster LayerChain Plan",
     "mtpp.api.answers": "explain export read report",
     "mtpp.api.comparison": "compare significance",
-    "mtpp.api.partitioning": "bound certify least_k partition solve",
+    "mtpp.api.least_k": "least_k",
+    "mtpp.api.partitioning": "bound certify partition solve",
     "mtpp.api.planning": "flow place plan serve",
     "mtpp.api.stages": "run split",
     "mtpp.api.verification": "check verify",

@@ -1,4 +1,4 @@
-"""Functions of partitioning."""
+"""Partitions and their bounds: `partition`, `bound`, `solve`, `certify`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from heuristics import Limits, Method, search
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.system.processes import catch_interrupt
-from mtpp.certifying.least_k import LeastK, find_least
 from mtpp.questions.files import as_partition
 from mtpp.questions.partitioning import (
     Blocks,
@@ -22,55 +21,12 @@ from mtpp.questions.partitioning import (
     PartitioningWords,
     PartitionWords,
     SolveWords,
-    enough_for,
     instances_of,
 )
 from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
-from mtpp.text.numbers import Quantity
 
 if TYPE_CHECKING:
     from mtpp_models import Progress
-
-# The least number of blocks: `least_k`.
-
-
-@takes_words(SolveWords)
-def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpack[SolveWords]) -> LeastK:
-    """Find the least number of blocks that fits, or reaches a throughput, as ``mtpp certify -k auto``.
-
-    Parameters
-    ----------
-    graph
-        The question, as for `partition`, with the same words.
-    throughput : float or str, optional
-        Runs per unit of work time, or a text such as "250/s"; optional where the memory is a hard limit.
-    solver, time_limit, gap, threads, seed
-        As for `certify`, the time limit for each k; where kinds of devices have prices, for all choices together.
-
-    Returns
-    -------
-    LeastK
-        Its `k`, the results `known` by k, the k that are `open`, and a `sentence`.
-
-    Raises
-    ------
-    InputError, SolverNotAvailableError
-        As `bound`, and if there is nothing to reach.
-
-    Examples
-    --------
-    >>> import mtpp
-    >>> graph = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[0, 0, 0])
-    >>> mtpp.least_k(graph, throughput=1 / 5, bandwidth=1).k
-    2
-    """
-    options = solve_options(words, words["time_limit"])
-    [question] = instances_of(graph, None, pick(PartitioningWords, words), is_open=True)
-    return find_least(question, enough_for(question, throughput), options)
-
-
-# Partitions and their bounds: `partition`, `bound`, `solve`, `certify`.
-
 
 #: A heuristic: its name, itself, or a function.
 Heuristic = str | Method[Instance, Partition] | Callable[..., Partition]

@@ -9,7 +9,7 @@ from typing import Any
 from instances import Bound, Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.system.processes import catch_interrupt
-from mtpp.certificates import bound_document
+from mtpp.certificates.writing import bound_document
 from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.loop import Loop, Turn, best_of_each_method, ignore
 from mtpp.certifying.two_processes import can_split, certify_in_two_processes

@@ -40,7 +40,7 @@ def partition(
     instances = questions(graph, k, throughput, words)
 
     from mtpp.api.partitioning import searched
-    from mtpp.certificates import partition_answer
+    from mtpp.certificates.writing import partition_answer
     from mtpp.cli.rows import partition_row
 
     seed, limit, least = words["seed"], words["time_limit"], None
@@ -144,7 +144,7 @@ def bound(
         return _read_back(instances, model, exchange, starts, files, printing)
 
     from mtpp.api.partitioning import bounded
-    from mtpp.certificates import certificate_document
+    from mtpp.certificates.writing import certificate_document
     from mtpp.cli.rows import bound_row
 
     with printing.answers(bound_row, instances, files, tables=False) as answers:
@@ -180,7 +180,8 @@ def _read_back(
     files: Files,
     printing: Printing,
 ) -> int:
-    from mtpp.certificates import certificate_document, read_back
+    from mtpp.certificates.rerun import read_back
+    from mtpp.certificates.writing import certificate_document
     from mtpp.cli.rows import bound_row
 
     code, sentences = DONE, []

@@ -83,7 +83,7 @@ def _partitioning() -> Iterator[str]:
     from instances.deadline import Deadline
     from instances.json_files import Value, json_text
     from instances.random_graphs import regal_style
-    from mtpp.certificates import certificate_document
+    from mtpp.certificates.writing import certificate_document
     from mtpp.problems.checking import verify
     from mtpp_models.bounds.ideals.dynamic_program import passing_tensors
     from mtpp_models.cuts.conflicts import find_clique
@@ -167,7 +167,7 @@ def _planning() -> Iterator[str]:
     from instances.devices import Network
     from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
-    from mtpp.certificates import plan_certificate
+    from mtpp.certificates.writing import plan_certificate
     from mtpp.certifying.methods import covered_grid
     from mtpp.certifying.planning import certify_plan
     from mtpp.problems.checking import verify

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mtpp.problems.problem import OF_SOLVERS, Format, Named, Problem, Problems
 
-_RERUN, _COMPARE, _FILES = "mtpp.certificates", "mtpp.questions.verifying", "mtpp.questions.files"
-_WRITING, _REPORT, _CHECK = "mtpp.certificates", "mtpp.plots.report", "mtpp.verification"
+_RERUN, _COMPARE, _FILES = "mtpp.certificates.rerun", "mtpp.questions.verifying", "mtpp.questions.files"
+_WRITING, _REPORT, _CHECK = "mtpp.certificates.writing", "mtpp.plots.report", "mtpp.verification"
 _ALL = Named("mtpp.problems.problem:all_answers")
 
 

@@ -13,7 +13,7 @@ from instances.json_files import Value
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp.certificates import placement_certificate, plan_certificate
+from mtpp.certificates.writing import placement_certificate, plan_certificate
 from mtpp.certifying.planning import PlanResult, certify_plan
 from mtpp.problems.checking import verify
 from mtpp.verification.verdict import Verdict

@@ -22,7 +22,7 @@ from instances.partitioning.constraints import Constraints
 from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
-from mtpp.certificates import bound_document, certificate_document
+from mtpp.certificates.writing import bound_document, certificate_document
 from mtpp.problems.checking import rerun, verify
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance

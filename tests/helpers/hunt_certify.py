@@ -27,7 +27,7 @@ from instances import ComputationGraph, InputError, Instance
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions

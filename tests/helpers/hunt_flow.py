@@ -21,7 +21,7 @@ from heuristics.flow import search_flow
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
-from mtpp.certificates import flow_certificate
+from mtpp.certificates.writing import flow_certificate
 from mtpp.problems.checking import verify
 from mtpp_models.flow import Hubs, bound_flow
 

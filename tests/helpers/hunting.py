@@ -28,7 +28,7 @@ from instances import Partition, Result, combine
 from instances.deadline import Deadline
 from instances.json_files import Value
 from instances.placement.placement import Placement
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import verify
 from mtpp.verification.partitioning.certificate import tree_bound

@@ -21,7 +21,7 @@ from instances.json_files import Value
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
-from mtpp.certificates import placement_certificate
+from mtpp.certificates.writing import placement_certificate
 from mtpp.certifying.methods import prove_placement
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions

@@ -10,7 +10,7 @@ __all__ = ["FAULTS", "USE_RULE", "Fault"]
 USE = """
 import sys
 from mtpp.certifying.certify import from_other_k
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve
@@ -30,7 +30,7 @@ USE_PLAN = """
 import sys
 import numpy as np
 from mtpp.certifying.planning import certify_plan
-from mtpp.certificates import plan_certificate
+from mtpp.certificates.writing import plan_certificate
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
 
@@ -40,7 +40,7 @@ write_json(sys.argv[2], plan_certificate([certify_plan(instance, np.random.defau
 """
 USE_PLACEMENT = """
 import sys
-from mtpp.certificates import placement_certificate
+from mtpp.certificates.writing import placement_certificate
 from instances import Bound, ComputationGraph, Result
 from instances.json_files import write_json
 from instances.placement.placement import Placement
@@ -72,7 +72,7 @@ write_json(sys.argv[2], front | {"answer": 0, "runtime": sys.argv[1], "words": "
 # A user whose question has a rule, and who takes a partition, and a bound of *simple*, for an answer to it.
 USE_RULE = """
 import sys
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve

@@ -23,7 +23,7 @@ from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
 from instances.runtimes.serving_front import Front
 from mtpp.api.planning import serve
-from mtpp.certificates import (
+from mtpp.certificates.writing import (
     certificate_document,
     flow_certificate,
     placement_certificate,

@@ -20,7 +20,7 @@ from instances.deadline import Deadline
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import question_from_members, read_flow_question
 from instances.json_files import json_text, parse_json, read_json
-from mtpp.certificates import flow_certificate
+from mtpp.certificates.writing import flow_certificate
 from mtpp.problems.checking import verify
 from mtpp_models.flow import bound_flow, exclude, shared_layers
 

@@ -17,7 +17,7 @@ from heuristics import Limits, search
 from instances import ComputationGraph
 from instances.json_files import read_json, write_json
 from instances.machines import SHIPPED, devices_of_text, read_kinds
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve
 

@@ -20,7 +20,7 @@ from instances import Instance, Platform
 from instances.json_files import json_text, parse_json, write_json
 from instances.machines import Kind, Machines, devices_document, read_kinds
 from instances.partitioning.partition import Partition
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import verify
 from mtpp_models import SolveOptions, solve

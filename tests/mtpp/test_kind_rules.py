@@ -22,7 +22,7 @@ from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import LeastPrice, find_least
 from mtpp.problems.checking import verify

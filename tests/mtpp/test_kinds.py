@@ -19,7 +19,7 @@ from instances import Bound, ComputationGraph, InputError, Instance, Platform, R
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import find_least_k

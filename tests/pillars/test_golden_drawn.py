@@ -41,7 +41,7 @@ from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.runtimes.serving import serving_document
-from mtpp.certificates import (
+from mtpp.certificates.writing import (
     certificate_document,
     flow_certificate,
     placement_certificate,

@@ -13,7 +13,7 @@ from heuristics.planning import PLANNERS
 from instances import ComputationGraph
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates import placement_certificate, plan_certificate
+from mtpp.certificates.writing import placement_certificate, plan_certificate
 from mtpp.certifying.planning import certify_plan
 
 

@@ -16,7 +16,7 @@ from instances import Bound, ComputationGraph, InputError, Instance, Partition, 
 from instances.certificates import recheck
 from instances.json_files import read_json, write_json
 from instances.partitioning.stated import certificate_from_document
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp_models import MODELS
 from mtpp_models.registry import find_model
 

@@ -15,7 +15,7 @@ from instances.devices import DeviceTable
 from instances.json_files import read_json, write_json
 from instances.placement.placement import OrderedPlacement, Placement, placement_document
 from instances.placement.problem import PlacementInstance, placement_from_document
-from mtpp.certificates import placement_certificate
+from mtpp.certificates.writing import placement_certificate
 
 #: As `placement_document` makes it.
 BEFORE = """{

@@ -18,7 +18,7 @@ from instances.planning import Cluster, Plan, TrainingInstance
 from instances.planning.chains import SWEEPS, TESTBEDS, TRAINED_MODELS, collapse, random_cluster, simulation
 from instances.planning.plan_files import load_chain, plan_document, read_chain, read_cluster
 from instances.planning.stated import chain_document, cluster_document, plan_from_document
-from mtpp.certificates import plan_certificate
+from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import certify_plan
 from mtpp.problems.checking import verify
 from mtpp.questions.files import plan_of_document

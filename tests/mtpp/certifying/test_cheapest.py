@@ -53,7 +53,7 @@ def test_the_cheapest_devices_are_those_of_brute_force() -> None:
             and (own := optimum_of(_of_devices(case, counts))) is not None
             and own <= enough
         }  # fmt: skip
-        least = find_least(replace(asked, devices=Machines(kinds)), enough, SolveOptions(time_limit=1.0))
+        least = find_least(replace(asked, machines=Machines(kinds)), enough, SolveOptions(time_limit=1.0))
         assert isinstance(least, LeastPrice)
         assert not least.undecided
         assert (None if least.devices is None else least.devices.price) == min(costs.values(), default=None), seed

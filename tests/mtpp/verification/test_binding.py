@@ -19,7 +19,7 @@ from instances.devices import Network
 from instances.json_files import Value, write_json
 from instances.partitioning.constraints import Constraints
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates import certificate_document, plan_certificate
+from mtpp.certificates.writing import certificate_document, plan_certificate
 from mtpp.problems.checking import verify
 
 

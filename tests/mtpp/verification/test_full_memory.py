@@ -10,7 +10,7 @@ from certificates import older
 from heuristics.planning.execution import execute
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
-from mtpp.certificates import plan_certificate
+from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult
 from mtpp.problems.checking import verify
 

@@ -18,7 +18,7 @@ from instances import ComputationGraph, InputError, Instance, Platform, Result
 from instances.deadline import CLOCK
 from instances.json_files import write_json
 from instances.partitioning.constraints import Constraints
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.partitioning.ideals import fits_nowhere

@@ -23,7 +23,7 @@ from instances.certificates import recheck
 from instances.json_files import parse_json
 from instances.partitioning.constraints import Constraints
 from instances.random_graphs import regal_style
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.partitioning.certificate import PriceTree, read_tree, tree_bound
 from mtpp.verification.partitioning.cuts import UNIT, BlockCuts

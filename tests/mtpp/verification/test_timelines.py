@@ -21,7 +21,7 @@ from instances.devices import Network
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.certificates import plan_certificate
+from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.problems.checking import rerun, verify
 from mtpp.verification.verdict import Verdict

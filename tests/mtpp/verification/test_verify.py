@@ -19,7 +19,7 @@ from strategies import instances
 import experiments
 from instances import Instance
 from instances.json_files import write_json
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 
 

@@ -16,7 +16,7 @@ from strategies import heavy_overflows, instances
 
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.partitioning.certificate import CHECKERS
 from mtpp_models import MODELS, SolveOptions, solve

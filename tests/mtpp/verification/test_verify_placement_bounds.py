@@ -18,7 +18,7 @@ from instances.json_files import Value
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates import placement_certificate
+from mtpp.certificates.writing import placement_certificate
 from mtpp.problems.checking import verify
 from mtpp.verification.verdict import Verdict
 from mtpp_models.placement.registry import PLACEMENT_MODELS, BoundedPlacement, bound_placement

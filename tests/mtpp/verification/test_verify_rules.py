@@ -21,7 +21,7 @@ from strategies import constrained, instances, questions
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.stated import rules_document
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.partitioning.costs import find_breach
 from mtpp.verification.partitioning.cuts import block_bound

@@ -15,7 +15,7 @@ from strategies import partitions
 from instances import Bound, InputError, Partition, Result
 from instances.json_files import Value
 from instances.partitioning.stated import certificate_from_document
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.problems.checking import verify
 from mtpp.verification.partitioning.costs import faults_of_stages
 from mtpp.verification.partitioning.exact_instance import ExactInstance

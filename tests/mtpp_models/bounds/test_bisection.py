@@ -20,7 +20,7 @@ from strategies import heavy_overflows, instances, questions
 from instances import ComputationGraph, Instance, Partition, Platform, Result
 from instances.certificates import recheck
 from instances.random_graphs import regal_style
-from mtpp.certificates import certificate_document
+from mtpp.certificates.writing import certificate_document
 from mtpp.verification.partitioning.certificate import PriceTree, halves_bound
 from mtpp.verification.partitioning.exact_instance import ENDS, ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.verdict import Clock
