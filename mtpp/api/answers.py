@@ -20,7 +20,8 @@ from instances.registry import find
 from instances.results import exceeds
 from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified
-from mtpp.certifying.explain import Findings, Reasons
+from mtpp.certifying.explain import Reasons
+from mtpp.certifying.findings import Findings
 from mtpp.problems.checking import format_of, read_result
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.files import PartitionLike, given_partition, partition_of_file

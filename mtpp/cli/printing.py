@@ -261,7 +261,7 @@ class Printing:
         return None
 
     def _tables(self, partitions: Sequence[Partition]) -> None:
-        from mtpp.certifying.explain import memory_sentence
+        from mtpp.certifying.findings import memory_sentence
 
         several, sentences = len(partitions) > 1, map(memory_sentence, partitions)
         for partition, sentence in zip(partitions, sentences, strict=True):

@@ -19,7 +19,7 @@ from mtpp.questions.partitioning import ExplainWords
 from mtpp.questions.verifying import OwnGraph, VerifyWords
 
 if TYPE_CHECKING:
-    from mtpp.certifying.explain import Findings
+    from mtpp.certifying.findings import Findings
     from mtpp.verification.verdict import Verdict
     from mtpp_models import SolverNotAvailableError
 
@@ -48,7 +48,7 @@ def explain(
     Example: mtpp explain partition.json bert-base --time-limit 20
     """
     from mtpp.api.answers import explainable, explained
-    from mtpp.certifying.explain import Findings
+    from mtpp.certifying.findings import Findings
     from mtpp.text.tables import left_aligned, terminal_width
 
     result, false = explainable(str(file), graph, words, f"mtpp explain {file}")
