@@ -154,7 +154,7 @@ def table(
         with running.workers() as workers:
             return make_serving_tables(workers, report)
     if targets == ["unlike"] and not quick:
-        from experiments.studies.unlike import make_unlike_tables
+        from experiments.studies.unlike.tables import make_unlike_tables
 
         with running.workers() as workers:
             return make_unlike_tables(workers, report)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from experiments.studies.spp.frames import TITLES, training_frame
 from experiments.studies.spp.jobs import (
     BOTH_SIDES,
     BOUND,
     CALIBRATION,
     GUARANTEES,
-    SETTINGS,
     STAGES,
-    TABLE,
-    TITLES,
     Question,
     TrainingJob,
     jobs_of,
-    training_frame,
 )
+from experiments.studies.spp.measures import SETTINGS
+from experiments.studies.spp.paper import TABLE
 from experiments.studies.spp.tables import claims
 from heuristics.planning import PLANNERS
 from instances.planning import Cluster, LayerChain, TrainingInstance

@@ -13,19 +13,10 @@ from experiments.studies.papers.plan import Row
 from experiments.studies.papers.verdicts import Measured, PaperNumber, Part, percent_above, value_of
 from experiments.studies.placeto.network_measures import against, answer_of, best_of, design_times, orders_of
 from experiments.studies.placeto.published import CELLS, NETWORKS, QUICK_NETWORKS, Cell, NetworkBudget
-from experiments.studies.spp.jobs import (
-    CALIBRATION,
-    STAGES,
-    TABLE_III,
-    Question,
-    TrainingJob,
-    cycles,
-    flat_from,
-    place_of,
-    points,
-    questions,
-    training_frame,
-)
+from experiments.studies.spp.frames import points, training_frame
+from experiments.studies.spp.jobs import CALIBRATION, STAGES, TABLE_III, Question, TrainingJob, questions
+from experiments.studies.spp.measures import cycles, flat_from
+from experiments.studies.spp.paper import place_of
 from experiments.studies.spp.tables import cells
 from instances.planning.chains import DEVICE_MEMORY, SWEEPS, simulation
 from mtpp.runs.log import Run

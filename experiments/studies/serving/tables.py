@@ -12,7 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.report import Report, Section
-from experiments.studies.serving.jobs import DEFAULT_RULES, ServingJob, jobs_of, served
+from experiments.studies.serving.jobs import ServingJob, jobs_of
+from experiments.studies.serving.rules import DEFAULT_RULES, served
 from instances.architectures import ARCHITECTURES
 from instances.devices import Platform
 from instances.graph.graph import ComputationGraph

@@ -14,22 +14,19 @@ from command_line import assert_misuse
 from spp_runs import as_in_the_paper, asked, failures, made_up, tiny, verdicts
 
 from experiments.studies.report import Report
+from experiments.studies.spp.frames import training_frame
 from experiments.studies.spp.jobs import (
-    BASELINES,
     BOTH_SIDES,
     BOUND,
     CALIBRATION,
     GUARANTEES,
     STAGES,
-    TABLE,
     TrainingJob,
-    both_sides,
-    cycles,
     jobs_of,
     questions,
-    speed_up,
-    training_frame,
 )
+from experiments.studies.spp.measures import both_sides, cycles
+from experiments.studies.spp.paper import BASELINES, TABLE, speed_up
 from experiments.studies.spp.tables import (
     cell_rows,
     cells,

@@ -71,10 +71,14 @@ def test_a_change_reaches_those_that_use_it(copied: Path) -> None:
     brkga = changed_by(copied, "heuristics/orders/searches.py", appended("X = 1"))
     drawn = {"random-1", "random-100", "random-10000"}  # which stand in the same file
     assert brkga == {"mla", "mla-weighted", "brkga-100", "brkga-10000", "portfolio", "certify"} | drawn
-    assert changed_by(copied, "heuristics/local_search/multilevel.py", appended("X = 1")) == {"portfolio", "certify"}
+    assert changed_by(copied, "heuristics/local_search/multilevel.py", appended("X = 1")) == {
+        "multilevel",
+        "portfolio",
+        "certify",
+    }
     assert changed_by(copied, "mtpp_models/bounds/cuts.py", appended("X = 1")) >= {"pinned", "certify"}
     assert not changed_by(copied, "mtpp_models/bounds/cuts.py", appended("X = 1")) & HEURISTICS.keys()
-    assert changed_by(copied, "instances/partitioning/partition.py", appended("X = 1")) == everything
+    assert changed_by(copied, "instances/partitioning/partition.py", appended("X = 1")) >= everything
     assert changed_by(copied, "heuristics/planning/spp.py", appended("X = 1")) <= {"certify"}
     assert changed_by(copied, "instances/deadline.py", lambda text: text.replace(b"0.0", b"0.1", 1)) >= everything
 
