@@ -56,16 +56,7 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
 
 
 def result_figure(result: Result[Any, Any]) -> Figure:
-    """The picture of a result.
-
-    Raises
-    ------
-    InputError
-        If it has no answer.
-    """
-    if result.answer is None:
-        reason = result.impossible or f"{result.method} found no answer to draw."
-        raise InputError(f"{result.instance.label}: {reason}")
+    """The picture of a result that has an answer."""
     figure: Figure = PROBLEMS.of(result.instance).figure(result.answer, result.bound)
     return figure
 
