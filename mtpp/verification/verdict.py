@@ -104,7 +104,8 @@ def slack(value: Fraction) -> Fraction:
 
 def _slack_of_ratio(ratio: Fraction, cost: Fraction | None, bound: float | None) -> Fraction:
     """The most by which a ratio may differ that is one of floats."""
-    return ROUNDING * ratio + (slack(cost or Fraction(0)) / Fraction(bound) if bound else 0)
+    of_cost = slack(cost or Fraction(0)) / Fraction(bound) if bound else Fraction(0)
+    return ROUNDING * ratio + max(ROUNDING * ratio, of_cost)
 
 
 def unequal(place: str, claimed: object, true: object) -> str:
