@@ -109,6 +109,7 @@ def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
     assert (process.returncode, out) == (INTERRUPTED, "")
     assert "the same call makes the rest" in err
     assert "Traceback" not in err
+    assert "leaked" not in err
     for _ in range(10_000):
         if not any(map(is_alive, children)):
             return
