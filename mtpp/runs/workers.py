@@ -208,7 +208,7 @@ def _one_thread() -> Iterator[None]:
 def _prepare_worker() -> None:
     """End a worker at once at Ctrl-C, and when its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Pyomo makes a lock as it is imported. With spawn it has a name in the system, which a worker that is ended leaves behind.
+    # Pyomo makes a lock as it is imported, which with spawn has a name that a worker leaves behind when it is ended.
     if "fork" in multiprocessing.get_all_start_methods():
         multiprocessing.set_start_method("fork", force=True)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
