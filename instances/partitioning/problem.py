@@ -73,9 +73,9 @@ class Instance(GraphQuestion):
         Without a fixed buffer, the peak of a block is not that of its order but the largest need of its nodes.
     together, windows, uncut, at_least
         More constraints, as `Constraints.of` takes them.
-    cluster : str, optional
+    family : str, optional
         The network or random graph that this is a variant of, such as one of several batches; statistics count
-        clusters, as variants are not independent. By default the name. No cost depends on it.
+        families, as variants are not independent. By default the name. No cost depends on it.
     k : int, optional
         The most blocks that are not empty; by default as many as devices.
     works : (T, n) floats, optional
@@ -109,7 +109,7 @@ class Instance(GraphQuestion):
     need: FloatArray | None
     by_need: bool
     name: str
-    cluster: str
+    family: str
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Instance(GraphQuestion):
         windows: Windows | None = None,
         uncut: Iterable[NodeName] = (),
         at_least: Iterable[tuple[int, Iterable[NodeName] | str]] = (),
-        cluster: str = "",
+        family: str = "",
         *,
         k: int | None = None,
         works: ArrayLike | None = None,
@@ -158,7 +158,7 @@ class Instance(GraphQuestion):
             "need": need,
             "by_need": by_need,
             "name": name or graph.name,
-            "cluster": cluster or name or graph.name,
+            "family": family or name or graph.name,
             "platform": platform,
         }
         self.__dict__.update(fields)
@@ -439,7 +439,7 @@ class Instance(GraphQuestion):
     def with_platform(self, platform: Platform) -> Instance:
         """The same question for other devices, which are alike."""
         given = self.name, self.constraints, self.need, self.by_need
-        return Instance(self.graph, platform, *given, cluster=self.cluster)
+        return Instance(self.graph, platform, *given, family=self.family)
 
     @property
     def needs_peaks(self) -> bool:

@@ -23,7 +23,7 @@ _MOST = 100_000
 
 
 def random_entry(family: str, n: int, seed: int) -> Entry:
-    """A random graph, which is a cluster of its own."""
+    """A random graph, which is a family of its own."""
     name = f"{family}-{n}-{seed}"
     return Entry(name, partial(regal_style, family, n, seed), 1.0, name)
 

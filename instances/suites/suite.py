@@ -44,11 +44,11 @@ class Entry:
     name: str  # unique in its suite
     build: Callable[[], ComputationGraph]  # makes the graph
     bandwidth: float | None  # bytes per unit of the graph's time; None where the suite does not say
-    cluster: str  # the network or random graph of which it is a variant
+    family: str  # the network or random graph of which it is a variant
 
     def question(self, graph: ComputationGraph, platform: Platform) -> Instance:
         """The question about its graph on this platform."""
-        return Instance(graph, platform, self.name, cluster=self.cluster)
+        return Instance(graph, platform, self.name, family=self.family)
 
     def instance(self, k: int) -> Instance:
         """The question for `k` blocks.

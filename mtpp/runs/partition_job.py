@@ -279,7 +279,7 @@ class PartitionJob(Job):
             "version": package_version(),
             "profile": self.profile,
             "instance": self.instance.name,
-            "cluster": self.instance.cluster,
+            "cluster": self.instance.family,
             "question": self.instance.key,
             "kind": "heuristic" if self.by.is_search else "model",
             "n": graph.n,

@@ -136,7 +136,7 @@ def taken(entries: Iterable[Entry], count: int) -> list[Entry]:
 def _family(entry: Entry) -> str:
     """Kind of random graph, or network."""
     name, _, seed = entry.name.rpartition("-")
-    return name.rpartition("-")[0] if seed.isdigit() and name.rpartition("-")[2].isdigit() else entry.cluster
+    return name.rpartition("-")[0] if seed.isdigit() and name.rpartition("-")[2].isdigit() else entry.family
 
 
 @cache

@@ -45,7 +45,7 @@ def test_all_files_by_name(folder: Path) -> None:
     suite = find_suite(str(folder))
     assert is_suite(str(folder))
     assert [entry.name for entry, _ in suite.graphs()] == ["bert-1", "bert-8", "net"]
-    assert [entry.cluster for entry in suite.entries] == ["bert-1", "bert-8", "net"]
+    assert [entry.family for entry in suite.entries] == ["bert-1", "bert-8", "net"]
     with pytest.raises(InputError, match="has no bandwidth; add one to"):
         suite.instances(2)
 
@@ -55,9 +55,9 @@ def test_settings(folder: Path) -> None:
     suite = find_suite(str(folder))
     assert suite.k == (2, 4)
     found = suite.instances(2)
-    assert [instance.cluster for instance in found] == ["bert", "bert", "net"]
+    assert [instance.family for instance in found] == ["bert", "bert", "net"]
     assert {instance.platform.bandwidth for instance in found} == {2.0}
-    assert [instance.with_k(3).cluster for instance in found] == ["bert", "bert", "net"]
+    assert [instance.with_k(3).family for instance in found] == ["bert", "bert", "net"]
 
 
 def test_a_broken_file_among_many_is_told_and_the_others_go_on(folder: Path) -> None:

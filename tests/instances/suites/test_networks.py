@@ -58,7 +58,7 @@ def test_a_network_is_traced_once(package: Path) -> None:
     with pytest.warns(InputWarning, match=r"^timm 0\.0\.1, bad cannot be traced and is left out: .*no such model$"):
         (instance,) = suite.instances(2)
     graph = instance.graph
-    assert (instance.name, instance.cluster, instance.platform.bandwidth) == ("timm-good", "good", 25e9)
+    assert (instance.name, instance.family, instance.platform.bandwidth) == ("timm-good", "good", 25e9)
     assert (graph.n, graph.m) == (3, 2)
     assert graph.attributes["parameter_count"] == 4 * 8 + 8 + 8 * 2 + 2
     assert graph.attributes["flops"] == 2 * 8 * 3 * 4 * (4 * 8 + 8 * 2)
@@ -103,7 +103,7 @@ def test_the_list_has_200_independent_networks_with_source_and_licence() -> None
     """Independent are networks of different clusters, whose graphs differ; those of architectures are among them."""
     assert len({network.network for network in NETWORKS}) == len(NETWORKS)
     assert len({network.hash for network in NETWORKS}) == len(NETWORKS)
-    assert len({entry.cluster for entry in SUITES["networks"].entries}) >= 200
+    assert len({entry.family for entry in SUITES["networks"].entries}) >= 200
     for it in NETWORKS:
         assert it.licence in ("Apache-2.0", "BSD-3-Clause")
         assert re.fullmatch(r"[0-9a-f]{12}", it.hash)

@@ -30,7 +30,7 @@ def test_families_are_equally_many_and_sizes_spread(count: int) -> None:
     assert all(50 <= n <= 200 for n in sizes)
     if count == 1000:
         assert set(sizes) == set(range(50, 201))
-    assert all(entry.cluster == entry.name for entry in entries)
+    assert all(entry.family == entry.name for entry in entries)
 
 
 def test_a_longer_list_goes_on_where_a_shorter_one_ends() -> None:

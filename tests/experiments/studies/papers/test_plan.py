@@ -111,8 +111,8 @@ def test_graphs_are_the_same_first_ones_with_equal_shares() -> None:
     networks = find_suite("real").entries
     few, many = taken(networks, 12), taken(networks, 30)
     assert few == many[:12]
-    assert len({entry.cluster for entry in few}) == 12
-    assert {entry.cluster for entry in many} == {entry.cluster for entry in networks}
+    assert len({entry.family for entry in few}) == 12
+    assert {entry.family for entry in many} == {entry.family for entry in networks}
     random = [entry.name.rsplit("-", 2)[0] for entry in taken(find_suite("regal-style:120").entries, 8)]
     assert random[:4] == random[4:]
     assert len(set(random)) == 4
