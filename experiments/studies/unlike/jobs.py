@@ -99,7 +99,7 @@ class FlowJob(StudyJob):
     file: str
     digest: str  # of the question
     devices: int
-    limit: float  # seconds
+    limit: float | None  # seconds
 
     @property
     def question(self) -> list[Any]:
@@ -132,7 +132,7 @@ def unlike_jobs(networks: Sequence[str] | None = None) -> list[UnlikeJob]:
     return [UnlikeJob(name, cluster, phase) for phase in PHASES for name in names for cluster in CLUSTERS]
 
 
-def flow_jobs(limit: float = SECONDS) -> list[FlowJob] | str:
+def flow_jobs(limit: float | None = SECONDS) -> list[FlowJob] | str:
     """All published clusters, each with so many seconds, or why there are none."""
     folder = Path(os.environ.get(DATA_VARIABLE, ""), _FOLDER)
     if not os.environ.get(DATA_VARIABLE):

@@ -41,7 +41,7 @@ _FLOWS = (
 
 
 def make_unlike_tables(
-    workers: Workers, report: Report, networks: Sequence[str] | None = None, limit: float = SECONDS
+    workers: Workers, report: Report, networks: Sequence[str] | None = None, limit: float | None = SECONDS
 ) -> int:
     """Make the runs that are missing, then print and write tables and pictures; 1 if a run failed, else 0.
 

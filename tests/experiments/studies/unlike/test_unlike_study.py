@@ -85,7 +85,7 @@ def test_tables_go_on_where_they_stopped(
     for folder in (None, tmp_path / "tables"):
         report = Report(tmp_path / "runs.jsonl", folder, "csv", quiet=True)
         with this_process() as workers:
-            assert make_unlike_tables(workers, report, ["gpt2"], 300.0) == 0
+            assert make_unlike_tables(workers, report, ["gpt2"], None) == 0
         assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 13
     out = capsys.readouterr().out
     assert "two,2.0,5.0,5.0" in out
