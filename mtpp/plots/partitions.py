@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from instances import Bound, ComputationGraph, Partition
+from instances.partitioning.serving import ServedPartition
 from instances.placement.placement import Placement
 from instances.runtimes.layers import layers_in_words
 from instances.runtimes.serving_front import Front
@@ -336,18 +337,20 @@ def _scale(value: float, unit: str) -> tuple[float, str]:
 _MARKS = "os^Dv"
 
 
-def plot_front(front: Front, others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None) -> Axes:
+def plot_front(
+    front: Sequence[ServedPartition], others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None
+) -> Axes:
     """Context over bottleneck of what no cut beats, each point with its layers.
 
     Parameters
     ----------
-    front : Front
+    front : sequence of ServedPartition
+        From the fastest to the one with the largest context.
     others : mapping of str to (float, float), optional
         Bottleneck and context of other cuts by name, such as those of default rules.
     """
     ax = axes_of(ax, 7.5, 4)
-    points = [point for point in front.points if point.capacity < math.inf]
-    question = front.instance
+    points = [point for point in front if point.capacity < math.inf]
     times, contexts = [p.bottleneck for p in points], [p.capacity for p in points]
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
     ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
@@ -367,7 +370,7 @@ def plot_front(front: Front, others: Mapping[str, tuple[float, float]] | None = 
         colour = matplotlib.colormaps["tab10"](i + 1)
         mark = _MARKS[(i + 1) % len(_MARKS)]
         ax.plot(time, context, mark, color=colour, label=name, zorder=3, fillstyle="none", markersize=9 + 2 * i)
-    ax.set_xlabel(f"bottleneck [{question.instance.time_unit}]")
+    ax.set_xlabel(f"bottleneck [{front[0].partition.instance.time_unit}]")
     ax.set_ylabel("context of each sequence [tokens]")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.margins(x=0.15, y=0.15)
@@ -378,7 +381,7 @@ def plot_front(front: Front, others: Mapping[str, tuple[float, float]] | None = 
 
 def front_figure(front: Front, bound: Bound | None = None) -> Figure:
     """Context over bottleneck of what no cut beats; its first point is the bound."""
-    figure = plot_front(front).figure
+    figure = plot_front(front.points).figure
     assert isinstance(figure, Figure)
     return figure
 
