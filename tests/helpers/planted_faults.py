@@ -170,8 +170,8 @@ FAULTS = {
     ),
     "partition cost": Fault(
         "instances/partitioning/partition.py",
-        "work=sums_by(self.block, graph.work, k),",
-        "work=0.9 * sums_by(self.block, graph.work, k),",
+        "work=sums_by(self.block, work, k),",
+        "work=0.9 * sums_by(self.block, work, k),",
         ("simple",),
     ),
     "rule of other k": Fault("mtpp/certifying/certify.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")),
@@ -216,7 +216,7 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_price_tree.py::test_small_prices_count_together",
     ),
     "blocks with nodes before and behind all": Fault(
-        "mtpp_models/bounds/priced/relaxation.py", "k=min(platform.k, n)", "k=min(platform.k, n - 4)", ("priced",)
+        "mtpp_models/bounds/priced/relaxation.py", "min(instance.k, n)", "min(instance.k, n - 4)", ("priced",)
     ),
     "flow behind a trial": Fault(
         "mtpp_models/bounds/priced/blocks.py",
