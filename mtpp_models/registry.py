@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from instances import Bound, InputError, Partition, Result
+from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.registry import find
+from instances.registry import find, unknown
 from mtpp_models.bounds.cuts import Algorithm, pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
-from mtpp_models.bounds.kinds.ideals import ideals_of_kinds, pinned_kinds
-from mtpp_models.bounds.kinds.priced import PricesOfKinds
 from mtpp_models.bounds.priced.bisection import BISECTION, bisection
 from mtpp_models.bounds.priced.priced import priced
 from mtpp_models.bounds.priced.prices import priced_quick
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
-from mtpp_models.formulations.kinds import FORMULATIONS_OF_KINDS, KindFormulation
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, coarse
 from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
-from mtpp_models.simple import simple, simple_by_kinds
+from mtpp_models.simple import simple_bound
 from mtpp_models.solvers.interface import Controls
 
 Model = Algorithm | Formulation
@@ -40,9 +36,16 @@ _ALGORITHMS = (
         "simple",
         "the larger of the heaviest node and the work per block",
         "MTPP, Lemma 4.2, eq. (13)",
-        lambda start, _: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
+        lambda start, _: Result("simple", start.instance, start, simple_bound(start.instance)),
+        kinds="any",
     ),
-    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/bounds/cuts.py", _timed(pinned)),
+    Algorithm(
+        "pinned",
+        "minimum cut around each node",
+        "this project, mtpp_models/bounds/cuts.py",
+        _timed(pinned),
+        kinds="any",
+    ),
     Algorithm(
         "pigeonhole",
         "minimum cuts around pairs of nodes, two of which share a block",
@@ -56,6 +59,7 @@ _ALGORITHMS = (
         "this project, mtpp_models/bounds/ideals/ideals.py",
         _timed(ideals),
         exact=True,
+        kinds="any",
     ),
 )
 
@@ -81,6 +85,7 @@ _PRICED = Algorithm(
     "this project, mtpp_models/bounds/priced/priced.py",
     priced,
     MOST_PAIRED,
+    kinds="any",
 )
 
 #: Name to model, in order of effort.
@@ -101,50 +106,6 @@ MODELS: dict[str, Model] = {
         EXACT,
     )
 }
-
-
-class KindModel(Algorithm):
-    """Bound for kinds of devices, whose start is a partition over them."""
-
-
-_OF_KINDS = (
-    KindModel(
-        "simple",
-        "devices of several kinds: the speed of all of them together, and the heaviest node",
-        "this project, mtpp_models/simple.py",
-        _timed(simple_by_kinds),
-    ),
-    KindModel(
-        "pinned",
-        "minimum cut around each node",
-        "this project, mtpp_models/bounds/kinds/ideals.py",
-        _timed(pinned_kinds),
-    ),
-    KindModel(
-        "ideals",
-        "dynamic program over ideals, for narrow graphs",
-        "this project, mtpp_models/bounds/kinds/ideals.py",
-        _timed(lambda start, deadline: ideals_of_kinds(start.instance, start, deadline)),
-        exact=True,
-    ),
-)
-_PRICED_KINDS = KindModel(
-    "priced",
-    "best prices of nodes and kinds",
-    "this project, mtpp_models/bounds/kinds/priced.py",
-    lambda start, controls: PricesOfKinds()(start, controls),
-    MOST_PAIRED,
-)
-
-#: Name to model for several kinds of devices, in order of effort.
-KIND_MODELS: dict[str, KindModel | KindFormulation] = {
-    model.name: model for model in (*_OF_KINDS, *FORMULATIONS_OF_KINDS[:-1], _PRICED_KINDS, FORMULATIONS_OF_KINDS[-1])
-}
-
-
-def prices_that_go_on() -> KindModel:
-    """The model `priced`, which continues when it is called again."""
-    return replace(_PRICED_KINDS, run=PricesOfKinds())
 
 
 def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
@@ -168,6 +129,21 @@ def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
         if plus:
             model = _strengthened(model, Strengthening.of(text))
     return model if parts is None else _strengthened(model, parts)
+
+
+def model_for(instance: Instance, model: str | Model, parts: Strengthening | None = None) -> Model:
+    """The model, as of `find_model`, for a question.
+
+    Raises
+    ------
+    InputError
+        As `find_model`, or if it is for devices that are alike, and those of the question are not.
+    """
+    chosen = find_model(model, parts)
+    if chosen.kinds == "one" and not instance.is_alike:
+        names = [name for name, known in MODELS.items() if known.kinds == "any"]
+        raise InputError(unknown(names, chosen.name, "model for several kinds of devices"))
+    return chosen
 
 
 def _strengthened(model: Model, parts: Strengthening) -> Model:

@@ -25,8 +25,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from instances import Bound, InputError, Instance, Partition, Result
-from instances.deadline import Deadline
+from instances import Bound, InputError, Instance, Partition
 from instances.graph.memory import held_alone
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS
@@ -48,11 +47,11 @@ def work_bound(instance: Instance) -> float:
 def simple(instance: Instance) -> float:
     """`work_bound`, with the time for what cannot fit unless a buffer is fixed.
 
-    That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is
-    `simple_of_kinds`.
+    That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is the bound by
+    the best weights.
     """
     if not instance.is_alike:
-        return simple_of_kinds(instance)
+        return speed_bound(instance, speed_shares(instance))
     if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)
     work, k, needs, platform = instance.graph.work, instance.k, instance.needs, instance.platform
@@ -61,26 +60,36 @@ def simple(instance: Instance) -> float:
     return max(float(alone.max()), float(work.sum() + together) / k)
 
 
+def simple_bound(instance: Instance, *, optimal: bool = True) -> Bound:
+    """`simple` as a bound; over kinds of devices its witness holds the weights as `shares`, one a kind."""
+    if instance.is_alike:
+        return Bound(simple(instance), "simple", optimal)
+    shares = speed_shares(instance)
+    return Bound(speed_bound(instance, shares), "simple", optimal, {"shares": shares.tolist()})
+
+
 def one_block(instance: Instance) -> Partition:
-    """The partition that cuts nothing, of the instance's relaxation, since constraints or memory may not allow it."""
-    return Partition(instance.relaxed(), np.zeros(instance.graph.n, dtype=np.int64))
+    """The partition that cuts nothing, of a relaxation of the instance, as constraints or memory may not allow it.
+
+    Over kinds of devices it is on the kind where that takes least, by `Instance.finite_works`.
+    """
+    block = np.zeros(instance.graph.n, dtype=np.int64)
+    if instance.is_alike:
+        return Partition(instance.relaxed(), block)
+    soft = replace(instance, fit=False, constraints=NO_CONSTRAINTS, works=instance.finite_works)
+    if instance.machines.is_fixed:
+        return Partition(soft, block)
+    kinds = (np.full(instance.k, t) for t in range(instance.kinds))
+    return min((Partition(soft, block, kind=kind) for kind in kinds), key=lambda known: known.bottleneck)
 
 
 def as_answer(instance: Instance, partition: Partition) -> Partition | None:
     """The same blocks as an answer to `instance`; None if they break a rule or do not fit."""
     try:
-        answer = partition if partition.instance is instance else Partition(instance, partition.block, partition.order)
+        answer = partition.under(instance)
     except InputError:
         return None
     return answer if np.isfinite(answer.bottleneck) else None
-
-
-def simple_by_kinds(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The bound; its witness holds the weights as `shares`, one a kind."""
-    instance = start.instance
-    shares = speed_shares(instance)
-    value = min(speed_bound(instance, shares), start.bottleneck)
-    return Result("simple", instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
 
 
 def speed_shares(instance: Instance) -> FloatArray:
@@ -108,25 +117,9 @@ def speed_shares(instance: Instance) -> FloatArray:
     return shares / float(counts @ shares) if counts @ shares > 0 else even
 
 
-def simple_of_kinds(instance: Instance) -> float:
-    """The best of these bounds, in the time unit of the work."""
-    return speed_bound(instance, speed_shares(instance))
-
-
 def speed_bound(instance: Instance, shares: FloatArray) -> float:
     """The bound by any weights, rounded down."""
     least = (shares[:, None] * instance.finite_works).min(axis=0)
     total = float(np.array(instance.machines.counts) @ shares)
     alone = float(instance.work.min(axis=0).max())
     return max(alone, float(least.sum()) / total * (1 - _ROUNDING))
-
-
-def one_block_of_kinds(instance: Instance) -> Partition:
-    """All nodes in one block on the kind where that takes least, which memory and constraints may not allow."""
-    soft = replace(instance, fit=False, constraints=NO_CONSTRAINTS)
-    soft = replace(soft, works=instance.finite_works)
-    block = np.zeros(instance.graph.n, dtype=np.int64)
-    if instance.machines.is_fixed:
-        return Partition(soft, block)
-    kinds = (np.full(instance.k, t) for t in range(instance.kinds))
-    return min((Partition(soft, block, kind=kind) for kind in kinds), key=lambda known: known.bottleneck)

@@ -107,6 +107,16 @@ class Partition(Displayed):
         self.__dict__.update(state)
         freeze(*(value for value in state.values() if isinstance(value, np.ndarray)))  # pickling forgets it
 
+    def under(self, instance: Instance) -> Partition:
+        """The same blocks as an answer to another question of the same graph and devices.
+
+        Raises
+        ------
+        InputError
+            If they break one of its constraints.
+        """
+        return self if instance is self.instance else Partition(instance, self.block, self.order, self.kind)
+
     def _checked_kinds(self, kind: ArrayLike | None) -> IntArray:
         """(k,) kind of each block, `IDLE` for empty ones; `InputError` if there are not as many devices."""
         k, machines = self.instance.k, self.instance.machines

@@ -312,7 +312,8 @@ def reduce_instance(instance: Instance) -> Contraction:
     Proved above; tried by brute force in the tests.
     """
     if not instance.is_alike:
-        return _reduce_kinds(instance)
+        soft = instance.needs_peaks or instance.rates is not None
+        return _over_kinds(instance, contract_groups if soft else reduce_instance)
     result = contract_groups(instance)
     if instance.needs_peaks:
         return result
@@ -324,13 +325,12 @@ def reduce_instance(instance: Instance) -> Contraction:
         result = Contraction(instance, step.instance, step.group[result.group], result.anchor[step.anchor])
 
 
-def _reduce_kinds(instance: Instance) -> Contraction:
-    """Merge what has to be together, and, unless there are peaks of nodes or rates of pairs, what may as well be."""
+def _over_kinds(instance: Instance, reduce: Callable[[Instance], Contraction]) -> Contraction:
+    """The reduction over kinds of devices that `reduce` makes of the question with the sum of all works."""
     least = min(kind.memory for kind in instance.machines.kinds)
     alike = Platform(instance.k, 1.0, least, instance.activation_buffer, instance.fit and least < math.inf)
     # A sum of works may lose a small one, but is 0 only where all are.
     summed = replace(instance.graph, work=instance.finite_works.sum(axis=0))
-    reduce = contract_groups if instance.needs_peaks or instance.rates is not None else reduce_instance
     merged = reduce(Instance(summed, alike, constraints=instance.constraints, need=instance.need))
     if merged.instance is merged.original:
         return Contraction(instance, instance, merged.group, merged.anchor)
@@ -354,6 +354,8 @@ def contract_groups(instance: Instance) -> Contraction:
     nodes = np.arange(instance.graph.n)
     if not instance.constraints or not instance.rules.has_groups:
         return Contraction(instance, instance, nodes, nodes)
+    if not instance.is_alike:
+        return _over_kinds(instance, contract_groups)
     return merge(instance, instance.rules.group)
 
 

@@ -22,7 +22,7 @@ from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.prices import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
-from mtpp_models.registry import KIND_MODELS, Model, find_model, prices_that_go_on
+from mtpp_models.registry import Model, find_model
 from mtpp_models.solvers.interface import Controls
 
 # Up to so many blocks, and nodes times blocks, the exact model as published is solved early, if they are not few.
@@ -73,32 +73,31 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
-    unlike, rng = not instance.is_alike, np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
     def search_by(name: str, share: float = 1.0, moves: int | None = None) -> PartitionMethod:
         return _search(instance, name, rng, share, moves)
 
     def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
-        return _proof(instance, model or (KIND_MODELS[name] if unlike else find_model(name)), name, share, least)
+        return _proof(instance, model or find_model(name), name, share, least)
 
+    prices, n = _with(PRICED, Prices()), instance.graph.n
     if not instance.is_alike:
-        tried = instance.graph.n * instance.k * instance.kinds <= _FEW
+        tried = n * instance.k * instance.kinds <= _FEW
         return Methods(
             # Without time the search slices two orders.
             steps=[_timeless(proof("simple")), _timeless(search_by("portfolio", 0.05))],
-            opening=[proof("ideals", 0.4), proof("pinned", 0.1)],
+            opening=[proof(IDEALS, 0.4), proof("pinned", 0.1)],
             short=[],
             turns=[
                 search_by("portfolio", 0.1),
                 *([proof("exact", 0.3)] if tried else []),
-                proof(PRICED, 0.8, prices_that_go_on()),
+                proof(PRICED, 0.8, prices),
             ],
         )
-    n = instance.graph.n
     # Short turns of ideals and long ones go on where the last one stopped.
-    model, work = find_model(IDEALS), Ideals(deadline or Deadline())
-    assert isinstance(model, Algorithm)
-    listing = replace(model, run=lambda start, controls: work(start, controls.deadline))
+    work = Ideals(deadline or Deadline())
+    listing = _with(IDEALS, lambda start, controls: work(start, controls.deadline))
     pinned, pigeonhole = proof("pinned", 0.1), proof("pigeonhole", 0.1, least=n**2 * _PAIR_SECONDS)
     ideals = proof(IDEALS, 0.3, listing)
     return Methods(
@@ -111,7 +110,7 @@ def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = N
             *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
             search_by("local-search"),
         ],
-        turns=_turns(instance, ideals, pigeonhole, proof, search_by),
+        turns=_turns(instance, ideals, pigeonhole, prices, proof, search_by),
     )
 
 
@@ -119,6 +118,7 @@ def _turns(
     instance: Instance,
     ideals: PartitionMethod,
     pigeonhole: PartitionMethod,
+    prices: Model,
     proof: Callable[..., PartitionMethod],
     search_by: Callable[[str, float], PartitionMethod],
 ) -> list[PartitionMethod]:
@@ -135,9 +135,6 @@ def _turns(
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 3
-    quick, prices = find_model(PRICED_QUICK), find_model(PRICED)
-    assert isinstance(quick, Algorithm)
-    assert isinstance(prices, Algorithm)
     possible = [
         (promising, ideals),
         (n <= MOST_PAIRED and k == _TWO, proof(BISECTION, 0.8)),
@@ -148,10 +145,10 @@ def _turns(
         (n <= MOST_PAIRED, pigeonhole),
         (listed and not promising, replace(ideals, share=0.1)),
         (tried, proof("exact+all", 0.05 if k > _TWO else 1.0, least=k * row)),
-        (k > _TWO and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
+        (k > _TWO and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, _with(PRICED_QUICK, QuickPrices()))),
         (few, replace(proof("exact+all", _TO_ITS_END, least=k * row), once=True)),
         (large and k > _TWO, proof("coarse-2+all", 0.6, least=_TWO * row)),
-        (priced, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
+        (priced, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, prices)),
         (not large and k > _TWO, proof("coarse-2+all", 1.0, least=_TWO * row)),
         (not (tried or few) and k <= _MOST_BLOCKS, proof("exact+all", 1.0, least=k * row)),
     ]
@@ -184,6 +181,13 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
     telling = model.exact or name in (PRICED, PRICED_QUICK)
     counted = name in ("simple", "pinned", "pigeonhole", IDEALS)
     return Method(name, run, share, counted=counted, exact=telling, solver=by_solver, least=least)
+
+
+def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:
+    """The algorithm of a name, run by what goes on where it stopped."""
+    model = find_model(name)
+    assert isinstance(model, Algorithm)
+    return replace(model, run=run)
 
 
 def _timeless(method: PartitionMethod) -> PartitionMethod:

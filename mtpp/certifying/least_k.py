@@ -12,15 +12,16 @@ from threading import Event
 import numpy as np
 
 from heuristics import Limits, search
-from instances import Bound, InputError, Instance, Result
+from instances import InputError, Instance, Result
 from instances.deadline import Deadline
 from instances.machines import Machines
 from instances.partitioning.memory import proof_of_no_fit
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.loop import reaches, rules_out
-from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, simple
-from mtpp_models.bounds.kinds.ideals import sufficient_counts
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.bounds.ideals.kinds import sufficient_counts
+from mtpp_models.simple import simple_bound
 
 # Least number of blocks for a good enough answer, and the proof that fewer do not suffice.
 
@@ -190,7 +191,7 @@ def _may_do(least: LeastK, k: int) -> bool:
     instance = least.instance(k)
     if instance is None:
         return False
-    reason, bound = proof_of_no_fit(instance), Bound(simple(instance), "simple", optimal=False)
+    reason, bound = proof_of_no_fit(instance), simple_bound(instance, optimal=False)
     result = Result("simple", instance, bound=bound if reason is None else None, impossible=reason)
     if rules_out(result, least.good_enough):
         least.known[k] = result
@@ -285,7 +286,7 @@ def find_least(
     InputError
         If there are too many choices, or ideals.
     """
-    if question.is_alike or question.machines.price is None:
+    if question.machines.price is None:
         return find_least_k(
             question, good_enough, options, method=method, prove=prove, on_progress=on_progress, on_fault=on_fault
         )

@@ -195,9 +195,7 @@ def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
 
 def _ours(said: Result, instance: Instance) -> Result:
     """Rebind a received result to the local instance; it came with a copy of the whole graph."""
-    theirs = said.partition
-    ours = None if theirs is None else Partition(instance, theirs.block, theirs.order)
-    return replace(said, instance=instance, answer=ours)
+    return replace(said, instance=instance, answer=said.partition and said.partition.under(instance))
 
 
 def _portable(error: Exception) -> Exception:

@@ -129,9 +129,8 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances.machines import Kind, Machines
     from instances.partitioning.constraints import Constraints
     from instances.random_graphs import regal_style
-    from mtpp_models import SolveOptions, solve
+    from mtpp_models import MODELS, Algorithm, SolveOptions, solve
     from mtpp_models.flow import Hubs, bound_flow, exclude
-    from mtpp_models.registry import KIND_MODELS, KindModel
 
     yield "kinds of devices"
     graph = regal_style("erdos-renyi", _NODES, seed=1)
@@ -139,7 +138,7 @@ def _kinds_and_flows() -> Iterator[str]:
     for order in ("free", "fixed"):
         instance = Instance(graph, Machines(kinds, order))
         start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=_FEW)).partition
-        for name in (name for name, model in KIND_MODELS.items() if isinstance(model, KindModel)):
+        for name in (name for name, model in MODELS.items() if isinstance(model, Algorithm) and model.kinds == "any"):
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
     row = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 1.0])
     rated = Instance(row, Machines(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]))

@@ -62,7 +62,7 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
     graph = known.instance.graph
     check_same_question(document, graph.name, graph.content_hash, known.instance.k, instance)
     try:
-        return Partition(instance, known.block, known.order)
+        return known.under(instance)
     except InputError as error:
         document.fail(str(error))
 

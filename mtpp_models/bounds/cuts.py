@@ -8,6 +8,11 @@ Every node lies in some block, so with L of `mtpp_models.cuts.cuts`,
 
 for L without overflow and, where memory is finite and no buffer is fixed, for L with its linear bound.
 
+Over kinds of devices every node lies in some block on a device of some kind, so with :math:`L_t` the L of the question
+of kind t alone,
+
+.. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
+
 **Pigeonhole bound: two of k + 1 nodes share a block.**
 
 So for any set C of k + 1 nodes, with L as in `mtpp_models.cuts.conflicts`,
@@ -28,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -38,7 +43,7 @@ from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.cuts.conflicts import core, find_clique
 from mtpp_models.cuts.cuts import UNIT, BlockCuts, PairCuts
-from mtpp_models.simple import as_answer, one_block, simple
+from mtpp_models.simple import as_answer, one_block, simple, simple_bound
 from mtpp_models.solvers.interface import Controls
 
 # A bound that needs no solver, as the registry holds it.
@@ -54,6 +59,7 @@ class Algorithm:
     run: Callable[[Partition, Controls], Result]  # of a partition of the instance, the better the faster
     most_nodes: int | None = None  # of larger graphs, which would take too much memory, it says what *simple* says
     exact: bool = False  # whether the bound is the optimum when it runs to its end
+    kinds: Literal["one", "any"] = "one"  # of devices that it answers for
     is_bound: ClassVar[bool] = True
 
     def is_too_large(self, instance: Instance) -> bool:
@@ -63,16 +69,19 @@ class Algorithm:
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
         """Run; without a start, the partition counts only if the algorithm has found it.
 
-        Algorithms leave constraints out, and those that are not exact a hard limit of the memory: what they prove holds
-        for more partitions. An exact one is then at its end only if it has found an answer of that cost.
+        Where constraints are left out, an exact one is at its end only if it has found an answer of that cost.
         """
-        watch = Stopwatch()
-        question = instance.without_constraints() if self.exact else instance.relaxed()
-        incumbent = one_block(instance) if start is None else start
-        if self.is_too_large(instance):
-            result = Result(self.name, instance, incumbent, Bound(simple(instance), "simple", optimal=False))
+        watch, question = Stopwatch(), self._question(instance)
+        if start is not None:
+            begin = start.under(question)
+        elif self.exact:  # the first blocks that windows allow
+            begin = Partition(question, question.rules.first, kind=question.machines.sequence[: question.k])
         else:
-            result = self.run(Partition(question, incumbent.block, incumbent.order), controls)
+            begin = one_block(instance)
+        if self.is_too_large(instance):
+            result = Result(self.name, begin.instance, begin, simple_bound(instance, optimal=False))
+        else:
+            result = self.run(begin, controls)
         answer = result.partition if start is not None or self.exact else None
         answer = None if answer is None else as_answer(instance, answer)
         if start is not None and (answer is None or start.bottleneck <= answer.bottleneck):
@@ -83,6 +92,16 @@ class Algorithm:
             bound = replace(bound, optimal=bound.optimal and reached)
         spent = watch.seconds(solve=watch.passed)
         return replace(result, instance=instance, answer=answer, bound=bound, seconds=spent)
+
+    def _question(self, instance: Instance) -> Instance:
+        """The question that is answered, whose partitions are all those of `instance` and more.
+
+        Constraints are left out, and by those that are not exact a hard limit of the memory. Over kinds of devices the
+        exact ones know windows, and the others relax the questions of single kinds.
+        """
+        if instance.is_alike:
+            return instance.without_constraints() if self.exact else instance.relaxed()
+        return instance if self.exact else instance.without_constraints()
 
 
 PINNED = "pinned"
@@ -96,6 +115,8 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     and needs no cut.
     """
     deadline = deadline or Deadline()
+    if not start.instance.is_alike:
+        return _pinned_over_kinds(start, deadline)
     value, node, finished = 0.0, 0, True
     cutoff = start.bottleneck or 1.0
     cuts = BlockCuts(start.instance, cutoff)
@@ -121,6 +142,35 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     most_possible = min(value + cuts.lost(), one_block(start.instance).bottleneck, start.bottleneck)
     closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)
     return Result(PINNED, start.instance, start, Bound(value, PINNED, closed, {"nodes": [node]}))
+
+
+def _pinned_over_kinds(start: Partition, deadline: Deadline) -> Result:
+    """The largest of the cuts; the witness names the node, as `nodes`. Behind the deadline, the largest so far."""
+    instance, cutoff = start.instance, start.bottleneck
+    if cutoff <= 0:
+        return Result(PINNED, instance, start, simple_bound(instance))
+    cases = []
+    for t in range(instance.kinds):
+        question = instance.of_kind(t).relaxed()
+        cuts = BlockCuts(question, cutoff)
+        loaded = cuts.loaded() if question.needs_peaks else None
+        cases.append((cuts,) if loaded is None else (cuts, loaded))
+    alone = np.min([np.max([case.alone() for case in kind], axis=0) for kind in cases], axis=0)
+    value, node, finished = 0.0, 0, True
+    for v in np.argsort(-alone).tolist():
+        if value >= cutoff or alone[v] <= value:
+            break
+        if deadline.passed:
+            finished = False
+            break
+        least = np.inf
+        for kind in cases:
+            least = min(least, max(case.cut([v]).cost for case in kind))
+            if least <= value:
+                break
+        if least > value:
+            value, node = least, v
+    return Result(PINNED, instance, start, Bound(min(value, cutoff), PINNED, finished, {"nodes": [node]}))
 
 
 PIGEONHOLE = "pigeonhole"

@@ -212,6 +212,8 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
     formulation = find_model(model)
     if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
+    if not instance.is_alike:
+        raise InputError(f"{instance.name}: models over kinds of devices are not written; solve them by mtpp bound.")
     contraction = contract_groups(instance)
     question, warm_start = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
     warm_start = None if warm_start is None else Partition(question, warm_start.block, warm_start.order)

@@ -8,7 +8,8 @@ r"""The exact model of max-throughput partitioning (MTPP, Section 4.1, Figure 3)
 subject to (7) to (12) of `mtpp_models.formulations.constraints`. Theorem 4.1: O(nk) variables, O(mk) constraints,
 O((n + m)k) nonzeros. More blocks than nodes never help, so k is at most n here unless constraints tell blocks apart.
 
-The same page, with blocks of other sizes than 1, is the model of `mtpp_models.formulations.superblocks`.
+The same page, with blocks of other sizes than 1, is the model of `mtpp_models.formulations.superblocks`. Over kinds of
+devices it is that of `mtpp_models.formulations.kinds`, without superblocks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pyomo.core.expr import NumericExpression
 
 from mtpp_models.cuts.conflicts import BlockWindows, allowed_windows
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_least, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.formulations.kinds import exact_of_kinds
+from mtpp_models.formulations.scaled_instance import ScaledInstance, ScaledKinds
 
 
 def exact(
@@ -43,6 +45,8 @@ def exact(
     stronger : bool
         Whether (9') and (10') stand for (9) and (10).
     """
+    if isinstance(data, ScaledKinds):
+        return exact_of_kinds(data)
     sizes = sizes or (1,) * data.k
     m = pyo.ConcreteModel("exact")
     add_assignment(m, data, len(sizes), windows or allowed_windows(data.instance, sizes))  # (11), (12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyomo.environ as pyo
@@ -15,6 +15,7 @@ from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
+from instances.partitioning.partition import IDLE
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.simple import as_answer, one_block, simple
@@ -135,9 +136,9 @@ def _row_seconds() -> float:
 def block_ranks(partition: Partition) -> IntArray:
     """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n.
 
-    Where constraints tell blocks apart, they stay where they are.
+    Where constraints or the order of the devices tell blocks apart, they stay where they are.
     """
-    if partition.instance.constraints:
+    if partition.instance.constraints or partition.instance.machines.is_fixed:
         return partition.block + 1
     return np.unique(partition.block, return_inverse=True)[1] + 1
 
@@ -172,7 +173,7 @@ def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
 
 def _read_kinds(model: pyo.ConcreteModel) -> IntArray | None:
     """The kind of the device of each block; None where the solution is not integral."""
-    kinds = np.full(len(model.B), -1)
+    kinds = np.full(len(model.B), IDLE)
     for (b, t), variable in model.on.items():
         value = variable.value or 0.0
         if not min(abs(value), abs(value - 1.0)) <= _INTEGRAL:
@@ -262,6 +263,8 @@ class Formulation:
     is_bound : bool
         Whether every partition satisfies the constraints of a case, at no more than its bottleneck. If not, `solve`
         returns no bound, and of partitions only what the solver found.
+    kinds : {"one", "any"}
+        Of devices for which there are cases: over several kinds they are made of `ScaledKinds`.
     """
 
     name: str
@@ -270,6 +273,7 @@ class Formulation:
     cases: Callable[[ScaledInstance], Sequence[Case]]
     exact: bool = False
     is_bound: bool = True
+    kinds: Literal["one", "any"] = "one"
 
     def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
         """Scale the instance and list the cases.
@@ -287,7 +291,7 @@ class Formulation:
             If a strengthened model has no start.
         """
         data = ScaledInstance.near(instance, start)
-        return PreparedModel(data, self.cases(data), start, np.arange(instance.graph.n))
+        return PreparedModel(data, self.cases(data), start, np.arange(instance.graph.n), data.cutoff)
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
         """Solve the cases one after the other and combine what they prove.
@@ -317,7 +321,7 @@ class Formulation:
         """
         watch, solver = Stopwatch(), find_solver(controls.options.solver)
         name = f"{self.name}-lp" if controls.relaxation else self.name
-        whole = self._one_block(instance)
+        whole = as_answer(instance, one_block(instance))
         if whole is not None and whole.bottleneck == 0 and self.is_bound:
             return Result(name, instance, whole, Bound(0.0, name))
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
@@ -329,7 +333,7 @@ class Formulation:
             for result in results:
                 if result.superblock is None:
                     continue
-                solution = self._solution(instance, result, prepared.group, solver)
+                solution = _solution(instance, result, prepared.group, solver)
                 partitions += [] if solution is None else [solution]
                 # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
                 tolerated = result.optimum * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
@@ -362,17 +366,15 @@ class Formulation:
             log="\n".join(result.log for result in results),
         )
 
-    def _one_block(self, instance: Instance) -> Partition | None:
-        """All nodes in one block; None if that is no answer."""
-        return as_answer(instance, one_block(instance))
 
-    def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
-        """Partition of a solution, its cost from the definition; None if rounding or its peak make it infeasible."""
-        assert result.superblock is not None
-        try:
-            return as_answer(instance, Partition(instance, result.superblock[group]))
-        except InputError as error:
-            raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None
+def _solution(instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
+    """Partition of a solution, its cost from the definition; None if rounding or its peak make it infeasible."""
+    assert result.superblock is not None
+    kind = None if result.kind is None else np.append(result.kind, np.full(instance.k - len(result.kind), IDLE))
+    try:
+        return as_answer(instance, Partition(instance, result.superblock[group], kind=kind))
+    except InputError as error:
+        raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None
 
 
 def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) -> list[CaseResult]:

@@ -9,11 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from instances import Instance, Partition
+from instances.graph.tensors import FloatArray
 from instances.partitioning.memory import needs_of, room
 from mtpp_models.simple import one_block, simple
 
-#: Of what a solution costs, or of the unit: beyond that, coefficients are too large for solvers.
-OUT_OF_REACH = 1e3
+# Of what a solution costs, or of the unit: beyond that, coefficients are too large for solvers.
+_OUT_OF_REACH = 1e3
+# By how much a known bottleneck is widened, so that rounding loses no answer that is better.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,17 @@ class ScaledInstance:
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
         """Scale by what `start` costs in the models, else by a time that is near the optimum."""
+        if not instance.is_alike:
+            return ScaledKinds.near(instance, start)
         if start is not None:
             costs = Partition(instance.relaxed(), start.block, start.order)
             return cls(instance, costs.bottleneck or 1.0)
         return cls(instance, max(simple(instance), one_block(instance).bottleneck / instance.k) or 1.0)
+
+    @property
+    def cutoff(self) -> float:
+        """Models may lose answers that cost more than this [time unit]; infinite where they lose none."""
+        return math.inf
 
     @property
     def n(self) -> int:
@@ -66,8 +76,8 @@ class ScaledInstance:
         within reach.
         """
         reach = min(one_block(self.instance).bottleneck, self.k * self.unit)
-        reach *= 1.0 if self.is_free else OUT_OF_REACH
-        times = np.minimum(self.instance.tensor_time, OUT_OF_REACH * reach if reach > 0 else math.inf)
+        reach *= 1.0 if self.is_free else _OUT_OF_REACH
+        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * reach if reach > 0 else math.inf)
         return {t: float(times[t]) / self.unit for t in self.tensors}
 
     @cached_property
@@ -88,7 +98,7 @@ class ScaledInstance:
         Beside bytes held for a million units, the tolerances of a solver are no longer small, and its bounds not safe;
         a model without overflow is the weaker, safe one.
         """
-        return self._can_overflow and self._total_time < OUT_OF_REACH**2
+        return self._can_overflow and self._total_time < _OUT_OF_REACH**2
 
     @property
     def leaves_out_overflow(self) -> bool:
@@ -133,3 +143,125 @@ class ScaledInstance:
         """Bytes in multiples of the unit; under a hard memory limit, in multiples of the memory."""
         platform = self.instance.platform
         return size / (platform.memory or 1.0) if platform.fit else size / platform.bandwidth / self.unit
+
+
+@dataclass(frozen=True)
+class ScaledKinds(ScaledInstance):
+    """The coefficients of a question over kinds of devices; what depends on the kind has a row for each."""
+
+    most: float = math.inf  # in units: an answer of that cost is known
+
+    @classmethod
+    def near(cls, instance: Instance, start: Partition | None) -> ScaledKinds:
+        """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
+        if start is not None and start.bottleneck > 0:
+            return cls(instance, start.bottleneck, 1.0 + _ROUNDING)
+        return cls(instance, max(simple(instance), one_block(instance).bottleneck / instance.k) or 1.0)
+
+    @property
+    def cutoff(self) -> float:
+        """The bottleneck of the partition that it is scaled by."""
+        return self.unit if self.most < math.inf else math.inf
+
+    @property
+    def is_free(self) -> bool:
+        """Whether all nodes in one block are an answer."""
+        return super().is_free and bool(self.instance.able.all())
+
+    @property
+    def k(self) -> int:
+        """Number of blocks; at most n unless each is on a device of its own, or windows tell them apart."""
+        told_apart = self.instance.machines.is_fixed or self.instance.has_windows
+        return self.instance.k if told_apart else min(self.instance.k, self.n)
+
+    @cached_property
+    def of_kinds(self) -> list[ScaledInstance]:
+        """The question of each kind alone, in the same unit."""
+        return [ScaledInstance(self.instance.of_kind(t), self.unit) for t in range(self.instance.kinds)]
+
+    @cached_property
+    def works(self) -> FloatArray:
+        """(T, n) work of each node, 0 where it cannot run; as tensors, what no answer within reach pays is capped."""
+        own = np.minimum([alone.work for alone in self.of_kinds], self._cap)
+        return np.where(self.instance.able, own, 0.0)
+
+    @cached_property
+    def cut_times(self) -> FloatArray:
+        """(T, e) bytes / B of each of `tensors`."""
+        times = [[alone.cut_time[t] for t in self.tensors] for alone in self.of_kinds]
+        return np.minimum(np.reshape(times, (len(times), len(self.tensors))), self._cap)
+
+    @cached_property
+    def pair_times(self) -> FloatArray | None:
+        """(e, T, T) time of each of `tensors` from a device of one kind to one of another; None without such rates."""
+        if self.instance.rates is None:
+            return None
+        sizes = self.instance.graph.tensors.bytes[self.tensors]
+        return np.minimum(sizes[:, None, None] / self.instance.rates / self.unit, self._cap)
+
+    @cached_property
+    def most_moved(self) -> FloatArray:
+        """(T,) time of all tensors in a block on each kind; a block moves a tensor once."""
+        if self.pair_times is None:
+            return self.cut_times.sum(axis=1)
+        return np.full(self.instance.kinds, self.pair_times.max(axis=(1, 2)).sum())
+
+    @property
+    def _cap(self) -> float:
+        # k units are no less than the optimum where all nodes in one block are an answer.
+        return 2.0 * min(self.most, self.k * (1.0 if self.is_free else _OUT_OF_REACH))
+
+    @cached_property
+    def excess_rates(self) -> list[float]:
+        """Time for each unit of what a block holds beyond `spares`, of each kind; 0 where nothing counts."""
+        return [
+            self._bytes / rate / self.unit if alone.has_overflow else 0.0
+            for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True)
+        ]
+
+    @cached_property
+    def spares(self) -> list[float]:
+        """(M - buffer) of each kind, in the unit of `held_time`; infinite where there is no limit."""
+        return [self._byte_time(room(alone.instance)) for alone in self.of_kinds]
+
+    @cached_property
+    def whole_load(self) -> float:
+        """All that nodes hold, and the largest need."""
+        return math.fsum([*self.held_time, *self.shared_time, max(self.need_time)])
+
+    @property
+    def leaves_out_overflow(self) -> bool:
+        """Whether on some kind a block can overflow, but by times that solvers cannot tell from the work."""
+        return any(alone.leaves_out_overflow for alone in self.of_kinds)
+
+    def exceeding(self, t: int, s: int) -> float:
+        r"""By how much a block on a device of kind s can cost more on one of kind t than the bottleneck, memory apart.
+
+        All of it takes :math:`U_t`, every work and every tensor, as a block moves a tensor once. Where nothing takes
+        more than :math:`\rho` times as long, that is at most :math:`(1 - 1/\rho)\,U_t` and, of answers that are no
+        worse than a known one, :math:`\rho - 1` times its bottleneck. With rates for pairs both move as much.
+        """
+        of_t, of_s = self.works[t], self.works[s]
+        if self.pair_times is None:
+            of_t, of_s = (np.concatenate((self.works[kind], self.cut_times[kind])) for kind in (t, s))
+        longer = of_t > of_s
+        if not longer.any():
+            return 0.0
+        whole, ratio = float(of_t.sum()), math.inf
+        if of_s[longer].min() > 0:
+            ratio = float((of_t[longer] / of_s[longer]).max()) * (1 + _ROUNDING)
+        return min(whole * (1 - 1 / ratio), (ratio - 1) * self.most)
+
+    @cached_property
+    def _bytes(self) -> float:
+        """Bytes of 1 in what is held: a time on the slowest link, or the largest memory where that is a limit."""
+        limits = [kind.memory for kind in self.instance.machines.kinds if math.isfinite(kind.memory)]
+        if self.instance.platform.fit:
+            return max(limits, default=1.0)
+        rates = [
+            rate for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True) if alone.has_overflow
+        ]
+        return min(rates, default=1.0) * self.unit
+
+    def _byte_time(self, size: float) -> float:
+        return size / self._bytes

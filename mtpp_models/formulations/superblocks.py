@@ -116,7 +116,7 @@ class SuperblockFormulation(Formulation):
         >>> EXACT.strengthened(Strengthening(cutoff=False)).name
         'exact+all-cutoff'
         """
-        return replace(self, name=f"{self.name}+{parts}", parts=parts)
+        return replace(self, name=f"{self.name}+{parts}", parts=parts, kinds="one")
 
     def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
         """Contract the instance, collect facts that hold below the start, and build; see `Formulation.prepare`."""
@@ -193,7 +193,8 @@ EXACT = SuperblockFormulation(
     name="exact",
     summary="the exact mixed-integer program; exact+all is strengthened",
     reference="MTPP, Section 4.1, eq. (5)-(12)",
-    cases=lambda data: (Case("exact", lambda: exact(data), block_ranks, data.k),),
+    cases=lambda data: (Case("exact", lambda: exact(data), block_ranks, data.k * data.instance.kinds),),
     exact=True,
+    kinds="any",
     sizes=lambda k: (1,) * k,
 )

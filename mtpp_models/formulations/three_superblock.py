@@ -10,22 +10,28 @@ behind it into another, and only the middle one pays:
 
 subject to (7) and (9) to (10) for b = 2, (8), and (12) with k = 3. The variant *no-dag* drops (8), so that
 edges may point backwards; *no-cut-io* drops the tensors.
+
+Over kinds of devices there is one case a kind: for any weights :math:`\lambda` of `mtpp_models.simple` and
+:math:`a(v) = \min_t \lambda_t w_t(v)` some block on some kind t has :math:`a(S) \ge \lambda_t\, a(V)`, since over all
+devices both sides sum up to a(V) at most and at least. The cheapest block of that kind with so much is a bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyomo.environ as pyo
 
 from instances import Partition
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.partition import IDLE
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.formulation import Case, Formulation, block_ranks
-from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.simple import work_bound
+from mtpp_models.formulations.scaled_instance import ScaledInstance, ScaledKinds
+from mtpp_models.simple import speed_shares, work_bound
 
 # Weights in (14) below this part of L.
 _TINY = 1e-8
@@ -81,10 +87,38 @@ def _around_most_work(partition: Partition) -> IntArray:
 
 
 def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, cut_io: bool = True) -> Formulation:
-    def cases(data: ScaledInstance) -> tuple[Case, ...]:
-        return (Case(name, lambda: bottleneck(name, data, dag=dag, cut_io=cut_io), _around_most_work, blocks=3),)
+    build = partial(bottleneck, name, dag=dag, cut_io=cut_io)
 
-    return Formulation(name, summary, reference, cases)
+    def cases(data: ScaledInstance) -> tuple[Case, ...]:
+        if isinstance(data, ScaledKinds):
+            return _cases_over_kinds(data, build)
+        return (Case(name, partial(build, data), _around_most_work, blocks=3),)
+
+    return Formulation(name, summary, reference, cases, kinds="any")
+
+
+def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]) -> tuple[Case, ...]:
+    """The cheapest block with its share of all speeds, on each kind; `build` makes a model of data and weights."""
+    weights = _shares(data)
+
+    def middle(partition: Partition) -> IntArray:
+        """The block with more than its share is superblock 2."""
+        block, kind = partition.block, partition.kind
+        held = [weights[t, block == b].sum() if t != IDLE else 0.0 for b, t in enumerate(kind.tolist())]
+        return 2 + np.sign(block - int(np.argmax(held)))
+
+    return tuple(
+        Case(kind.name, partial(build, data.of_kinds[t], weight=weights[t].tolist()), middle, blocks=3)
+        for t, kind in enumerate(data.instance.machines.kinds)
+    )
+
+
+def _shares(data: ScaledKinds) -> FloatArray:
+    """(T, n) a(v) over the least a(S) of a block on each kind; without works all 0."""
+    shares = speed_shares(data.instance)
+    least = (shares[:, None] * data.instance.finite_works).min(axis=0)
+    needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()
+    return least / np.where(needed > 0, needed, np.inf)[:, None]
 
 
 BOTTLENECK = _formulation("bottleneck", "cheapest block with its share of the work", "MTPP, Section 4.2, eq. (14)")

@@ -51,6 +51,7 @@ from mtpp_models.bounds.ideals.dynamic_program import (
     no_passing,
     passing_tensors,
 )
+from mtpp_models.bounds.ideals.kinds import ideals_of_kinds
 from mtpp_models.bounds.ideals.lattice import Branches, Growing, Lattice, Words, antichain, enumerate_ideals, no_ideals
 from mtpp_models.cuts.conflicts import join
 from mtpp_models.simple import simple
@@ -318,6 +319,8 @@ _STEP = 0.1
 def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None = None) -> Result:
     """Optimal partition with the bound that proves it; at a limit, the best partition and bound so far.
 
+    Over kinds of devices it is that of `mtpp_models.bounds.ideals.kinds`.
+
     Parameters
     ----------
     start : Partition
@@ -337,6 +340,8 @@ def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None
     (12.0, 3.0, True)
     """
     deadline = deadline or Deadline()
+    if not start.instance.is_alike:
+        return ideals_of_kinds(start, deadline)
     return Ideals(deadline, limit)(start, deadline)
 
 

@@ -31,6 +31,7 @@ from instances import Bound, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.kinds import PricesOfKinds
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import partition_with_ends
@@ -87,9 +88,12 @@ class Prices:
     def __init__(self) -> None:
         self._question: str | None = None
         self._climb: _Climb | None = None
+        self._over_kinds = PricesOfKinds()
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
         """Run or continue, as `priced`."""
+        if not start.instance.is_alike:
+            return self._over_kinds(start, controls)
         instance, floor = start.instance, simple(start.instance)
         told_apart = _TWO < min(instance.k, instance.graph.n) <= _MOST_TOLD_APART
         begin = partition_with_ends(start) if told_apart else start

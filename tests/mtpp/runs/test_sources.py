@@ -119,7 +119,8 @@ def test_a_changed_method_never_answers_from_an_old_file(copied: Path, tmp_path:
         module.write_text("# A remark.\n" + text)
         assert called() == before
         assert methods() == ["simple", "bottleneck-lp"]
-        module.write_text(text.replace("Bound(simple(start.instance), ", "Bound(simple(start.instance) / 2, "))
+        half = "type(bound := simple_bound(start.instance))(bound.value / 2, bound.method)"
+        module.write_text(text.replace("simple_bound(start.instance)", half))
         after = called()
         assert after == [before[0] / 2, before[1]]
         assert methods() == ["simple", "bottleneck-lp", "simple"]

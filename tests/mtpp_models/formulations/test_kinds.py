@@ -16,7 +16,8 @@ from instances import InputError
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from mtpp_models import SolveOptions, solve
-from mtpp_models.formulations.kinds import ScaledKinds, exact_of_kinds
+from mtpp_models.formulations.exact import exact
+from mtpp_models.formulations.scaled_instance import ScaledKinds
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls
 
@@ -73,10 +74,10 @@ def test_each_partition_is_a_solution_that_costs_as_much(seed: int) -> None:
         partition = _random_partition(instance, rng) if not instance.is_alike else None
         if partition is None or not partition.bottleneck > 0:
             continue
-        data = ScaledKinds.of(instance, None)
+        data = ScaledKinds.near(instance, None)
         if partition.bottleneck > 1.9 * data.unit or data.leaves_out_overflow:
             continue  # what is far from the optimum may be capped
-        m, kinds = exact_of_kinds(data), [t for t in partition.kind.tolist() if t >= 0]
+        m, kinds = exact(data), [t for t in partition.kind.tolist() if t >= 0]
         home = np.unique(partition.block, return_inverse=True)[1]
         if instance.machines.is_fixed or instance.has_windows:
             home, kinds = partition.block, partition.kind.tolist()

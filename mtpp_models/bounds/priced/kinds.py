@@ -4,13 +4,12 @@ r"""Prices of nodes over kinds of devices.
 
 Below a goal F give each node a price p and each kind a price q so that no convex set that costs less than F on kind t
 is worth more than q_t. If all nodes together are worth :math:`\sum_t N_t q_t` or more, no partition costs less than F.
-The best
-prices are those of the program
+The best prices are those of the program
 
 .. math:: \max \sum_v p_v \quad \text{subject to} \quad p(S) \le q_t \;\; \forall t, S : f_t(S) < F, \qquad
     \sum_t N_t q_t = 1, \qquad p, q \ge 0,
 
-whose rows a search finds (column generation). Nothing here is a proof: `mtpp_models.bounds.kinds.priced` is.
+whose rows a search finds (column generation). They prove nothing by themselves.
 
 **Lower bounds from prices of nodes and of kinds of devices.**
 
@@ -26,6 +25,7 @@ which leaves what is done done; else it corrects the prices.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ from mtpp_models.bounds.priced.blocks import Effort, Relations, heavy_blocks
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import LeastOverflow, block_cost
 from mtpp_models.cuts.max_flow import BoolArray
-from mtpp_models.simple import speed_bound, speed_shares
+from mtpp_models.simple import simple_bound, speed_shares
 from mtpp_models.solvers.highs import solve_lp
 from mtpp_models.solvers.interface import Controls, Progress
 
@@ -224,6 +224,7 @@ class PricesOfKinds:
     def __init__(self) -> None:
         self._question: str | None = None
         self._prices: KindPrices
+        self._floor: Bound
         self._value = 0.0
         self._proved: Prices | None = None
         self._ceiling = math.inf
@@ -232,17 +233,18 @@ class PricesOfKinds:
     def __call__(self, start: Partition, controls: Controls) -> Result:
         """Prove; the witness holds `prices` of the nodes and `shares` of the kinds."""
         instance = start.instance
+        if start.bottleneck <= 0:
+            return Result(PRICED, instance, start, simple_bound(instance))
         if self._question != instance.key:
-            shares = speed_shares(instance)
-            self._question, self._value, self._proved = instance.key, speed_bound(instance, shares), None
-            self._shares, self._ceiling, self._trees = shares, start.bottleneck, []
+            self._question, self._floor, self._proved = instance.key, simple_bound(instance), None
+            self._value, self._ceiling, self._trees = self._floor.value, start.bottleneck, []
             self._prices = KindPrices(start, controls.options.seed, controls.options.threads)
             self._threads = controls.options.threads
         self._prices.learn(start)
         closed = self._climb(start, controls)
-        value = min(self._value, start.bottleneck)
         if self._proved is None:
-            return Result(PRICED, instance, start, Bound(value, "simple", closed, {"shares": self._shares.tolist()}))
+            return Result(PRICED, instance, start, replace(self._floor, optimal=closed))
+        value = min(self._value, start.bottleneck)
         witness = {
             "prices": self._proved.node.tolist(),
             "shares": self._proved.kind.tolist(),

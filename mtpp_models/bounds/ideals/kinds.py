@@ -1,11 +1,10 @@
-r"""Ideals and pinned nodes over kinds of devices.
+"""The optimum over kinds of devices by a program over the ideals of the graph.
 
-**The bound by minimum cuts around single nodes, over kinds of devices.**
+The first blocks of a partition hold an ideal. A path from the empty ideal to all nodes, each step of which is a block
+on a device of some kind, is a partition; `instances.partitioning.kind_paths` finds that of least bottleneck.
+Of a graph with one topological order the ideals are its beginnings.
 
-Every node lies in some block on a device of some kind, so with :math:`L_t` the L of `mtpp_models.cuts.cuts` in
-the question of kind t alone,
-
-.. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
+Costs grow node by node: a step from I to J continues one from I to J without a last node of it.
 """
 
 from __future__ import annotations
@@ -40,48 +39,7 @@ from instances.partitioning.memory import BYTE_ROUNDING, Loads
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.peaks import KernelArrays
 from instances.partitioning.problem import Instance
-from mtpp_models.cuts.cuts import BlockCuts
-from mtpp_models.simple import speed_bound, speed_shares
-
-PINNED = "pinned"
-
-
-def pinned_kinds(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The largest of the cuts; the witness names the node, as `nodes`. Behind the deadline, the largest so far."""
-    instance, deadline = start.instance, deadline or Deadline()
-    cutoff = start.bottleneck or 1.0
-    cases = []
-    for t in range(instance.kinds):
-        question = instance.of_kind(t).relaxed()
-        cuts = BlockCuts(question, cutoff)
-        loaded = cuts.loaded() if question.needs_peaks else None
-        cases.append((cuts,) if loaded is None else (cuts, loaded))
-    alone = np.min([np.max([case.alone() for case in kind], axis=0) for kind in cases], axis=0)
-    value, node, finished = 0.0, 0, True
-    for v in np.argsort(-alone).tolist():
-        if value >= cutoff or alone[v] <= value:
-            break
-        if deadline.passed:
-            finished = False
-            break
-        least = np.inf
-        for kind in cases:
-            least = min(least, max(case.cut([v]).cost for case in kind))
-            if least <= value:
-                break
-        if least > value:
-            value, node = least, v
-    return Result(PINNED, instance, start, Bound(min(value, cutoff), PINNED, finished, {"nodes": [node]}))
-
-
-# The optimum over kinds of devices by a program over the ideals of the graph.
-#
-# The first blocks of a partition hold an ideal. A path from the empty ideal to all nodes, each step of which is a block
-# on a device of some kind, is a partition; `instances.partitioning.kind_paths` finds that of least bottleneck.
-# Of a graph with one topological order the ideals are its beginnings.
-#
-# Costs grow node by node: a step from I to J continues one from I to J without a last node of it.
-
+from mtpp_models.simple import simple_bound
 
 IDEALS = "ideals"
 # Numbers in the table of steps, a kind.
@@ -91,18 +49,15 @@ _Ideals = tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]  # as o
 _ROUNDING = 1e-13
 
 
-def ideals_of_kinds(instance: Instance, start: Partition | None = None, deadline: Deadline | None = None) -> Result:
-    """The optimum with its partition, of a graph with few ideals; else the bound `speed`.
+def ideals_of_kinds(start: Partition, deadline: Deadline) -> Result:
+    """The optimum with its partition, of a graph with few ideals; else the bound *simple*.
 
     Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still.
     """
-    deadline = deadline or Deadline()
-    most = int((_MOST_STEPS / instance.kinds) ** 0.5)
-    listed = list_ideals(instance, most, deadline)
+    instance = start.instance
+    listed = list_ideals(instance, int((_MOST_STEPS / instance.kinds) ** 0.5), deadline)
     if listed is None or not _is_small(instance, len(listed[0]) - 1):
-        shares = speed_shares(instance)
-        value = speed_bound(instance, shares)
-        return Result(IDEALS, instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
+        return Result(IDEALS, instance, start, simple_bound(instance))
     inside = listed[0]
     path = _best_path(instance, listed)
     if path is None or path.bottleneck == math.inf:
@@ -117,7 +72,7 @@ def ideals_of_kinds(instance: Instance, start: Partition | None = None, deadline
         block[~inside[position]] = b
     kind[places] = path.kinds
     found = Partition(instance, block, kind=kind)
-    best = found if start is None or found.preference < start.preference else start
+    best = min(start, found, key=lambda partition: partition.preference)
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
 
 

@@ -1,1 +1,0 @@
-"""Bounds for partitions over kinds of devices."""
