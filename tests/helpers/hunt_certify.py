@@ -24,6 +24,7 @@ from hunting_by_number import hunt_by_number
 from kinds_oracle import KindsCase, draw_case, optimum_of
 
 from instances import ComputationGraph, InputError, Instance
+from instances.graph.tensors import SharedParameter
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
@@ -49,7 +50,26 @@ def drawn_question(rng: random.Random, number: int) -> KindsCase:
         case = _alike(rng, case)
     elif rng.random() < 0.3:
         case = replace(case, fit=any(memory < math.inf for memory in case.memories))
-    return _stretched(rng, case)
+    return _stretched(rng, _ruled(rng, case))
+
+
+def _ruled(rng: random.Random, case: KindsCase) -> KindsCase:
+    """Perhaps with uncut outputs, least numbers in every block, kinds of nodes, and parameters with several users."""
+
+    def some_nodes(count: int) -> tuple[int, ...]:
+        return tuple(rng.sample(range(case.n), min(case.n, count)))
+
+    kinds = range(len(case.counts))
+    if rng.random() < 0.2:
+        case = replace(case, uncut=some_nodes(rng.randint(1, 2)))
+    if len(kinds) == 1 and rng.random() < 0.2:
+        case = replace(case, at_least=((1, some_nodes(case.k + rng.randint(0, 2))),))
+    if len(kinds) > 1 and rng.random() < 0.3:
+        case = replace(case, on=tuple((v, tuple(rng.sample(kinds, rng.randint(1, 2)))) for v in some_nodes(2)))
+    if rng.random() < 0.3:
+        shared = [(some_nodes(rng.randint(2, 3)), float(rng.randint(1, 6))) for _ in range(rng.randint(1, 2))]
+        case = replace(case, shared=tuple((users, size) for users, size in shared if len(users) > 1))
+    return case
 
 
 def _alike(rng: random.Random, case: KindsCase) -> KindsCase:
@@ -100,6 +120,7 @@ def _stretched(rng: random.Random, case: KindsCase) -> KindsCase:
         works=[[nudged(x * time) for x in row] for row in case.works],
         params=[sized(x) for x in case.params],
         tensors=[(u, sized(x), readers) for u, x, readers in case.tensors],
+        shared=tuple((users, sized(x)) for users, x in case.shared),
         bandwidths=[rated(x) for x in case.bandwidths],
         memories=[sized(x) for x in case.memories],
         buffer=None if case.buffer is None else sized(case.buffer),
@@ -117,6 +138,8 @@ def stated_instance(case: KindsCase) -> Instance:
         param_bytes=[x if v % 2 else 0.0 for v, x in enumerate(case.params)],
         state_bytes=[0.0 if v % 2 else x for v, x in enumerate(case.params)],
     )
+    parameters = [SharedParameter(f"shared {i}", size, users) for i, (users, size) in enumerate(case.shared)]
+    graph = replace(graph, parameters=tuple(parameters))
     kinds = [
         Kind(f"kind {t}", count, speed=t + 1.0, memory=memory, bandwidth=rate)
         for t, (count, memory, rate) in enumerate(zip(case.counts, case.memories, case.bandwidths, strict=True))
@@ -125,7 +148,13 @@ def stated_instance(case: KindsCase) -> Instance:
         graph,
         Machines(kinds, "fixed" if case.fixed else "free", case.rates),
         "drawn",
-        Constraints(case.together, case.windows),
+        Constraints(
+            case.together,
+            case.windows,
+            case.uncut,
+            case.at_least,
+            tuple((v, tuple(f"kind {t}" for t in named)) for v, named in case.on),
+        ),
         k=case.k,
         works=case.works,
         activation_buffer=case.buffer,

@@ -30,6 +30,10 @@ class KindsCase:
     rates: list[list[float]] | None = None  # from a device of a kind to one of another
     together: tuple[tuple[int, ...], ...] = ()  # nodes that share a block
     windows: tuple[tuple[int, int, int], ...] = ()  # node, first and last place; places may be empty
+    uncut: tuple[int, ...] = ()  # nodes whose readers are in their block
+    at_least: tuple[tuple[int, tuple[int, ...]], ...] = ()  # so many of these nodes in every block
+    on: tuple[tuple[int, tuple[int, ...]], ...] = ()  # node, and kinds that may run it
+    shared: tuple[tuple[tuple[int, ...], float], ...] = ()  # users of a parameter, and its bytes
 
     @property
     def n(self) -> int:
@@ -109,7 +113,8 @@ def optimum_of(case: KindsCase, peak: Peak | None = None) -> Number:
         for v in readers:
             before[v] |= 1 << u
     ideals = [s for s in range(everything + 1) if all(before[v] & ~s == 0 for v in range(case.n) if s >> v & 1)]
-    ideals = [s for s in ideals if all(len({s >> v & 1 for v in group}) == 1 for group in case.together)]
+    groups = [*case.together, *((u, *readers) for u, _, readers in case.tensors if u in case.uncut)]
+    ideals = [s for s in ideals if all(len({s >> v & 1 for v in group}) == 1 for group in groups)]
 
     @cache
     def cost(block: int, t: int) -> Number:
@@ -123,7 +128,7 @@ def optimum_of(case: KindsCase, peak: Peak | None = None) -> Number:
     def rest(done: int, left: tuple[int, ...]) -> Number:
         """Least bottleneck of what is not done, with devices left: a count a kind, or the number of the next one."""
         if done == everything:
-            return Fraction(0)
+            return None if case.at_least and _remaining(sequence, case.fixed, left) else Fraction(0)
         best: Number = None
         for t, place, following in _choices(case, sequence, left):
             for ideal in ideals:
@@ -142,6 +147,8 @@ def _of_all(case: KindsCase, ideals: list[int], sequence: list[int], peak: Peak 
 
     def longer(done: int, left: tuple[int, ...], blocks: list[tuple[int, int]]) -> Iterator[Fraction]:
         if done == everything:
+            if case.at_least and _remaining(sequence, case.fixed, left):
+                return
             costs = [_rated_cost(case, blocks, b, peak) for b in range(len(blocks))]
             known = [cost for cost in costs if cost is not None]
             if len(known) == len(costs):
@@ -192,8 +199,15 @@ def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> lis
     return found
 
 
+def _remaining(sequence: list[int], fixed: bool, left: tuple[int, ...]) -> int:
+    """Blocks that would stay empty."""
+    return len(sequence) - left[0] if fixed else left[-1]
+
+
 def _may_be(case: KindsCase, block: int, place: int) -> bool:
-    return all(first <= place <= last for v, first, last in case.windows if block >> v & 1)
+    return all(first <= place <= last for v, first, last in case.windows if block >> v & 1) and all(
+        sum(block >> v & 1 for v in nodes) >= count for count, nodes in case.at_least
+    )
 
 
 def _cost(case: KindsCase, block: int, t: int, peak: Peak | None) -> Number:
@@ -211,10 +225,14 @@ def _cost(case: KindsCase, block: int, t: int, peak: Peak | None) -> Number:
     if case.memories[t] < float("inf"):
         live = max(needs[v] for v in inside) if case.buffer is None else Fraction(case.buffer)
         live = live if peak is None else peak(case, inside)
-        over = max(Fraction(0), sum(Fraction(case.params[v]) for v in inside) + live - Fraction(case.memories[t]))
+        held = sum(Fraction(case.params[v]) for v in inside)
+        held += sum(Fraction(size) for users, size in case.shared if any(block >> v & 1 for v in users))
+        over = max(Fraction(0), held + live - Fraction(case.memories[t]))
     if over and case.fit:
         return None
     if any(case.works[t][v] == float("inf") for v in inside):
+        return None
+    if any(t not in kinds for v, kinds in case.on if block >> v & 1):
         return None
     work = sum(Fraction(case.works[t][v]) for v in inside)
     return work + (Fraction(0) if free else (moved + over) / Fraction(rate))
