@@ -21,7 +21,7 @@ PROBLEMS = Problems(
         question=Named("instances.partitioning.problem:Instance"),
         formats={
             "mtpp-certificate/1": _format("read_certificate", "partitioning.certificate:verify_partition"),
-            "mtpp-kinds/1": _format("read_kinds", "kinds:verify_kinds"),
+            "mtpp-kinds/1": _format("read_kinds", "partitioning.certificate:verify_partition"),
         },
         stated=(
             Named("instances.partitioning.stated:Certificate"),

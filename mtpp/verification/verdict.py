@@ -26,6 +26,10 @@ class OutOfTimeError(Exception):
     """End of a check at its time limit."""
 
 
+class UndecidedError(Exception):
+    """Question that a check does not decide within the memory and the steps that it may take."""
+
+
 class Clock:
     """Raises where time is up, so many seconds from now on, without those in which kernels are compiled."""
 

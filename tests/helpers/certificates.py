@@ -46,12 +46,12 @@ def least_cost(instance: Instance, nodes: Iterable[int], ceiling: float) -> floa
     """The second opinion on a minimum cut around nodes."""
     if not ceiling > 0:
         return 0.0
-    return float(block_bound(ExactInstance.of(instance), Fraction(ceiling), [nodes], Clock(60.0)).least)
+    return float(block_bound(ExactInstance.of(instance).kinds[0], Fraction(ceiling), [nodes], Clock(60.0)).least)
 
 
 def work_bound(instance: Instance) -> float:
     """The second opinion on *simple*."""
-    return float(ExactInstance.of(instance).work_bound)
+    return float(ExactInstance.of(instance).kinds[0].work_bound)
 
 
 def answers(instance: Instance) -> list[Result]:

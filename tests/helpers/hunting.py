@@ -31,11 +31,11 @@ from instances.placement.placement import Placement
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import verify
-from mtpp.verification.partitioning.certificate import tree_bound
+from mtpp.verification.partitioning.cuts import tree_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.exact_instance import with_ends as exact_with_ends
-from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
-from mtpp.verification.verdict import Clock
+from mtpp.verification.partitioning.ideals import ideals_bound
+from mtpp.verification.verdict import Clock, UndecidedError
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.cuts import Algorithm
 from mtpp_models.bounds.ideals.ideals import IDEALS
@@ -121,7 +121,7 @@ def _any_prices(question: Question) -> float:
 
 def _any_witness(question: Question) -> float:
     """What `mtpp verify` proves by a tree and prices out of the air, for a goal of any height."""
-    r, exact = random.Random(question.seed), ExactInstance.of(question.instance)
+    r, exact = random.Random(question.seed), ExactInstance.of(question.instance).kinds[0]
     exact = r.choice((exact, exact_with_ends(exact)))
     goal = question.exact * Fraction(r.choice((0.5, 1.0, 1 + 1e-6, 2.0)))
     if not NOTHING < goal < math.inf:
@@ -132,7 +132,7 @@ def _any_witness(question: Question) -> float:
 
 def _checked_ideals(question: Question) -> float:
     """What `mtpp verify` says of the optimum, and of a goal above it."""
-    exact, optimum = ExactInstance.of(question.instance), question.exact
+    exact, optimum = ExactInstance.of(question.instance).kinds[0], question.exact
     if not NOTHING < optimum < math.inf:
         return 0.0
     for goal in (optimum, optimum * Fraction(1 + 1e-6)):

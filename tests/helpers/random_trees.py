@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from mtpp.verification.partitioning.certificate import PriceTree
+from mtpp.verification.partitioning.cuts import PriceTree
 
 __all__ = ["mutated_tree", "random_prices", "random_tree"]
 

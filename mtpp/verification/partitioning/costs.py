@@ -9,7 +9,6 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Stated
 from mtpp.verification.partitioning.exact_instance import ExactInstance
@@ -38,45 +37,94 @@ def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int])
     return None
 
 
+def fault_of_devices(instance: Instance, block: Sequence[int], names: Sequence[str | None]) -> str | None:
+    """The first reason why there are no such devices for the blocks, a name of a kind each; None if there are."""
+    devices, kinds = instance.machines, [kind.name for kind in instance.machines.kinds]
+    if len(names) != instance.k:
+        return f"there are {len(names)} kinds for {instance.k} blocks"
+    used = [0] * len(kinds)
+    for b, name in enumerate(names):
+        if (b in block) != (name is not None):
+            return f"block {b} is {'not ' if b in block else ''}empty, and its kind is {name!r}"
+        if name is None:
+            continue
+        if name not in kinds:
+            return f"block {b} is on {name!r}, which there is not"
+        t = kinds.index(name)
+        used[t] += 1
+        if devices.is_fixed and devices.sequence[b] != t:
+            return f"block {b} is on {name}, and device {b} is a {kinds[devices.sequence[b]]}"
+    for t, kind in enumerate(devices.kinds):
+        if used[t] > kind.count:
+            return f"{used[t]} blocks are on {kind.name}, of which there are {kind.count}"
+    return None
+
+
 class Terms(NamedTuple):
-    """The four terms of eq. (3) of a block, in the unit of the instance."""
+    """The four terms of eq. (3) of a block, in the time unit of the work."""
 
-    receive: int
-    work: int
-    overflow: int
-    send: int
+    receive: Fraction
+    work: Fraction
+    overflow: Fraction
+    send: Fraction
 
 
-def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> Fraction:
+def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]) -> Fraction:
     """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work.
 
     Where the memory is a hard limit, it is not looked at.
     """
-    return max(sum(terms) for terms in block_terms(exact, block, order).values()) * exact.unit
+    return max(sum(terms, Fraction(0)) for terms in block_terms(exact, block, order, kind).values())
 
 
-def block_terms(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, Terms]:
-    """Cost terms of each block that is not empty, eq. (3); the partition has no fault."""
-    receive, work, send = ([0] * exact.k for _ in range(3))
-    for v, time in enumerate(exact.work):
-        work[block[v]] += time
-    for producer, readers, time, _ in exact.tensors:
+def block_terms(
+    exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]
+) -> dict[int, Terms]:
+    """Cost terms of each block that is not empty, eq. (3); the partition has no fault.
+
+    Parameters
+    ----------
+    kind : (k,) int
+        Of the device of each block; of an empty one anything.
+    """
+    work = [0] * exact.k
+    for v, b in enumerate(block):
+        work[b] += exact.work[kind[b]][v]
+    # Bytes of each block by the kind that sends them, and by the kind of the slowest reader, for which they are sent.
+    received, sent = defaultdict[tuple[int, int], int](int), defaultdict[tuple[int, int], int](int)
+    for producer, readers, size in exact.tensors:
         home = block[producer]
         elsewhere = {block[v] for v in readers} - {home}
         for b in elsewhere:  # received once, however many read it there
-            receive[b] += time
-        send[home] += time if elsewhere else 0
-    over = dict.fromkeys(set(block), 0)
-    if exact.memory is not None and not exact.fit:
-        params, peaks = held(exact, block, order)
-        over = {b: max(0, params[b] + peaks[b] - exact.memory) for b in over}
-    return {b: Terms(receive[b], work[b], over[b], send[b]) for b in over}
+            received[b, kind[home]] += size
+        if elsewhere:
+            sent[home, max({kind[b] for b in elsewhere}, key=exact.sending[kind[home]].__getitem__)] += size
+    receive, send = [Fraction(0)] * exact.k, [Fraction(0)] * exact.k
+    for (b, s), size in received.items():
+        receive[b] += size * exact.receiving[s][kind[b]]
+    for (b, t), size in sent.items():
+        send[b] += size * exact.sending[kind[b]][t]
+    over = {} if exact.fit else overflows(exact, block, order, kind)
+    return {
+        b: Terms(receive[b], exact.cost(kind[b], work[b], 0), exact.cost(kind[b], 0, over.get(b, 0)), send[b])
+        for b in set(block)
+    }
 
 
-def held(
+def overflows(exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]) -> dict[int, int]:
+    """Bytes above the memory of its kind, of each block that holds more, in units."""
+    if all(limit is None for limit in exact.memory):
+        return {}
+    params, peaks = block_bytes(exact, block, order)
+    limits = {b: exact.memory[kind[b]] for b in sorted(peaks)}
+    above = {b: params[b] + peaks[b] - limit for b, limit in limits.items() if limit is not None}
+    return {b: size for b, size in above.items() if size > 0}
+
+
+def block_bytes(
     exact: ExactInstance, block: Sequence[int], order: Sequence[int]
 ) -> tuple[defaultdict[int, int], dict[int, int]]:
-    """Parameters and activations of each block that is not empty."""
+    """Parameters and activations of each block that is not empty, in units of bytes."""
     params: defaultdict[int, int] = defaultdict(int)
     for v, size in enumerate(exact.held):
         params[block[v]] += size
@@ -94,7 +142,7 @@ def _peaks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> 
         step[v] = steps[block[v]]
         steps[block[v]] += 1
     change = {b: [0] * (count + 1) for b, count in steps.items()}
-    for producer, readers, _, size in exact.tensors:
+    for producer, readers, size in exact.tensors:
         touched: defaultdict[int, list[int]] = defaultdict(list)
         for v in (producer, *readers):
             touched[block[v]].append(step[v])
@@ -112,19 +160,19 @@ _SHOWN = 3
 
 
 def find_breach(
-    exact: ExactInstance, constraints: Constraints, names: Sequence[str], block: Sequence[int], order: Sequence[int]
+    instance: Instance, exact: ExactInstance, block: Sequence[int], order: Sequence[int], kind: Sequence[int]
 ) -> str | None:
     """Find the first rule that a partition breaks; None if it obeys all.
 
     Parameters
     ----------
+    instance : Instance
     exact : ExactInstance
-    constraints : Constraints
-    names : sequence of str
-        Of the nodes.
-    block, order : sequence of int
+        The same.
+    block, order, kind : sequence of int
         Of a partition without fault.
     """
+    constraints, names = instance.constraints, instance.graph.names
 
     def said(nodes: Sequence[int]) -> str:
         return ", ".join(f"{v} ({names[v]})" for v in nodes[:_SHOWN]) + (", …" if len(nodes) > _SHOWN else "")
@@ -149,12 +197,12 @@ def find_breach(
         if min(inside) < count:
             least = inside.index(min(inside))
             return f"block {least} has {inside[least]} of the nodes {said(nodes)}, but needs at least {count}"
-    if exact.fit and exact.memory is not None:
-        params, peaks = held(exact, block, order)
-        for b in sorted(peaks):
-            if params[b] + peaks[b] > exact.memory:
-                members = [v for v in order if block[v] == b]
-                return f"block {b} does not fit into the memory; it holds the nodes {said(members)}"
+    for v, b in enumerate(block):
+        if v in exact.barred[kind[b]]:
+            return f"node {said((v,))} cannot run on {instance.machines.kinds[kind[b]].name}"
+    for b in overflows(exact, block, order, kind) if exact.fit else ():
+        members = [v for v in order if block[v] == b]
+        return f"block {b} does not fit into the memory; it holds the nodes {said(members)}"
     return None
 
 
@@ -197,27 +245,25 @@ def _same(claimed: object, true: object) -> bool:
 
 def _stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[Mapping[str, Any]]:
     names, state_bytes = instance.graph.names, instance.graph.state_bytes.tolist()
-    bandwidth = instance.platform.bandwidth
-    unit = exact.unit * (1 if math.isinf(bandwidth) else Fraction(bandwidth))  # of bytes
-    params, peaks = held(exact, stated.block, stated.order)
-    terms = block_terms(exact, stated.block, stated.order)
+    params, peaks = block_bytes(exact, stated.block, stated.order)
+    terms = block_terms(exact, stated.block, stated.order, [0] * exact.k)
     slowest = max(map(sum, terms.values()))
     nodes: dict[int, list[int]] = {}
     for v in stated.order:
         nodes.setdefault(stated.block[v], []).append(v)
-    for b, own in sorted(nodes.items()):
-        cost, states = sum(terms[b]), sum(Fraction(state_bytes[v]) for v in own)
+    for b, members in sorted(nodes.items()):
+        cost, states = sum(terms[b]), sum(Fraction(state_bytes[v]) for v in members)
         yield {
             "stage": b,
-            "first": names[own[0]],
-            "last": names[own[-1]],
-            "nodes": len(own),
-            **{name: time * exact.unit for name, time in terms[b]._asdict().items()},
-            "cost": cost * exact.unit,
-            "share": Fraction(cost, slowest) if slowest else Fraction(1),
-            "param_bytes": params[b] * unit - states,
+            "first": names[members[0]],
+            "last": names[members[-1]],
+            "nodes": len(members),
+            **terms[b]._asdict(),
+            "cost": cost,
+            "share": cost / slowest if slowest else Fraction(1),
+            "param_bytes": params[b] * exact.byte_unit - states,
             "state_bytes": Fraction(states),
-            "peak_bytes": peaks[b] * unit,
+            "peak_bytes": peaks[b] * exact.byte_unit,
         }
 
 
@@ -236,5 +282,5 @@ def _crossings(instance: Instance, exact: ExactInstance, stated: Stated) -> Iter
                 "source": source,
                 "readers": tuple(sorted(elsewhere)),
                 "bytes": Fraction(size),
-                "time": tensor.time * exact.unit,
+                "time": exact.cost(0, 0, tensor.size),
             }

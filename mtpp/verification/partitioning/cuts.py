@@ -12,14 +12,16 @@ above the memory and twice the goal count as these. Where the sums would not fit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mtpp.verification.partitioning.exact_instance import ExactInstance, Rational, at_most
+from instances.json_files import Value
+from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational, at_most, with_ends
 from mtpp.verification.partitioning.kernel import IN, OUT, SHARE, Network, least_cost
 from mtpp.verification.verdict import Clock
 
@@ -32,6 +34,11 @@ _SUM, _FEWEST = 57, 20
 _ALL_OR_NONE = (Fraction(0), Fraction(1))
 # Capacity of arcs without limit, more than what passes them.
 _FREE = 2**60
+
+# Entry of a tree that is a leaf; most leaves, and the largest multiplier in parts of the goal.
+_LEAF, _MOST_LEAVES, _LARGEST = -1, 50_000, 2047.0
+# Parts of the overflow by which leaves are bounded.
+_PARTS = tuple(Fraction(part, 4) for part in range(5))
 
 _Ints = NDArray[np.int64]
 
@@ -53,7 +60,7 @@ class BlockCuts:
 
     def __init__(
         self,
-        exact: ExactInstance,
+        exact: KindQuestion,
         goal: Fraction,
         weights: Sequence[int] | None = None,
         pairs: Iterable[tuple[int, int]] = (),
@@ -98,12 +105,14 @@ class BlockCuts:
         return best
 
 
-def block_bound(exact: ExactInstance, value: Fraction, pins: Iterable[Iterable[int]], clock: Clock) -> CutBound:
+def block_bound(exact: KindQuestion, value: Fraction, pins: Iterable[Iterable[int]], clock: Clock) -> CutBound:
     """Least cost of a block that holds one of some sets of nodes, with overflow or where it has to fit, up to a value.
+
+    Where the kind cannot run a node of each set, there is no such block, and the value is proved.
 
     Parameters
     ----------
-    exact : ExactInstance
+    exact : KindQuestion
     value : Fraction
         Positive; what shall be proved.
     pins : iterable of iterable of int
@@ -120,11 +129,11 @@ def block_bound(exact: ExactInstance, value: Fraction, pins: Iterable[Iterable[i
         nodes = list(pin)
         if _alone(exact, nodes) >= value:
             continue
-        least, count = min(least, cuts.least(nodes)), count + 1
+        least, count = min(least, cuts.least(nodes, exact.barred)), count + 1
     return CutBound(value * least / UNIT, cuts.lost, count)
 
 
-def _alone(exact: ExactInstance, nodes: Sequence[int]) -> float | Fraction:
+def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
     """Least cost of a block with these nodes by overflow alone, infinite where it has to fit and does not."""
     if not exact.may_overflow or exact.room is None:
         return Fraction(0)
@@ -145,7 +154,7 @@ def _reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set
     return seen
 
 
-def _network(exact: ExactInstance, goal: Fraction, part: Fraction) -> Network | None:
+def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> Network | None:
     """The network of a question whose goal is in its unit; a part of parameters and peak counts, less the memory.
 
     None where the goal would have too few digits.
@@ -229,3 +238,153 @@ def _rows(n: int, pairs: Iterable[tuple[int, int]]) -> tuple[_Ints, _Ints]:
     """Pairs as compressed rows of their first numbers."""
     ordered = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
     return np.searchsorted(ordered[:, 0], np.arange(n + 1)), np.ascontiguousarray(ordered[:, 1])
+
+
+# Check of bounds by node prices: a tree of decisions in each leaf of which no cheap block is worth its share.
+#
+# Let k' be the smaller of k and the number of nodes with a price above 0, and w_v = ⌈2^40 k' price_v / Σ price⌉. The
+# blocks of any partition share all prices, at most k' of them have any, and so some block S has w(S) ≥ 2^40. If S holds
+# two nodes of a listed pair, it costs at least what a block with both does. Else it lies in one leaf of the tree, with
+# all that follows from the decisions there for blocks without such pairs, and costs at least the bound of that leaf by
+# its multiplier. So the least of all pairs and leaves is a bound on every bottleneck.
+#
+# All of this is of the graph in the file, where nodes that have to share a block are one: no other reduction is
+# trusted.
+
+
+class PriceTree(NamedTuple):
+    """Tree in pre-order, behind a node first what has it in the block; a multiplier a leaf, and pairs of nodes."""
+
+    entries: Sequence[int]
+    multipliers: Sequence[float]  # in parts of the value that shall be proved
+    pairs: Sequence[tuple[int, int]]
+
+
+def read_tree(parameters: Value, n: int) -> PriceTree:
+    """Read the members `tree`, `multipliers` and `apart` of a bound; n is the number of nodes in the file.
+
+    Raises
+    ------
+    InputError
+        If they are no tree over these nodes.
+    """
+    fields = parameters.open_members(("tree", "multipliers", "apart"))
+    entries, multipliers = fields["tree"].whole_numbers(), fields["multipliers"].numbers()
+    leaves = entries.count(_LEAF)
+    if leaves > _MOST_LEAVES:
+        fields["tree"].fail(f"it has {leaves} leaves; {_MOST_LEAVES} are the most.")
+    if len(entries) != 2 * leaves - 1:
+        fields["tree"].fail(f"{leaves} leaves among {len(entries)} entries are no tree; it may be cut short.")
+    if len(multipliers) != leaves:
+        fields["multipliers"].fail(f"there are {len(multipliers)} for {leaves} leaves.")
+    for i, multiplier in enumerate(multipliers):
+        if not 0 <= multiplier <= _LARGEST:
+            fields["multipliers"].fail(f"number {i} is {multiplier}; they are from 0 to {_LARGEST:g}.")
+    pairs = [pair.whole_numbers() for pair in fields["apart"].items()]
+    for name, nodes in (("tree", [v for v in entries if v != _LEAF]), ("apart", [v for pair in pairs for v in pair])):
+        for v in nodes:
+            if not 0 <= v < n:
+                fields[name].fail(f"there is no node {v}; there are {n}.")
+    if any(len(pair) != 2 for pair in pairs):
+        fields["apart"].fail("an item has not two nodes.")
+    for _ in _leaves(entries, range(n), fields["tree"]):
+        pass
+    return PriceTree(entries, multipliers, [(u, v) for u, v in pairs])
+
+
+def tree_bound(
+    exact: KindQuestion,
+    group: Sequence[int],
+    prices: Sequence[Rational],
+    tree: PriceTree,
+    value: Fraction,
+    clock: Clock,
+) -> CutBound:
+    """Bound that a tree proves, at most a value.
+
+    Parameters
+    ----------
+    exact : KindQuestion
+    group : (n,) integers
+        Node of `exact` that holds each node of the file.
+    prices : numbers
+        Of the nodes of `exact`, not negative, not all 0.
+    tree : PriceTree
+    value : Fraction
+        Positive.
+    clock : Clock
+
+    Raises
+    ------
+    OutOfTimeError
+    """
+    full = Fraction(SHARE * min(exact.k, sum(price > 0 for price in prices))) / sum(prices)
+    weights = [min(SHARE, (full * price).__ceil__()) for price in prices]
+    pairs = {(group[u], group[v]) for u, v in tree.pairs}
+    alone = BlockCuts(exact, value)
+    least = UNIT
+    for u, v in pairs:
+        clock.raise_if_late()
+        least = min(least, alone.least((u, v)))
+    cuts = BlockCuts(exact, value, weights, pairs, _PARTS)
+    for decided, multiplier in zip(_leaves(tree.entries, group), tree.multipliers, strict=True):
+        clock.raise_if_late()
+        least = min(least, cuts.least_decided(decided, int(multiplier * UNIT)))
+        if least == 0:
+            break
+    return CutBound(value * least / UNIT, cuts.lost, len(pairs) + len(tree.multipliers))
+
+
+def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = None) -> Iterator[NDArray[np.int8]]:
+    """Yield the decisions of each leaf on the nodes of a group each; what is no tree is refused at its place.
+
+    Where nodes of one group are decided one below the other, the first decision stays: fewer exclude no block.
+    """
+    decided = np.zeros(max(group) + 1, dtype=np.int8)
+    path: list[tuple[int, bool, bool]] = []  # node, whether it was decided here, whether it is now left out
+    ended = False
+    for i, entry in enumerate(entries):
+        if ended and place is not None:
+            place.fail(f"the tree ends before entry {i}.")
+        if entry != _LEAF:
+            v = group[entry]
+            if decided[v] and place is not None:
+                place.fail(f"node {entry} of entry {i} is decided above.")
+            path.append((v, not decided[v], False))
+            decided[v] = decided[v] or IN
+            continue
+        yield decided
+        while path and path[-1][2]:
+            v, here, _ = path.pop()
+            decided[v] = 0 if here else decided[v]
+        ended = not path
+        if path:
+            v, here, _ = path.pop()
+            path.append((v, here, True))
+            decided[v] = OUT if here else decided[v]
+
+
+# Check of bounds by two halves, the first h blocks and the others, with h = ⌈k / 2⌉.
+#
+# Merged, each costs at most h bottlenecks: what either holds beyond h times the memory its blocks hold beyond theirs,
+# if a block has room at all, and in any case a half with nodes has a block with nodes. Two more nodes, before all
+# others and behind them, belong to the first half and the last. So a h-th of what a price tree proves of two blocks of
+# the longer graph bounds the bottleneck. The prices are fixed: each node has its work, and each of the two more all
+# work together.
+
+
+def halves_bound(exact: KindQuestion, group: Sequence[int], tree: PriceTree, value: Fraction, clock: Clock) -> CutBound:
+    """Bound that a tree over the longer graph proves, at most a value; parameters are those of `tree_bound`."""
+    halves, total = -(-exact.k // 2), sum(exact.work)
+    if not total:
+        return CutBound(Fraction(0), Fraction(0), 0)
+    ends = [exact.n, exact.n + 1]
+    times = halves if exact.room is not None and exact.room >= 0 else 1
+    two = replace(
+        with_ends(exact),
+        k=2,
+        memory=None if exact.memory is None else times * exact.memory,
+        buffer=None if exact.buffer is None else times * exact.buffer,
+    )
+    found = tree_bound(two, [*group, *ends], [*exact.work, total, total], tree, value * halves, clock)
+    return CutBound(found.least / halves, found.lost / halves, found.cuts)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import Instance
-from mtpp.verification.verdict import Clock
 
 # Data of the program over ideals: the question in whole parts of a goal, the ideals met so far, where a search is.
 
@@ -105,8 +104,8 @@ class IdealSearch(NamedTuple):
 
 # The question of a certificate in whole numbers.
 #
-# Every float is a rational number, so all times have a common unit and nothing is rounded. Only what the file states
-# is read here: works, bytes, producers and readers.
+# Every float is a whole number over a power of two, so that all times have a common unit, all bytes have one, and
+# nothing is rounded. Only what the file states is read here: works, bytes, producers and readers.
 
 
 #: Numbers without rounding.
@@ -118,6 +117,14 @@ def at_most(values: Iterable[Rational], most: Rational) -> list[Rational]:
     return [value if value <= most else most for value in values]
 
 
+class Output(NamedTuple):
+    """Tensor of a node: its producer, its readers, and its bytes."""
+
+    producer: int
+    readers: frozenset[int]
+    size: int
+
+
 class Tensor(NamedTuple):
     """Tensor of a node: its producer, its readers, the time to move it, and its memory."""
 
@@ -127,62 +134,19 @@ class Tensor(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
-class ExactInstance:
-    """Question whose times are whole multiples of a unit; bytes count as the time to move them.
+class Scale(NamedTuple):
+    """Worth of works and bytes on devices of a kind, in one unit."""
 
-    Where moving takes no time and the memory is a hard limit, bytes have a unit of their own.
-    """
-
-    n: int  # nodes
-    k: int  # blocks
+    work: int
+    bytes: int  # 0 where moving takes no time
     unit: Fraction  # in the time unit of the work
-    work: Sequence[int]  # of each node
-    tensors: Sequence[Tensor]  # those that nobody reads too: they take memory
-    held: Sequence[int]  # parameters and state of each node
-    shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
-    memory: int | None  # None if there is no limit that matters
-    buffer: int | None  # memory kept for activations; None if the peak of the order counts
-    fit: bool  # whether the memory is a hard limit
-    need: Sequence[int]  # memory of each node's inputs and outputs, live when it runs; 0 where no peak counts
-    runs_nodes: bool  # whether peaks count, and each node is one that an order runs, no group of several
 
-    @classmethod
-    def of(cls, instance: Instance) -> ExactInstance:
-        """Read an instance."""
-        graph, platform = instance.graph, instance.platform
-        columns = [graph.work.tolist(), graph.tensors.bytes.tolist(), graph.param_bytes.tolist()]
-        columns += [graph.state_bytes.tolist()]
-        columns += [[p.bytes for p in graph.parameters], [platform.memory, platform.activation_buffer or 0.0]]
-        finite = [[x if math.isfinite(x) else 0.0 for x in column] for column in columns]
-        # Floats are whole numbers over powers of two, so that the largest of these divides them all.
-        scale = max(x.as_integer_ratio()[1] for column in finite for x in column)
-        work, sizes, params, states, shared, (memory, buffer) = (
-            [_times(x, scale) for x in column] for column in finite
-        )
-        rate, per = (1, 0) if math.isinf(platform.bandwidth) else platform.bandwidth.as_integer_ratio()
-        limited = math.isfinite(platform.memory) and (per > 0 or platform.fit)
-        share = per or 1
-        start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
-        tensors = [
-            Tensor(producer, frozenset(readers[start[t] : start[t + 1]]), size * per, size * share)
-            for t, (producer, size) in enumerate(zip(graph.tensors.producer.tolist(), sizes, strict=True))
-        ]
-        peaks = limited and platform.activation_buffer is None
-        return cls(
-            n=len(work),
-            k=platform.k,
-            unit=Fraction(1, scale * rate),
-            work=[x * rate for x in work],
-            tensors=tensors,
-            held=[(x + y) * share for x, y in zip(params, states, strict=True)],
-            shared=[(frozenset(p.users), x * share) for p, x in zip(graph.parameters, shared, strict=True)],
-            memory=memory * share if limited else None,
-            buffer=None if platform.activation_buffer is None else buffer * share,
-            fit=platform.fit,
-            need=_needs(len(work), tensors) if peaks else [0] * len(work),
-            runs_nodes=peaks and instance.need is None and not instance.by_need,
-        )
+
+class _Structure:
+    """Edges between nodes, from producers to readers."""
+
+    n: int
+    tensors: Sequence[Output | Tensor]
 
     @cached_property
     def edges(self) -> frozenset[tuple[int, int]]:
@@ -204,6 +168,176 @@ class ExactInstance:
         for edge in sorted(self.edges):
             rows[edge[end]].append(edge[1 - end])
         return rows
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Some topological order."""
+        missing = [len(nodes) for nodes in self.before]
+        order = [v for v in range(self.n) if not missing[v]]
+        for u in order:  # grows
+            for v in self.after[u]:
+                missing[v] -= 1
+                if not missing[v]:
+                    order.append(v)
+        return order
+
+
+@dataclass(frozen=True)
+class ExactInstance(_Structure):
+    """Question over kinds of devices, works and bytes in whole multiples of a unit each.
+
+    On devices that are alike there is one kind.
+    """
+
+    n: int  # nodes
+    k: int  # blocks
+    counts: Sequence[int]  # (T,) devices of each kind
+    sequence: Sequence[int] | None  # kind of each place in a fixed order; None: any
+    work: Sequence[Sequence[int]]  # (T, n), 0 where a kind cannot run a node
+    barred: Sequence[frozenset[int]]  # (T,) nodes that each kind cannot run
+    work_unit: Fraction  # in the time unit of the work
+    tensors: Sequence[Output]  # those that nobody reads too: they take memory
+    held: Sequence[int]  # (n,) parameters and state
+    shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
+    need: Sequence[int]  # (n,) inputs and outputs, live when a node runs
+    memory: Sequence[int | None]  # (T,) None if there is no limit that matters
+    byte_unit: Fraction  # in bytes
+    buffer: int | None  # memory kept for activations; None if the peak of the order counts
+    fit: bool  # whether the memory is a hard limit
+    runs_nodes: bool  # whether each node is one that an order runs, no group of several
+    scales: Sequence[Scale]  # (T,)
+    sending: Sequence[Sequence[Fraction]]  # (T, T) time of the sender for a unit of bytes, from each kind to each
+    receiving: Sequence[Sequence[Fraction]]  # (T, T) time of the reader
+    is_rated: bool  # whether there is a rate for each pair of kinds
+
+    @classmethod
+    def of(cls, instance: Instance) -> ExactInstance:
+        """Read an instance."""
+        graph, kinds, buffer = instance.graph, instance.machines.kinds, instance.activation_buffer
+        time_scale, work = _in_whole_numbers(instance.work.tolist())
+        columns = [graph.tensors.bytes.tolist(), graph.param_bytes.tolist(), graph.state_bytes.tolist()]
+        columns += [[p.bytes for p in graph.parameters], [kind.memory for kind in kinds], [buffer or 0.0]]
+        columns += [] if instance.need is None else [instance.need.tolist()]
+        byte_scale, (sizes, params, states, shared, memories, (kept,), *need) = _in_whole_numbers(columns)
+        start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
+        tensors = [
+            Output(producer, frozenset(readers[start[t] : start[t + 1]]), size)
+            for t, (producer, size) in enumerate(zip(graph.tensors.producer.tolist(), sizes, strict=True))
+        ]
+        paces = [_pace(rate, byte_scale) for rate in instance.bandwidths]
+        sending = [[pace] * len(kinds) for pace in paces]
+        receiving = [paces] * len(kinds)
+        if instance.rates is not None:
+            sending = receiving = [[_pace(rate, byte_scale) for rate in row] for row in instance.rates.tolist()]
+        return cls(
+            n=graph.n,
+            k=instance.k,
+            counts=instance.machines.counts,
+            sequence=instance.machines.sequence if instance.machines.is_fixed else None,
+            work=work,
+            barred=[frozenset(v for v, x in enumerate(row) if math.isinf(x)) for row in instance.work.tolist()],
+            work_unit=Fraction(1, time_scale),
+            tensors=tensors,
+            held=[x + y for x, y in zip(params, states, strict=True)],
+            shared=[(frozenset(p.users), x) for p, x in zip(graph.parameters, shared, strict=True)],
+            need=need[0] if need else _needs(graph.n, tensors),
+            memory=[
+                memory if math.isfinite(kind.memory) and (pace > 0 or instance.fit) else None
+                for kind, memory, pace in zip(kinds, memories, paces, strict=True)
+            ],
+            byte_unit=Fraction(1, byte_scale),
+            buffer=None if buffer is None else kept,
+            fit=instance.fit,
+            runs_nodes=instance.need is None and not instance.by_need,
+            scales=[_scale(rate, time_scale, byte_scale) for rate in instance.bandwidths],
+            sending=sending,
+            receiving=receiving,
+            is_rated=instance.rates is not None,
+        )
+
+    def cost(self, t: int, work: int, size: int) -> Fraction:
+        """Cost of a block on kind t by its work and the bytes that it moves or that overflow."""
+        scale = self.scales[t]
+        return (work * scale.work + size * scale.bytes) * scale.unit
+
+    @cached_property
+    def kinds(self) -> list[KindQuestion]:
+        """(T,) questions of blocks on devices of one kind alone; where rates are of pairs, at its fastest."""
+        return [self._of_kind(t) for t in range(len(self.counts))]
+
+    def _of_kind(self, t: int) -> KindQuestion:
+        scale, limit = self.scales[t], self.memory[t]
+        share = scale.bytes or 1  # bytes have a unit of their own where moving takes no time
+        peaks = limit is not None and self.buffer is None
+        return KindQuestion(
+            n=self.n,
+            k=self.k,
+            unit=scale.unit,
+            work=[x * scale.work for x in self.work[t]],
+            barred=self.barred[t],
+            tensors=[Tensor(producer, those, x * scale.bytes, x * share) for producer, those, x in self.tensors],
+            held=[x * share for x in self.held],
+            shared=[(users, x * share) for users, x in self.shared],
+            memory=None if limit is None else limit * share,
+            buffer=None if self.buffer is None else self.buffer * share,
+            fit=self.fit,
+            need=[x * share for x in self.need] if peaks else [0] * self.n,
+            runs_nodes=peaks and self.runs_nodes,
+        )
+
+
+def _in_whole_numbers(columns: Sequence[Sequence[float]]) -> tuple[int, list[list[int]]]:
+    """By how much the floats are multiplied, the least power of two that makes them whole, and these; infinite: 0."""
+    finite = [[x if math.isfinite(x) else 0.0 for x in column] for column in columns]
+    scale = max((x.as_integer_ratio()[1] for column in finite for x in column), default=1)
+    return scale, [[_times(x, scale) for x in column] for column in finite]
+
+
+def _times(x: float, scale: int) -> int:
+    top, bottom = x.as_integer_ratio()
+    return top * (scale // bottom)
+
+
+def _pace(rate: float, scale: int) -> Fraction:
+    """Time of a part of a byte at a rate."""
+    return Fraction(0) if math.isinf(rate) else 1 / (Fraction(rate) * scale)
+
+
+def _scale(rate: float, time_scale: int, byte_scale: int) -> Scale:
+    top, bottom = (1, 0) if math.isinf(rate) else rate.as_integer_ratio()
+    scale = max(time_scale, byte_scale)
+    return Scale(scale // time_scale * top, scale // byte_scale * bottom, Fraction(1, scale * top))
+
+
+def _needs(n: int, tensors: Sequence[Output]) -> list[int]:
+    """(n,) bytes that each node reads and writes."""
+    needs = [0] * n
+    for tensor in tensors:
+        for v in {tensor.producer, *tensor.readers}:
+            needs[v] += tensor.size
+    return needs
+
+
+@dataclass(frozen=True)
+class KindQuestion(_Structure):
+    """Question over devices of one kind, whose times are whole multiples of a unit; bytes count as the time to move.
+
+    Where moving takes no time and the memory is a hard limit, bytes have a unit of their own.
+    """
+
+    n: int  # nodes
+    k: int  # blocks
+    unit: Fraction  # in the time unit of the work
+    work: Sequence[int]  # of each node
+    barred: frozenset[int]  # nodes that are in no block
+    tensors: Sequence[Tensor]  # those that nobody reads too: they take memory
+    held: Sequence[int]  # parameters and state of each node
+    shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
+    memory: int | None  # None if there is no limit that matters
+    buffer: int | None  # memory kept for activations; None if the peak of the order counts
+    fit: bool  # whether the memory is a hard limit
+    need: Sequence[int]  # memory of each node's inputs and outputs, live when it runs; 0 where no peak counts
+    runs_nodes: bool  # whether peaks count, and each node is one that an order runs, no group of several
 
     @cached_property
     def room(self) -> int | None:
@@ -255,31 +389,6 @@ class ExactInstance:
         if self.room is not None:
             alone = [work + max(0, load - self.room) for work, load in zip(self.work, self.loads, strict=True)]
         return max(Fraction(max(alone)), Fraction(sum(self.work) + self.excess, self.k)) * self.unit
-
-    @cached_property
-    def order(self) -> list[int]:
-        """Some topological order."""
-        missing = [len(nodes) for nodes in self.before]
-        order = [v for v in range(self.n) if not missing[v]]
-        for u in order:  # grows
-            for v in self.after[u]:
-                missing[v] -= 1
-                if not missing[v]:
-                    order.append(v)
-        return order
-
-
-def _needs(n: int, tensors: Sequence[Tensor]) -> list[int]:
-    needs = [0] * n
-    for tensor in tensors:
-        for v in {tensor.producer, *tensor.readers}:
-            needs[v] += tensor.size
-    return needs
-
-
-def _times(x: float, scale: int) -> int:
-    top, bottom = x.as_integer_ratio()
-    return top * (scale // bottom)
 
 
 # Merging of nodes that must share a block: together, uncut, and all that lie between them.
@@ -336,24 +445,30 @@ def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
         Of `shared_blocks`.
     """
     count = max(group) + 1
-    work, held, need = [0] * count, [0] * count, [0] * count
+    need = [0] * count
     for v, g in enumerate(group):
-        work[g] += exact.work[v]
-        held[g] += exact.held[v]
         need[g] = max(need[g], exact.need[v])
     return replace(
         exact,
         n=count,
-        work=work,
+        work=[_sums(row, group, count) for row in exact.work],
+        barred=[frozenset(group[v] for v in nodes) for nodes in exact.barred],
         tensors=[
-            Tensor(group[producer], frozenset(group[v] for v in readers) - {group[producer]}, time, size)
-            for producer, readers, time, size in exact.tensors
+            Output(group[producer], frozenset(group[v] for v in readers) - {group[producer]}, size)
+            for producer, readers, size in exact.tensors
         ],
-        held=held,
+        held=_sums(exact.held, group, count),
         shared=[(frozenset(group[v] for v in users), size) for users, size in exact.shared],
         need=need,
         runs_nodes=exact.runs_nodes and count == exact.n,
     )
+
+
+def _sums(values: Sequence[int], group: Sequence[int], count: int) -> list[int]:
+    sums = [0] * count
+    for value, g in zip(values, group, strict=True):
+        sums[g] += value
+    return sums
 
 
 def _by_end(nodes: Iterable[int], after: Mapping[int, set[int]]) -> list[int]:
@@ -373,103 +488,6 @@ def _by_end(nodes: Iterable[int], after: Mapping[int, set[int]]) -> list[int]:
     return done
 
 
-# Merges of nodes that leave the optimum as it is, each proved by two inequalities.
-#
-# Overflow counts parameters and, where no buffer is kept, the largest need of a node, as the program over ideals does.
-# Let v have no work, and no larger need than u.
-#
-# (a) v reads nothing, and one node u alone reads all that v produces. Move v to the block of u. The block that v leaves
-#     costs no more than before: v took no time there and received nothing. The block of u saves to receive the tensors
-#     of v, and pays at most for the parameters of v: it costs no more where **saved >= held**.
-# (b) Nobody reads what v produces, and v reads from one node u alone. Move v to the block of u. The block that v leaves
-#     costs no more. The block of u saves to send what v alone read, and pays at most for the parameters of v: it costs
-#     no more where **saved >= held**.
-#
-# Where everything fits into one block, nothing overflows and parameters cost nothing. Where the memory is a hard limit,
-# no saving pays for parameters that do not fit.
-
-
-def merge(exact: ExactInstance, clock: Clock) -> tuple[ExactInstance, list[int]]:
-    """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
-
-    Nodes get new numbers; tensors without readers are removed. The list says where each node of the question has gone.
-
-    Raises
-    ------
-    OutOfTimeError
-    """
-    home = list(range(exact.n))  # where each node has gone
-    work, held = list(exact.work), list(exact.held)
-    shared = [(set(users), size) for users, size in exact.shared]
-    tensors = [tensor for tensor in exact.tensors if tensor.readers]
-    readers = [set(tensor.readers) for tensor in tensors]
-    made: list[set[int]] = [set() for _ in range(exact.n)]
-    read: list[set[int]] = [set() for _ in range(exact.n)]
-    for t, tensor in enumerate(tensors):
-        made[tensor.producer].add(t)
-        for v in tensor.readers:
-            read[v].add(t)
-    used: list[set[int]] = [set() for _ in range(exact.n)]
-    for g, (users, _) in enumerate(shared):
-        for v in users:
-            used[v].add(g)
-
-    def target(v: int) -> int | None:
-        """The node that v may join."""
-        if work[v] or (read[v] and made[v]) or not (read[v] or made[v]):
-            return None
-        others = {tensors[t].producer for t in read[v]} | {u for t in made[v] for u in readers[t]}
-        if len(others) > 1 or exact.need[v] > exact.need[u := others.pop()]:
-            return None
-        saved = sum(tensors[t].time for t in made[v]) + sum(tensors[t].time for t in read[v] if readers[t] == {v})
-        paid = held[v] + sum(shared[g][1] for g in used[v]) if exact.may_overflow else 0
-        return u if (0 if exact.fit else saved) >= paid else None
-
-    waiting = list(range(exact.n))
-    while waiting:
-        clock.raise_if_late()
-        v = waiting.pop()
-        if home[v] != v or (u := target(v)) is None:
-            continue
-        home[v] = u
-        held[u] += held[v]
-        for g in used[v]:
-            shared[g][0].discard(v)
-            shared[g][0].add(u)
-            used[u].add(g)
-        for t in made[v]:  # read by u alone
-            read[u].discard(t)
-        for t in read[v]:  # produced by u
-            readers[t].discard(v)
-            if not readers[t]:
-                made[u].discard(t)
-        made[v], read[v] = set(), set()
-        waiting.append(u)
-    kept = [v for v in range(exact.n) if home[v] == v]
-    number = {v: i for i, v in enumerate(kept)}
-    left = [(v, t) for v in kept for t in sorted(made[v])]
-    merged = replace(
-        exact,
-        n=len(kept),
-        work=[work[v] for v in kept],
-        tensors=[
-            Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time, tensors[t].size)
-            for u, t in left
-        ],
-        held=[held[v] for v in kept],
-        shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
-        need=[exact.need[v] for v in kept],
-        runs_nodes=False,
-    )
-
-    def where(v: int) -> int:
-        while home[v] != v:
-            v = home[v]
-        return number[v]
-
-    return merged, [where(v) for v in range(exact.n)]
-
-
 # Two more nodes, before all others and behind them, without work, bytes and time.
 #
 # The one joins the first block that is not empty, the other the last such block. These cost as much as before, and
@@ -480,7 +498,7 @@ def merge(exact: ExactInstance, clock: Clock) -> tuple[ExactInstance, list[int]]
 ENDS = 2
 
 
-def with_ends(exact: ExactInstance) -> ExactInstance:
+def with_ends(exact: KindQuestion) -> KindQuestion:
     """The question with the two more nodes, the last ones."""
     first, last = exact.n, exact.n + 1
     sources = frozenset(v for v in range(exact.n) if not exact.before[v])

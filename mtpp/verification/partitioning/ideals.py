@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from instances.json_files import Value
 from mtpp.verification.partitioning.exact_instance import (
-    ExactInstance,
     IdealQuestion,
     IdealSearch,
     IdealTable,
+    KindQuestion,
     LiveTensors,
     Tensor,
     at_most,
-    merge,
 )
 from mtpp.verification.partitioning.kernels import FOUND, FULL, PAUSED, fill_slots, search_ideals, sets_along_edges
-from mtpp.verification.verdict import Clock
+from mtpp.verification.verdict import Clock, UndecidedError
 
 # Equal branches that a bound over ideals names: read, and each exchange checked node by node and tensor by tensor.
 #
@@ -73,7 +72,7 @@ def read_swaps(parameters: Value, group: Sequence[int]) -> Swaps:
     return Swaps([[row.whole_numbers() for row in family.items()] for family in families], group)
 
 
-def checked_swaps(swaps: Swaps, merged: ExactInstance, number: Sequence[int], clock: Clock) -> list[Family]:
+def checked_swaps(swaps: Swaps, merged: KindQuestion, number: Sequence[int], clock: Clock) -> list[Family]:
     """Families by the nodes of a merged question; `number` says which of these holds each node of the question.
 
     Nodes that are merged into one with those of other branches stay where they are.
@@ -101,7 +100,7 @@ def checked_swaps(swaps: Swaps, merged: ExactInstance, number: Sequence[int], cl
 
 
 def _faults(
-    exact: ExactInstance, near: Sequence[Sequence[int]], one: list[int], other: list[int], names: Mapping[int, int]
+    exact: KindQuestion, near: Sequence[Sequence[int]], one: list[int], other: list[int], names: Mapping[int, int]
 ) -> Iterator[str]:
     """Say why two branches cannot change places."""
     for u, v in zip(one, other, strict=True):
@@ -125,7 +124,7 @@ def _faults(
         yield "its nodes use other shared parameters than the first branch"
 
 
-def _tensors_of(exact: ExactInstance) -> list[list[int]]:
+def _tensors_of(exact: KindQuestion) -> list[list[int]]:
     """Tensors that each node makes or reads."""
     near: list[list[int]] = [[] for _ in range(exact.n)]
     for t, tensor in enumerate(exact.tensors):
@@ -134,7 +133,7 @@ def _tensors_of(exact: ExactInstance) -> list[list[int]]:
     return near
 
 
-def side_by_side(exact: ExactInstance, families: Sequence[Family]) -> tuple[ExactInstance, list[Family]]:
+def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQuestion, list[Family]]:
     """The same question in a topological order where the images of each node stand side by side, branch by branch."""
     depth = [0] * exact.n
     for v in exact.order:
@@ -160,6 +159,103 @@ def side_by_side(exact: ExactInstance, families: Sequence[Family]) -> tuple[Exac
     return question, [[sorted(rank[v] for v in row) for row in family] for family in families]
 
 
+# Merges of nodes that leave the optimum as it is, each proved by two inequalities.
+#
+# Overflow counts parameters and, where no buffer is kept, the largest need of a node, as the program over ideals does.
+# Let v have no work, and no larger need than u.
+#
+# (a) v reads nothing, and one node u alone reads all that v produces. Move v to the block of u. The block that v leaves
+#     costs no more than before: v took no time there and received nothing. The block of u saves to receive the tensors
+#     of v, and pays at most for the parameters of v: it costs no more where **saved >= held**.
+# (b) Nobody reads what v produces, and v reads from one node u alone. Move v to the block of u. The block that v leaves
+#     costs no more. The block of u saves to send what v alone read, and pays at most for the parameters of v: it costs
+#     no more where **saved >= held**.
+#
+# Where everything fits into one block, nothing overflows and parameters cost nothing. Where the memory is a hard limit,
+# no saving pays for parameters that do not fit.
+
+
+def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
+    """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
+
+    Nodes get new numbers; tensors without readers are removed. The list says where each node of the question has gone.
+
+    Raises
+    ------
+    OutOfTimeError
+    """
+    home = list(range(exact.n))  # where each node has gone
+    work, held = list(exact.work), list(exact.held)
+    shared = [(set(users), size) for users, size in exact.shared]
+    tensors = [tensor for tensor in exact.tensors if tensor.readers]
+    readers = [set(tensor.readers) for tensor in tensors]
+    made: list[set[int]] = [set() for _ in range(exact.n)]
+    read: list[set[int]] = [set() for _ in range(exact.n)]
+    for t, tensor in enumerate(tensors):
+        made[tensor.producer].add(t)
+        for v in tensor.readers:
+            read[v].add(t)
+    used: list[set[int]] = [set() for _ in range(exact.n)]
+    for g, (users, _) in enumerate(shared):
+        for v in users:
+            used[v].add(g)
+
+    def target(v: int) -> int | None:
+        """The node that v may join."""
+        if work[v] or (read[v] and made[v]) or not (read[v] or made[v]):
+            return None
+        others = {tensors[t].producer for t in read[v]} | {u for t in made[v] for u in readers[t]}
+        if len(others) > 1 or exact.need[v] > exact.need[u := others.pop()]:
+            return None
+        saved = sum(tensors[t].time for t in made[v]) + sum(tensors[t].time for t in read[v] if readers[t] == {v})
+        paid = held[v] + sum(shared[g][1] for g in used[v]) if exact.may_overflow else 0
+        return u if (0 if exact.fit else saved) >= paid else None
+
+    waiting = list(range(exact.n))
+    while waiting:
+        clock.raise_if_late()
+        v = waiting.pop()
+        if home[v] != v or (u := target(v)) is None:
+            continue
+        home[v] = u
+        held[u] += held[v]
+        for g in used[v]:
+            shared[g][0].discard(v)
+            shared[g][0].add(u)
+            used[u].add(g)
+        for t in made[v]:  # read by u alone
+            read[u].discard(t)
+        for t in read[v]:  # produced by u
+            readers[t].discard(v)
+            if not readers[t]:
+                made[u].discard(t)
+        made[v], read[v] = set(), set()
+        waiting.append(u)
+    kept = [v for v in range(exact.n) if home[v] == v]
+    number = {v: i for i, v in enumerate(kept)}
+    left = [(v, t) for v in kept for t in sorted(made[v])]
+    merged = replace(
+        exact,
+        n=len(kept),
+        work=[work[v] for v in kept],
+        tensors=[
+            Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time, tensors[t].size)
+            for u, t in left
+        ],
+        held=[held[v] for v in kept],
+        shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
+        need=[exact.need[v] for v in kept],
+        runs_nodes=False,
+    )
+
+    def where(v: int) -> int:
+        while home[v] != v:
+            v = home[v]
+        return number[v]
+
+    return merged, [where(v) for v in range(exact.n)]
+
+
 # Proof that no chain of ideals has all blocks below a goal, without a witness: `ideal_kernel`, and numbers for it.
 #
 # Times are multiplied by 2^50 over the goal and rounded down, those above twice the goal count as that, and a block is
@@ -180,11 +276,7 @@ _Ints = NDArray[np.int64]
 Proof = TypeVar("Proof")
 
 
-class UndecidedError(Exception):
-    """Question that the ideals of this graph do not decide, within the memory that a check may take."""
-
-
-def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swaps = NO_SWAPS) -> Fraction | None:
+def ideals_bound(exact: KindQuestion, value: Fraction, clock: Clock, swaps: Swaps = NO_SWAPS) -> Fraction | None:
     """Bound on all bottlenecks close to a value, or None where k blocks, each of a cost below it, hold all nodes.
 
     With finite memory and no activation buffer, the peak of a block counts as what is live at one of its nodes in
@@ -192,7 +284,7 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swa
 
     Parameters
     ----------
-    exact : ExactInstance
+    exact : KindQuestion
     value : Fraction
         Positive, in the time unit of the work.
     clock : Clock
@@ -211,7 +303,7 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swa
 
 
 def _by_either(
-    exact: ExactInstance, clock: Clock, prove: Callable[[ExactInstance, Sequence[int]], Proof | None]
+    exact: KindQuestion, clock: Clock, prove: Callable[[KindQuestion, Sequence[int]], Proof | None]
 ) -> Proof | None:
     """Proof of a smaller question, or of that of all nodes with their peaks; `prove` learns where nodes have gone.
 
@@ -234,7 +326,7 @@ def _by_either(
     return None
 
 
-def _bound(exact: ExactInstance, number: Sequence[int], value: Fraction, clock: Clock, swaps: Swaps) -> Fraction | None:
+def _bound(exact: KindQuestion, number: Sequence[int], value: Fraction, clock: Clock, swaps: Swaps) -> Fraction | None:
     families = checked_swaps(swaps, exact, number, clock)
     if families:
         exact, families = side_by_side(exact, families)
@@ -265,7 +357,7 @@ def _bound(exact: ExactInstance, number: Sequence[int], value: Fraction, clock: 
     return None
 
 
-def fits_nowhere(exact: ExactInstance, clock: Clock) -> bool:
+def fits_nowhere(exact: KindQuestion, clock: Clock) -> bool:
     """Whether no chain of k blocks fits into a memory that is a hard limit.
 
     Raises
@@ -279,7 +371,7 @@ def fits_nowhere(exact: ExactInstance, clock: Clock) -> bool:
     return _by_either(exact, clock, lambda question, _: _is_too_large(question, clock) or None) is not None
 
 
-def _is_too_large(exact: ExactInstance, clock: Clock) -> bool:
+def _is_too_large(exact: KindQuestion, clock: Clock) -> bool:
     load, room, are_exact = _whole_loads(exact)
     times = [[0] * exact.n, [0] * len(exact.tensors)]
     found = _has_chain(_question(exact, times, load, room, _FORBIDDEN, 1), clock)
@@ -288,13 +380,13 @@ def _is_too_large(exact: ExactInstance, clock: Clock) -> bool:
     return not found
 
 
-def _sizes(exact: ExactInstance) -> list[list[int]]:
+def _sizes(exact: KindQuestion) -> list[list[int]]:
     """Parameters of nodes, shared ones, needs, and tensors where what passes nodes counts."""
     live = exact.tensors if exact.runs_nodes else ()
     return [[*exact.held], [size for _, size in exact.shared], [*exact.need], [tensor.size for tensor in live]]
 
 
-def _whole_loads(exact: ExactInstance) -> tuple[list[list[int]], int, bool]:
+def _whole_loads(exact: KindQuestion) -> tuple[list[list[int]], int, bool]:
     """Sizes as of `_sizes`; room; all in a unit that divides them, or else rounded down."""
     sizes = _sizes(exact)
     unit = math.gcd(*(size for values in sizes for size in values)) or 1
@@ -305,7 +397,7 @@ def _whole_loads(exact: ExactInstance) -> tuple[list[list[int]], int, bool]:
 
 
 def _question(
-    exact: ExactInstance,
+    exact: KindQuestion,
     times: Sequence[Sequence[int]],
     load: Sequence[Sequence[int]],
     room: int,
@@ -359,7 +451,7 @@ def _question(
 
 
 def _live_tensors(
-    exact: ExactInstance, size: Sequence[int], reads: tuple[_Ints, _Ints], behind: tuple[_Ints, _Ints]
+    exact: KindQuestion, size: Sequence[int], reads: tuple[_Ints, _Ints], behind: tuple[_Ints, _Ints]
 ) -> LiveTensors:
     """Tensors of these sizes, none if there is none, and no block yet."""
     n, words = exact.n, -(-exact.n // 64) if size else 0

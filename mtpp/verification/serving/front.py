@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from operator import add
@@ -17,15 +17,11 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
-from mtpp.verification.kinds import (
-    TooManyIdealsError,
-    blocks_lead_through,
-    fault_of_devices,
-    stages_lead_below,
-    times_between,
-)
+from mtpp.verification.partitioning.costs import fault_of_devices
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.paths import blocks_lead_through, stages_lead_below
 from mtpp.verification.serving.runtime_settings import faults_of_words
-from mtpp.verification.verdict import ROUNDING, Clock, Limits, Verdict, as_float, is_near, unequal
+from mtpp.verification.verdict import ROUNDING, Clock, Limits, UndecidedError, Verdict, as_float, is_near, unequal
 
 # The chain of a serving front, made a second time of the operators of its decoder.
 #
@@ -144,79 +140,59 @@ def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
 
 
 class Stage(NamedTuple):
-    """Cost and memory of an interval of nodes."""
+    """Cost and memory of an interval of nodes on a device of some kind."""
 
-    cost: Fraction  # in the time unit of the work
+    cost: Fraction  # in the time unit of the work; where there are rates for pairs of kinds, without transfers
     weights: Fraction  # bytes
     activations: Fraction  # bytes
+    room: Fraction  # bytes for caches
     first: int  # node
     end: int
 
 
-def is_rated(stated: StatedServing) -> bool:
-    """Whether there is a rate for each pair of kinds."""
-    return not stated.instance.is_alike and stated.instance.rates is not None
+def passing_bytes(exact: ExactInstance) -> list[int]:
+    """(n + 1,) units of bytes that pass each place between nodes where each node is read by the next one alone."""
+    passing = [0] * (exact.n + 1)
+    for producer, readers, size in exact.tensors:
+        passing[producer + 1] += size if readers else 0
+    return passing
 
 
-def times_of_places(stated: StatedServing) -> list[list[list[Fraction]]]:
-    """Time of what passes each place between nodes, from kind to kind."""
-    tensors = stated.instance.graph.tensors
-    passing = [Fraction(0)] * (stated.instance.graph.n + 1)
-    read = (tensors.start[1:] > tensors.start[:-1]).tolist()
-    for producer, size, own in zip(tensors.producer.tolist(), tensors.bytes.tolist(), read, strict=True):
-        passing[producer + 1] += Fraction(size) if own else 0
-    return times_between(stated.instance, passing)
-
-
-def with_transfers(stated: StatedServing, held: list[Stage], kinds: list[int]) -> list[Stage]:
+def with_transfers(exact: ExactInstance, stages: list[Stage], kinds: list[int]) -> list[Stage]:
     """The stages of a cut with what passes between them at the rates of their kinds, if there are rates for pairs."""
-    if not is_rated(stated):
-        return held
-    times, costs = times_of_places(stated), [stage.cost for stage in held]
-    filled = [s for s, stage in enumerate(held) if stage.first < stage.end]
+    if not exact.is_rated:
+        return stages
+    passing, costs = passing_bytes(exact), [stage.cost for stage in stages]
+    filled = [s for s, stage in enumerate(stages) if stage.first < stage.end]
     for s, t in pairwise(filled):
-        passing = times[held[t].first][kinds[s]][kinds[t]]
-        costs[s] += passing
-        costs[t] += passing
-    return [stage._replace(cost=cost) for stage, cost in zip(held, costs, strict=True)]
+        time = passing[stages[t].first] * exact.receiving[kinds[s]][kinds[t]]
+        costs[s] += time
+        costs[t] += time
+    return [stage._replace(cost=cost) for stage, cost in zip(stages, costs, strict=True)]
 
 
-def stages_of(stated: StatedServing, clock: Clock, *, still: bool) -> Iterator[Stage]:
-    """Yield all intervals whose weights and activations fit into the memory, with costs by the definition.
-
-    If `still`, without transfers.
-    """
-    graph, platform = stated.instance.graph, stated.instance.platform
-    rate = None if math.isinf(platform.bandwidth) else Fraction(platform.bandwidth)
-    if still:
-        rate = None
-    start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
-    tensors = [
-        (producer, readers[start[t] : start[t + 1]], Fraction(size) / rate if rate else Fraction(0))
-        for t, (producer, size) in enumerate(
-            zip(graph.tensors.producer.tolist(), graph.tensors.bytes.tolist(), strict=True)
-        )
-    ]
-    work, own = ([Fraction(x) for x in column.tolist()] for column in (graph.work, graph.param_bytes))
+def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock) -> Iterator[Stage]:
+    """Yield all intervals whose weights and activations fit into the memory of kind t, with costs by the definition."""
+    graph, buffer = stated.instance.graph, stated.instance.activation_buffer
+    params = [Fraction(size) for size in graph.param_bytes.tolist()]
     shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
-    memory, buffer = Fraction(platform.memory), platform.activation_buffer
-    for first in range(graph.n + 1):
-        yield Stage(Fraction(0), Fraction(0), Fraction(0), first, first)
-        for end in range(first + 1, graph.n + 1):
+    memory = Fraction(stated.instance.machines.kinds[t].memory)
+    for first in range(exact.n + 1):
+        yield Stage(Fraction(0), Fraction(0), Fraction(0), memory, first, first)
+        for end in range(first + 1, exact.n + 1):
             clock.raise_if_late()
             inside = range(first, end)
-            weights = sum(own[first:end], Fraction(0))
+            weights = sum(params[first:end], Fraction(0))
             weights += sum(size for size, users in shared if any(v in inside for v in users))
             activations = Fraction(max(stated.need[first:end]) if buffer is None else buffer)
             if weights + activations > memory:
                 break  # longer ones hold no less
-            moved = sum(
-                time
-                for producer, reading, time in tensors
-                if (producer in inside and any(v not in inside for v in reading))
-                or (producer not in inside and any(v in inside for v in reading))
-            )
-            yield Stage(sum(work[first:end], Fraction(0)) + moved, weights, activations, first, end)
+            moved = 0
+            for producer, readers, size in exact.tensors if not exact.is_rated else ():
+                if any((v in inside) != (producer in inside) for v in readers):
+                    moved += size
+            cost = exact.cost(t, sum(exact.work[t][first:end]), moved)
+            yield Stage(cost, weights, activations, memory - weights - activations, first, end)
 
 
 def caches_of(stated: StatedServing, stage: Stage) -> list[tuple[float, float]]:
@@ -226,8 +202,8 @@ def caches_of(stated: StatedServing, stage: Stage) -> list[tuple[float, float]]:
 
 def holds(stated: StatedServing, stage: Stage, context: int) -> bool:
     """Whether a stage has room for so many tokens."""
-    cache = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches_of(stated, stage))
-    return stage.weights + stage.activations + cache <= Fraction(stated.instance.platform.memory)
+    caches = caches_of(stated, stage)
+    return sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches) <= stage.room
 
 
 def context_of(stated: StatedServing, stage: Stage) -> float:
@@ -309,7 +285,7 @@ def verify_serving(document: Value, limits: Limits) -> Verdict:
     stated = serving_from_document(document)
     try:
         faults = [*faults_of_chain(stated), *_faults(stated, Clock(limits.seconds))]
-    except TooManyIdealsError as error:
+    except UndecidedError as error:
         document.fail(f"it cannot be checked: {error}.")
     count = len(stated.front)
     return _FrontVerdict(stated, None, (), tuple(faults), f"{count} cut{'s' if count > 1 else ''}")
@@ -321,8 +297,7 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if any((v - 1, v) not in links for v in range(1, graph.n)):
         yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
         return
-    alone = _of_kinds(stated)
-    most = max(one.instance.platform.memory for one in alone)
+    most = max(kind.memory for kind in stated.instance.machines.kinds)
     if most == math.inf or any(
         size > 0 and Fraction(size) * _MOST_TOKENS <= Fraction(most) for size in stated.token_bytes.tolist()
     ):
@@ -333,7 +308,8 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         return
     if not 0 <= stated.answer < len(stated.front):
         yield f"answer: there is no cut {stated.answer} among {len(stated.front)}"
-    if is_rated(stated) and links != {(v - 1, v) for v in range(1, graph.n)}:
+    exact = ExactInstance.of(stated.instance)
+    if exact.is_rated and links != {(v - 1, v) for v in range(1, graph.n)}:
         yield "instance.graph: a node is read by others than the next one, and there are rates between kinds"
         return
     shapes = [fault for i, point in enumerate(stated.front) if (fault := _misshapen(stated, point, f"front[{i}]"))]
@@ -341,20 +317,20 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         yield from shapes
         return
     yield from faults_of_words(stated)
-    stages = [list(stages_of(one, clock, still=is_rated(stated))) for one in alone]
-    by_place = [{(stage.first, stage.end): stage for stage in own} for own in stages]
+    stages = [list(stages_of(stated, exact, t, clock)) for t in range(len(exact.counts))]
+    by_place = [{(stage.first, stage.end): stage for stage in row} for row in stages]
     truths = []
     for i, point in enumerate(stated.front):
         kinds = _kinds(stated, point)
-        found = [by_place[t].get(place) for t, place in zip(kinds, _intervals(stated, point), strict=True)]
-        held = [stage for stage in found if stage is not None]
-        if len(held) < len(found) or not all(_allowed(stated, s, stage) for s, stage in enumerate(held)):
+        of_places = [by_place[t].get(place) for t, place in zip(kinds, _intervals(stated, point), strict=True)]
+        cut = [stage for stage in of_places if stage is not None]
+        if len(cut) < len(of_places) or not all(_allowed(stated, s, stage) for s, stage in enumerate(cut)):
             yield f"front[{i}]: a stage does not fit into the memory, or breaks a constraint"
             return
-        contexts = [context_of(alone[t], stage) for t, stage in zip(kinds, held, strict=True)]
-        held = with_transfers(stated, held, kinds)
-        yield from _faults_of_point(stated, point, held, contexts, f"front[{i}]")
-        truths.append((max(stage.cost for stage in held), min(contexts)))
+        contexts = [context_of(stated, stage) for stage in cut]
+        cut = with_transfers(exact, cut, kinds)
+        yield from _faults_of_point(stated, point, cut, contexts, f"front[{i}]")
+        truths.append((max(stage.cost for stage in cut), min(contexts)))
     for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
         if not (cost < more and context < larger):
             yield f"front[{i + 1}]: bottleneck and context do not both rise"
@@ -362,10 +338,10 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         yield f"front[0]: it holds {truths[0][1]:.0f} tokens, and the question asks for {stated.context}"
     least: float = stated.context
     for i, (cost, context) in enumerate(truths):
-        if least < math.inf and _reaches(stated, stages, least, cost * (1 - ROUNDING), clock):
+        if least < math.inf and _reaches(stated, exact, stages, least, cost * (1 - ROUNDING), clock):
             yield f"front[{i}]: another cut is faster, and holds {least:.0f} tokens or more"
         least = context + 1
-    if least < math.inf and _reaches(stated, stages, least, None, clock):
+    if least < math.inf and _reaches(stated, exact, stages, least, None, clock):
         yield f"front: another cut holds {least:.0f} tokens or more"
 
 
@@ -382,14 +358,6 @@ def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | N
     return None if fault is None else f"{place}: {fault}"
 
 
-def _of_kinds(stated: StatedServing) -> list[StatedServing]:
-    """The question for devices of each kind alone; one if all are alike."""
-    instance = stated.instance
-    if instance.is_alike:
-        return [stated]
-    return [replace(stated, instance=instance.of_kind(t)) for t in range(instance.kinds)]
-
-
 def _kinds(stated: StatedServing, point: StatedPoint) -> list[int]:
     """Number of the kind of each stage; 0 where it is empty."""
     if stated.instance.is_alike:
@@ -403,15 +371,15 @@ def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int
 
 
 def _faults_of_point(
-    stated: StatedServing, point: StatedPoint, held: list[Stage], contexts: list[float], place: str
+    stated: StatedServing, point: StatedPoint, cut: list[Stage], contexts: list[float], place: str
 ) -> Iterator[str]:
     """The numbers of a cut against those that are computed here."""
-    cost = max(stage.cost for stage in held)
+    cost = max(stage.cost for stage in cut)
     if not is_near(point.bottleneck, cost):
         yield unequal(f"{place}.bottleneck", point.bottleneck, as_float(cost))
     if point.context != min(contexts):
         yield unequal(f"{place}.context", point.context, min(contexts))
-    rows = zip(held, contexts, point.stages, strict=True)
+    rows = zip(cut, contexts, point.stages, strict=True)
     for s, (stage, context, (weights, token, activations, own)) in enumerate(rows):
         first = sum(
             (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in caches_of(stated, stage)), Fraction(0)
@@ -435,34 +403,34 @@ def _allowed(stated: StatedServing, s: int, stage: Stage) -> bool:
 
 
 def _reaches(
-    stated: StatedServing, stages: list[list[Stage]], context: float, below: Fraction | None, clock: Clock
+    stated: StatedServing,
+    exact: ExactInstance,
+    stages: list[list[Stage]],
+    context: float,
+    below: Fraction | None,
+    clock: Clock,
 ) -> bool:
     """Whether some cut has all stages below a cost, and room for so many tokens."""
-    able_of_kinds: list[list[Stage]] = []
-    for one, own in zip(_of_kinds(stated), stages, strict=True):
-        able_of_kinds.append([])
-        for stage in own:
+    able: list[list[Stage]] = [[] for _ in stages]
+    for t, row in enumerate(stages):
+        for stage in row:
             clock.raise_if_late()
-            if (below is None or stage.cost < below) and holds(one, stage, int(context)):
-                able_of_kinds[-1].append(stage)
-    if not stated.instance.is_alike and stated.instance.rates is not None:
-        n = stated.instance.graph.n
-        rows: list[list[list[Fraction | None]]] = [[[None] * (n - i) for _ in stages] for i in range(n)]
-        for t, own in enumerate(able_of_kinds):
-            for stage in own:
-                if stage.first < stage.end:
-                    rows[stage.first][t][stage.end - stage.first - 1] = stage.cost
-        return stages_lead_below(stated.instance, times_of_places(stated), rows.__getitem__, below, clock)
-    if not stated.instance.is_alike:
-        blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(stated.instance.graph.n)]
-        for t, own in enumerate(able_of_kinds):
-            for stage in own:
-                if stage.first < stage.end:
-                    blocks[stage.first][t].append(stage.end)
-        return blocks_lead_through(stated.instance, blocks, clock)
-    (able,) = able_of_kinds
-    ends = {0}
-    for s in range(stated.instance.k):
-        ends = {stage.end for stage in able if stage.first in ends and _allowed(stated, s, stage)}
-        clock.raise_if_late()
-    return stated.instance.graph.n in ends
+            if (below is None or stage.cost < below) and holds(stated, stage, int(context)):
+                able[t].append(stage)
+    n = exact.n
+    if stated.instance.is_alike:
+        ends = {0}
+        for s in range(exact.k):
+            ends = {stage.end for stage in able[0] if stage.first in ends and _allowed(stated, s, stage)}
+            clock.raise_if_late()
+        return n in ends
+    costs: list[list[list[Fraction | None]]] = [[[None] * (n - i) for _ in stages] for i in range(n)]
+    blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(n)]
+    for t, row in enumerate(able):
+        for stage in row:
+            if stage.first < stage.end:
+                costs[stage.first][t][stage.end - stage.first - 1] = stage.cost
+                blocks[stage.first][t].append(stage.end)
+    if exact.is_rated:
+        return stages_lead_below(exact, passing_bytes(exact), costs.__getitem__, below, clock)
+    return blocks_lead_through(exact, blocks, clock)

@@ -136,7 +136,7 @@ def test_nothing_is_called_impossible_that_is_not(question: Instance, tmp_path: 
     rules = question.constraints
     kept = Constraints(together=rules.together, uncut=rules.uncut)
     exact = ExactInstance.of(question)
-    merged = merge_groups(exact, shared_blocks(exact, kept))
+    merged = merge_groups(exact, shared_blocks(exact, kept)).kinds[0]
     free = Instance(question.graph, question.platform, constraints=kept)
     nothing = question.platform.fit and needed_optimum(free) is None
     assert (question.platform.fit and (merged.nothing_fits or fits_nowhere(merged, Clock(60.0)))) == nothing

@@ -25,8 +25,7 @@ from instances.partitioning.constraints import Constraints
 from instances.random_graphs import regal_style
 from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
-from mtpp.verification.partitioning.certificate import PriceTree, read_tree, tree_bound
-from mtpp.verification.partitioning.cuts import UNIT, BlockCuts
+from mtpp.verification.partitioning.cuts import UNIT, BlockCuts, PriceTree, read_tree, tree_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks, with_ends
 from mtpp.verification.partitioning.kernel import SHARE
 from mtpp.verification.verdict import Clock, OutOfTimeError
@@ -42,7 +41,7 @@ def proved(
     exact = ExactInstance.of(question)
     rules = Constraints(together=question.constraints.together, uncut=question.constraints.uncut)
     group = shared_blocks(exact, rules)
-    merged = merge_groups(exact, group)
+    merged = merge_groups(exact, group).kinds[0]
     if len(prices) > len(group):
         merged, group = with_ends(merged), [*group, merged.n, merged.n + 1]
     shares = [Fraction(0)] * merged.n
@@ -73,11 +72,11 @@ def test_nodes_of_a_pair_share_no_block() -> None:
     for pairs, bound in (([], 1), ([(1, 2), (1, 3)], 3)):
         found = proved(QUESTION, [1.0] * 4, PriceTree([1, -1, -1], [1.0, 1.0], pairs), 3)
         assert found == pytest.approx(bound, rel=1e-12)
-    cuts = BlockCuts(ExactInstance.of(QUESTION), Fraction(8))
+    cuts = BlockCuts(ExactInstance.of(QUESTION).kinds[0], Fraction(8))
     assert cuts.least([0, 3]) * 8 == 4 * UNIT
     assert cuts.least([0], [1]) * 8 == 2 * UNIT
     assert cuts.least([0, 3], [1]) == cuts.least([1], [1]) == UNIT  # no such set
-    assert BlockCuts(ExactInstance.of(QUESTION), Fraction(8), [SHARE - 1] * 4).least([1], [0, 2, 3]) == UNIT
+    assert BlockCuts(ExactInstance.of(QUESTION).kinds[0], Fraction(8), [SHARE - 1] * 4).least([1], [0, 2, 3]) == UNIT
 
 
 def test_bug_a_group_that_is_decided_twice_lost_a_leaf() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 
@@ -17,9 +18,9 @@ from strategies import instances, orders, partitions
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from mtpp.verification.partitioning.costs import bottleneck, find_fault
 from mtpp.verification.partitioning.cuts import block_bound
-from mtpp.verification.partitioning.exact_instance import ExactInstance, merge
-from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
-from mtpp.verification.verdict import Clock, OutOfTimeError
+from mtpp.verification.partitioning.exact_instance import ExactInstance, KindQuestion, Output, Scale
+from mtpp.verification.partitioning.ideals import ideals_bound, merge
+from mtpp.verification.verdict import Clock, OutOfTimeError, UndecidedError
 from mtpp_models import simple
 
 
@@ -30,7 +31,7 @@ def test_second_costs_are_the_definition(partition: Partition) -> None:
     exact = ExactInstance.of(partition.instance)
     block, order = partition.block.tolist(), partition.order.tolist()
     assert find_fault(exact, block, order) is None
-    assert bottleneck(exact, block, order) == max(exact_costs(partition))
+    assert bottleneck(exact, block, order, [0] * exact.k) == max(exact_costs(partition))
 
 
 @settings(max_examples=500)
@@ -38,7 +39,7 @@ def test_second_costs_are_the_definition(partition: Partition) -> None:
 def test_both_costs_agree(partition: Partition) -> None:
     """Two programs, one cost, to the digits that sums of floats have."""
     exact = ExactInstance.of(partition.instance)
-    slow = bottleneck(exact, partition.block.tolist(), partition.order.tolist())
+    slow = bottleneck(exact, partition.block.tolist(), partition.order.tolist(), [0] * exact.k)
     assert partition.bottleneck == pytest.approx(float(slow), rel=1e-12)
 
 
@@ -61,7 +62,7 @@ def test_faults_are_those_that_a_partition_refuses(data: st.DataObject) -> None:
 def test_work_bound_is_simple(instance: Instance) -> None:
     """Overflow may add to it; peaks of any order are in it."""
     assert simple(instance) * (1 - 1e-12) <= work_bound(instance)
-    assert ExactInstance.of(instance).work_bound <= exact_optimum(instance)
+    assert ExactInstance.of(instance).kinds[0].work_bound <= exact_optimum(instance)
     if not instance.has_overflow:
         assert work_bound(instance) == pytest.approx(simple(instance), rel=1e-12)
 
@@ -137,7 +138,7 @@ def test_digits_of_a_minimum_cut_are_not_lost_in_large_graphs() -> None:
 
 
 def proved(instance: Instance, value: float | Fraction) -> Fraction | None:
-    return ideals_bound(ExactInstance.of(instance), Fraction(value), Clock(60.0))
+    return ideals_bound(ExactInstance.of(instance).kinds[0], Fraction(value), Clock(60.0))
 
 
 @settings(max_examples=300)
@@ -166,15 +167,34 @@ def test_merging_leaves_the_optimum(instance: Instance, idle: int) -> None:
     graph = ComputationGraph(work, graph.param_bytes, graph.tensors, parameters=graph.parameters)
     instance = modelled(Instance(graph, instance.platform))
     exact = ExactInstance.of(instance)
-    merged, _ = merge(exact, Clock(60.0))
+    merged, _ = merge(exact.kinds[0], Clock(60.0))
     assert merged.n <= exact.n
-    assert brute_force(merged) == brute_force(exact) == exact_optimum(instance)
+    assert brute_force(as_instance(merged, exact)) == brute_force(exact) == exact_optimum(instance)
+
+
+def as_instance(merged: KindQuestion, exact: ExactInstance) -> ExactInstance:
+    """The question of merged nodes, whose bytes count as the time to move them if that takes any."""
+    pace = 1 if exact.scales[0].bytes else 0
+    return replace(
+        exact,
+        n=merged.n,
+        work=[merged.work],
+        tensors=[Output(producer, readers, size) for producer, readers, _, size in merged.tensors],
+        held=merged.held,
+        shared=merged.shared,
+        need=merged.need,
+        memory=[merged.memory],
+        buffer=merged.buffer,
+        scales=[Scale(1, pace, merged.unit)],
+        sending=[[pace * merged.unit]],
+        receiving=[[pace * merged.unit]],
+    )
 
 
 def brute_force(exact: ExactInstance) -> Fraction:
     order = topological(exact)
     blocks = product(range(exact.k), repeat=exact.n)
-    return min(bottleneck(exact, b, order) for b in blocks if find_fault(exact, b, order) is None)
+    return min(bottleneck(exact, b, order, [0] * exact.k) for b in blocks if find_fault(exact, b, order) is None)
 
 
 def topological(exact: ExactInstance) -> list[int]:
@@ -204,7 +224,7 @@ def test_too_many_ideals_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bug_a_tiny_claim_beside_a_large_memory_overflowed() -> None:
     """The overflow says nothing where the claim has no digits beside it; the work does."""
     graph = ComputationGraph.from_edges([(0, 1)], [1.0, 1.0], [4.0, 0.0], [1e9, 1e9])
-    exact = ExactInstance.of(Instance(graph, Platform(2, 1.0, memory=1e9)))
+    exact = ExactInstance.of(Instance(graph, Platform(2, 1.0, memory=1e9))).kinds[0]
     for value in (Fraction(1, 10**300), Fraction(1, 10**9)):
         assert block_bound(exact, value, [[0]], Clock(60.0)).least == value
 
@@ -212,7 +232,7 @@ def test_bug_a_tiny_claim_beside_a_large_memory_overflowed() -> None:
 def test_a_second_opinion_ends_when_its_time_is_up() -> None:
     """However wide the graph is, and however many pairs of nodes a bound names."""
     graph = ComputationGraph.from_edges([], [1.0] * 300)
-    exact = ExactInstance.of(Instance(graph, Platform(15, 1.0)))
+    exact = ExactInstance.of(Instance(graph, Platform(15, 1.0))).kinds[0]
     with pytest.raises(OutOfTimeError):
         ideals_bound(exact, Fraction(30), Clock(0.2))
     with pytest.raises(OutOfTimeError):

@@ -33,7 +33,7 @@ def test_a_goal_is_decided_as_without_exchanges(block: int) -> None:
         r = random.Random(seed)
         case = random_branch_case(r, 8) if seed % 2 else fork_and_join(r)
         instance, best = build(case), optimum(numbers(case, exact=True))
-        exact, equal = ExactInstance.of(instance), [rows.tolist() for rows in families(instance)]
+        exact, equal = ExactInstance.of(instance).kinds[0], [rows.tolist() for rows in families(instance)]
         count += bool(equal)
         if best > 0:
             swaps = Swaps(equal, range(exact.n))
@@ -93,6 +93,6 @@ def test_needs_and_shared_parameters_tell_branches_apart() -> None:
     graph = ComputationGraph.from_edges(
         edges, [1] * 4, [1] * 4, [1] * 4, parameters=(SharedParameter("p", 4.0, (0, 1)),)
     )
-    exact = ExactInstance.of(Instance(graph, Platform(2, 1.0, memory=3.0)))
+    exact = ExactInstance.of(Instance(graph, Platform(2, 1.0, memory=3.0))).kinds[0]
     with pytest.raises(FalseSwapError, match="its nodes use other shared parameters"):
         ideals_bound(exact, Fraction(1), Clock(9.0), Swaps([[[1], [2]]], range(4)))

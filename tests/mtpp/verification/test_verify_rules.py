@@ -188,7 +188,7 @@ def test_each_word_is_checked(question: Instance) -> None:
             continue
         allowed = obeys(graph, question.constraints, block, question.k)
         allowed = allowed and (not question.platform.fit or Partition(plain, block).fits)
-        assert (find_breach(exact, question.constraints, graph.names, block, order) is None) == allowed
+        assert (find_breach(question, exact, block, order, [0] * question.k) is None) == allowed
 
 
 @settings(max_examples=150)
@@ -216,7 +216,7 @@ def test_bounds_of_merged_groups(question: Instance) -> None:
     question = replace(question, constraints=kept)
     exact = ExactInstance.of(question)
     group = shared_blocks(exact, kept)
-    merged, clock = merge_groups(exact, group), Clock(60.0)
+    merged, clock = merge_groups(exact, group).kinds[0], Clock(60.0)
     best = needed_optimum(question)
     if best is None:
         assert merged.nothing_fits or fits_nowhere(merged, clock)

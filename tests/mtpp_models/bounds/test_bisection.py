@@ -21,7 +21,7 @@ from instances import ComputationGraph, Instance, Partition, Platform, Result
 from instances.certificates import recheck
 from instances.random_graphs import regal_style
 from mtpp.certificates.writing import certificate_document
-from mtpp.verification.partitioning.certificate import PriceTree, halves_bound
+from mtpp.verification.partitioning.cuts import PriceTree, halves_bound
 from mtpp.verification.partitioning.exact_instance import ENDS, ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.verdict import Clock
 from mtpp_models import SolveOptions, solve
@@ -30,7 +30,7 @@ from mtpp_models import SolveOptions, solve
 def proved(question: Instance, tree: PriceTree, value: Fraction) -> Fraction:
     exact = ExactInstance.of(question)
     group = shared_blocks(exact, question.constraints)
-    return halves_bound(merge_groups(exact, group), group, tree, value, Clock(60.0)).least
+    return halves_bound(merge_groups(exact, group).kinds[0], group, tree, value, Clock(60.0)).least
 
 
 SMALL = instances(max_nodes=5, max_k=3, huge_ratio=False) | instances(max_nodes=4, max_k=4) | heavy_overflows()

@@ -133,7 +133,7 @@ def test_a_program_of_its_own_finds_nothing_better(seed: int, memory: float) -> 
     assert result.proved
     assert result.partition is not None
     below = Fraction(result.partition.bottleneck) * (1 - Fraction(1, 10**6))
-    assert ideals_bound(ExactInstance.of(instance), below, Clock(math.inf)) is not None
+    assert ideals_bound(ExactInstance.of(instance).kinds[0], below, Clock(math.inf)) is not None
 
 
 @pytest.mark.parametrize("toy", TOYS)

@@ -116,7 +116,7 @@ def test_a_training_step_is_proved_with_its_peaks(memory: float, k: int) -> None
     if k == 1:
         assert result.bound.value == pytest.approx(everything.bottleneck, rel=1e-9)
         assert (by_need.bound.value < 0.9 * result.bound.value) == (memory < 15)
-    exact = ExactInstance.of(instance)
+    exact = ExactInstance.of(instance).kinds[0]
     assert ideals_bound(exact, Fraction(result.bound.value) * (1 - Fraction(1, 10**9)), Clock(60.0)) is not None
     assert ideals_bound(exact, Fraction(result.bound.value) * (1 + Fraction(1, 10**6)), Clock(60.0)) is None
 
@@ -129,7 +129,7 @@ def test_what_a_node_reads_does_not_pass_it() -> None:
     result = ideals(best)
     assert result.bound is not None
     assert result.bound.value == pytest.approx(14.0, rel=1e-9)
-    assert ideals_bound(ExactInstance.of(best.instance), Fraction("14.001"), Clock(60.0)) is None
+    assert ideals_bound(ExactInstance.of(best.instance).kinds[0], Fraction("14.001"), Clock(60.0)) is None
 
 
 def test_it_does_not_pass_a_reader_beside_a_node_that_it_passes() -> None:
@@ -150,7 +150,7 @@ def test_what_fits_in_another_order_is_not_impossible() -> None:
     assert start.bottleneck == math.inf
     assert Partition(instance, start.block, np.array([0, 1, 3, 2, 4, 5])).bottleneck < math.inf
     assert ideals(start).impossible is None
-    assert not fits_nowhere(ExactInstance.of(instance), Clock(60.0))
+    assert not fits_nowhere(ExactInstance.of(instance).kinds[0], Clock(60.0))
 
 
 def test_what_fits_in_no_order_is_impossible() -> None:
@@ -159,7 +159,7 @@ def test_what_fits_in_no_order_is_impossible() -> None:
     instance = Instance(instance.graph, Platform(1, 1.0, 10.0, fit=True))
     result = solve(instance, "ideals")
     assert result.impossible is not None
-    assert fits_nowhere(ExactInstance.of(instance), Clock(60.0))
+    assert fits_nowhere(ExactInstance.of(instance).kinds[0], Clock(60.0))
 
 
 def test_groups_of_nodes_may_run_around_a_tensor() -> None:
@@ -170,7 +170,7 @@ def test_groups_of_nodes_may_run_around_a_tensor() -> None:
     result = solve(instance, "ideals", start=everything)
     assert result.bound is not None
     assert result.bound.value <= everything.bottleneck == 13.0
-    merged = merge_groups(ExactInstance.of(instance), [0, 1, 1, 2])
+    merged = merge_groups(ExactInstance.of(instance), [0, 1, 1, 2]).kinds[0]
     assert ideals_bound(merged, Fraction(14), Clock(60.0)) is None
 
 

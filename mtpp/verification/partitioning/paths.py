@@ -1,0 +1,337 @@
+"""Paths of blocks below a goal, from no nodes to all, over kinds of devices: over all ideals, in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.verdict import Clock, UndecidedError
+
+# Ideals are bits of whole numbers. From each of them blocks grow node by node; then, ideal by ideal, there is a table
+# for the numbers of devices that lead there, which each block shifts by one along the axis of its kind. It holds how
+# many of the k places of the pipeline are passed at the least: nodes may have windows of these, and places may be
+# empty.
+
+
+# Ideals, blocks that are looked at, and numbers in all tables of truths.
+_MOST_IDEALS, _MOST_BLOCKS, MOST_TRUTHS = 20_000, 10_000_000, 2**29
+_Window = Callable[[int, int], tuple[int, int]]
+
+
+def blocks_lead_below(
+    exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]] = ()
+) -> bool:
+    """Whether some partition may have blocks that all cost less than the goal, by the largest need of their nodes.
+
+    Where there are rates for pairs of kinds, transfers count at these if layers are in a row, and else at the fastest
+    of each kind. With windows as well, there has to be one at either.
+
+    Parameters
+    ----------
+    goal : Fraction, optional
+        None: whatever they cost.
+    windows : sequence of (node, first, last)
+        Places that nodes may be in.
+
+    Raises
+    ------
+    UndecidedError, OutOfTimeError
+    """
+    if exact.is_rated and goal is not None and is_a_row(exact):
+        if not row_leads_below(exact, goal, clock):
+            return False
+        if not windows:
+            return True
+    return _some_path_is_below(exact, goal, clock, windows)
+
+
+def _some_path_is_below(
+    exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]]
+) -> bool:
+    """Whether blocks lead from no nodes to all, each below the goal at the fastest rate of its kind."""
+    ideals = _ideals(exact, clock)
+    place = {ideal: i for i, ideal in enumerate(ideals)}
+    prices = BlockPrices(exact)
+    blocks: list[list[list[int]]] = []
+    count = 0
+    goals = [None if goal is None else ceil(goal / scale.unit) for scale in exact.scales]
+    for ideal in ideals[:-1]:
+        clock.raise_if_late()
+        rows = _ends_of_blocks(prices, ideal, goals)
+        blocks.append([[place[end] for end in ends] for ends in rows])
+        count += sum(map(len, rows))
+        if count > _MOST_BLOCKS:
+            raise UndecidedError("there are too many blocks to look at")
+    nodes_by_first, nodes_by_last = dict[int, int](), dict[int, int]()
+    for v, first, last in windows:
+        nodes_by_first[first] = nodes_by_first.get(first, 0) | 1 << v
+        nodes_by_last[last] = nodes_by_last.get(last, 0) | 1 << v
+
+    def window(i: int, j: int) -> tuple[int, int]:
+        block = ideals[j] & ~ideals[i]
+        first = max((first for first, nodes in nodes_by_first.items() if block & nodes), default=0)
+        return first, min((last for last, nodes in nodes_by_last.items() if block & nodes), default=exact.k - 1)
+
+    return blocks_lead_through(exact, blocks, clock, window if windows else None)
+
+
+def blocks_lead_through(
+    exact: ExactInstance,
+    blocks: Sequence[Sequence[Sequence[int]]],
+    clock: Clock,
+    window: _Window | None = None,
+) -> bool:
+    """Whether blocks lead from the first place to the last on the devices, some of which may idle.
+
+    Parameters
+    ----------
+    blocks : sequence of lists
+        For each place but the last and each kind, the later places where a block may end.
+    window : callable, optional
+        First and last of the k places of the pipeline that a block from one place to another may be in.
+
+    Raises
+    ------
+    UndecidedError, OutOfTimeError
+    """
+    window = window or (lambda i, j: (0, exact.k - 1))
+    if exact.sequence is not None:
+        return _leads_in_sequence(exact.sequence, blocks, window)
+    return _leads(exact, blocks, clock, window)
+
+
+def _ideals(exact: ExactInstance, clock: Clock) -> list[int]:
+    """All ideals, the smaller first."""
+    before = _bits(exact.before)
+    level, ideals = {0}, [0]
+    while level:
+        clock.raise_if_late()
+        level = {
+            ideal | 1 << v for ideal in level for v in range(exact.n) if not ideal >> v & 1 and before[v] & ~ideal == 0
+        }
+        ideals += sorted(level)
+        if len(ideals) > _MOST_IDEALS:
+            raise UndecidedError(f"there are more than {_MOST_IDEALS} ideals")
+    return ideals
+
+
+def _bits(rows: Sequence[Sequence[int]]) -> list[int]:
+    return [sum(1 << v for v in nodes) for nodes in rows]
+
+
+class BlockPrices:
+    """Costs of blocks, sets of nodes as bits, on each kind."""
+
+    def __init__(self, exact: ExactInstance) -> None:
+        self.exact, self.before = exact, _bits(exact.before)
+        self.barred = _bits([sorted(nodes) for nodes in exact.barred])
+        self._tensors = [(1 << maker, sum(1 << v for v in readers), size) for maker, readers, size in exact.tensors]
+        self._users = [(sum(1 << v for v in users), size) for users, size in exact.shared]
+        self._is_limited = any(limit is not None for limit in exact.memory)
+
+    def costs(self, block: int, works: Sequence[int], *, moves: bool = True) -> list[int | None]:
+        """(T,) costs in the unit of each kind, perhaps without transfers; None where it does not fit, or cannot run."""
+        exact, moved, load = self.exact, 0, 0
+        for maker, readers, size in self._tensors if moves else ():
+            if readers & ~block if maker & block else readers & block:
+                moved += size
+        if self._is_limited:
+            nodes = [v for v in range(exact.n) if block >> v & 1]
+            load = sum(exact.held[v] for v in nodes) + sum(size for users, size in self._users if users & block)
+            load += max(exact.need[v] for v in nodes) if exact.buffer is None else exact.buffer
+        costs: list[int | None] = []
+        for limit, barred, work, scale in zip(exact.memory, self.barred, works, exact.scales, strict=True):
+            over = 0 if limit is None else max(0, load - limit)
+            runs = not (exact.fit and over) and not block & barred
+            costs.append(work * scale.work + (moved + over) * scale.bytes if runs else None)
+        return costs
+
+
+def _ends_of_blocks(prices: BlockPrices, first: int, goals: Sequence[int | None]) -> list[list[int]]:
+    """For each kind, where the blocks that begin behind an ideal end and cost less than the goal of that kind."""
+    exact, before = prices.exact, prices.before
+    ends: list[list[int]] = [[] for _ in exact.work]
+    level = {first: [0] * len(exact.work)}  # work of each kind
+    while level:
+        following: dict[int, list[int]] = {}
+        for last, works in level.items():
+            if last != first:
+                for t, cost in enumerate(prices.costs(last & ~first, works)):
+                    if cost is not None and ((goal := goals[t]) is None or cost < goal):
+                        ends[t].append(last)
+            for v in range(exact.n):
+                larger = last | 1 << v
+                if larger == last or before[v] & ~last or larger in following:
+                    continue
+                grown = [work + row[v] for work, row in zip(works, exact.work, strict=True)]
+                columns = zip(prices.barred, grown, goals, exact.scales, strict=True)
+                if any(
+                    not larger & ~first & barred and (goal is None or work * scale.work < goal)
+                    for barred, work, goal, scale in columns
+                ):
+                    following[larger] = grown
+        level = following
+    return ends
+
+
+def _leads(exact: ExactInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window) -> bool:
+    """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
+    shape = tuple(count + 1 for count in exact.counts)
+    last, states, k = len(blocks), int(np.prod(shape, dtype=np.float64)), exact.k
+    if (last + 1) * states > MOST_TRUTHS:
+        raise UndecidedError(f"there are {states} numbers of devices for {last + 1} ideals")
+    dtype = np.min_scalar_type(k + 2)
+    passed = [np.full(shape, k + 1, dtype=dtype) for _ in range(last + 1)]
+    passed[0].flat[0] = 0
+    for i, ends in enumerate(blocks):
+        clock.raise_if_late()
+        if passed[i].min() >= k:
+            continue
+        for t, places in enumerate(ends):
+            before = np.full(shape, k + 1, dtype=dtype)
+            there, here = [slice(None)] * len(shape), [slice(None)] * len(shape)
+            there[t], here[t] = slice(1, None), slice(None, -1)
+            before[tuple(there)] = passed[i][tuple(here)]
+            behind: dict[tuple[int, int], NDArray[np.unsignedinteger]] = {}
+            for j in places if before.min() < k else ():
+                first, final = window(i, j)
+                if (first, final) not in behind:
+                    moved = np.maximum(before, dtype.type(first)) + dtype.type(1)
+                    behind[first, final] = np.where(moved <= final + 1, moved, dtype.type(k + 1))
+                np.minimum(passed[j], behind[first, final], out=passed[j])
+    return bool(passed[last].min() <= k)
+
+
+def _leads_in_sequence(sequence: Sequence[int], blocks: Sequence[Sequence[Sequence[int]]], window: _Window) -> bool:
+    """Whether blocks lead to the last place with the devices in their order, some of which may idle."""
+    size = len(sequence)
+    used = [0] + [size] * (len(blocks) - 1) + [size + 1]  # least number of devices that lead to each place
+    for i, ends in enumerate(blocks):
+        for t, places in enumerate(ends):
+            following = [size]  # for each device the next one of the kind
+            for d in range(size - 1, -1, -1):
+                following.append(d if sequence[d] == t else following[-1])
+            for j in places:
+                first, final = window(i, j)
+                device = following[size - max(used[i], first)]
+                if device <= final:
+                    used[j] = min(used[j], device + 1)
+    return used[-1] <= size
+
+
+# Layers in a row with a rate for each pair of kinds of devices, in exact numbers.
+
+
+_Truths = NDArray[np.bool_]
+
+
+def is_a_row(exact: ExactInstance) -> bool:
+    """Whether each node is read by the next one alone."""
+    return exact.edges == frozenset(zip(exact.order, exact.order[1:], strict=False))
+
+
+def row_leads_below(exact: ExactInstance, goal: Fraction, clock: Clock) -> bool:
+    """Whether layers in a row have a partition all blocks of which cost less than the goal; errors as below."""
+    order, prices = exact.order, BlockPrices(exact)
+    place, passing = {v: i for i, v in enumerate(order)}, [0] * (exact.n + 1)
+    for tensor in exact.tensors:
+        if tensor.readers:
+            passing[place[tensor.producer] + 1] += tensor.size
+    return stages_lead_below(exact, passing, lambda i: _costs_from(prices, order, i), goal, clock)
+
+
+def stages_lead_below(
+    exact: ExactInstance,
+    passing: Sequence[int],
+    costs_from: Callable[[int], Sequence[Sequence[Fraction | None]]],
+    goal: Fraction | None,
+    clock: Clock,
+) -> bool:
+    """Whether blocks of layers in a row lead from the first place to the last, all of which cost less than the goal.
+
+    For each place, kind of the block before and kind of the next one there is a table of truths: the numbers of devices
+    that lead there.
+
+    Parameters
+    ----------
+    passing : sequence of int
+        Units of bytes that pass each place.
+    costs_from : callable
+        For each kind the costs, without transfers, of the blocks that begin at a place, the shortest first; None where
+        there may be none.
+    goal : Fraction, optional
+        None: whatever they cost.
+
+    Raises
+    ------
+    UndecidedError, OutOfTimeError
+    """
+    kinds, last, rates = range(len(exact.counts)), len(passing) - 1, exact.receiving
+    none, shift = _states(exact)
+    if (last + 1) * len(kinds) * (len(kinds) + 1) * none.size > MOST_TRUTHS:
+        raise UndecidedError(f"there are {none.size} numbers of devices for {last} layers and pairs of kinds")
+    begin = none.copy()
+    begin.flat[0] = True
+    reached: list[dict[tuple[int | None, int], _Truths]] = [{} for _ in range(last)]
+    reached[0] = {(None, q): begin for q in kinds}
+    for i, tables in enumerate(reached):
+        clock.raise_if_late()
+        costs = costs_from(i)
+        for (p, q), table in tables.items():
+            there = shift(table, q)
+            if not there.any():
+                continue
+            into = Fraction(0) if p is None else passing[i] * rates[p][q]
+            for j, cost in enumerate(costs[q], i + 1):
+                if cost is None or (goal is not None and cost + into >= goal):
+                    continue
+                if j == last:
+                    return True
+                for r in kinds:
+                    if goal is None or cost + into + passing[j] * rates[q][r] < goal:
+                        reached[j][q, r] = reached[j].get((q, r), none) | there
+        tables.clear()
+    return False
+
+
+def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[Fraction | None]]:
+    """For each kind, the costs without transfers of the blocks that begin at a place; None where one does not fit."""
+    exact = prices.exact
+    rows: list[list[Fraction | None]] = [[] for _ in exact.work]
+    block, works = 0, [0] * len(exact.work)
+    for v in order[i:]:
+        block |= 1 << v
+        works = [work + row[v] for work, row in zip(works, exact.work, strict=True)]
+        costs = prices.costs(block, works, moves=False)
+        for row, scale, cost in zip(rows, exact.scales, costs, strict=True):
+            row.append(None if cost is None else cost * scale.unit)
+    return rows
+
+
+def _states(exact: ExactInstance) -> tuple[_Truths, Callable[[_Truths, int], _Truths]]:
+    """An empty table of truths, and what a table becomes with a device of some kind."""
+    if (sequence := exact.sequence) is not None:
+        return np.zeros(len(sequence) + 1, dtype=bool), lambda table, t: _next_in_sequence(table, sequence, t)
+    shape = tuple(count + 1 for count in exact.counts)
+    allowed: _Truths = np.indices(shape).sum(axis=0) <= exact.k
+
+    def shift(table: _Truths, t: int) -> _Truths:
+        moved = np.roll(table, 1, axis=t)
+        moved[(slice(None),) * t + (0,)] = False
+        return moved & allowed
+
+    return np.zeros(shape, dtype=bool), shift
+
+
+def _next_in_sequence(table: _Truths, sequence: Sequence[int], t: int) -> _Truths:
+    """Numbers of devices that are passed with the next one of a kind."""
+    following = np.zeros_like(table)
+    for d in np.flatnonzero(table).tolist():
+        if t in sequence[d:]:
+            following[sequence.index(t, d) + 1] = True
+    return following
