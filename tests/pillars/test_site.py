@@ -66,7 +66,7 @@ def test_public_names_are_documented_once(site_code: Callable[[str], Any]) -> No
     """Each where it is defined, and every place that exports it leads there."""
     homes = site_code("public_names").homes()
     assert homes["mtpp", "certify"] == "mtpp.certify"
-    assert homes["mtpp", "Result"] == homes["instances.results", "Result"] == "instances.Result"
+    assert homes["mtpp", "Result"] == homes["instances", "Result"] == "instances.Result"
     assert homes["mtpp", "HEURISTICS"] == "heuristics.HEURISTICS"
     assert homes["mtpp", "Constraints"] == "mtpp.Constraints"
     assert {name for package, name in homes if package == "mtpp"} == set(mtpp.__all__) - {"__version__"}
