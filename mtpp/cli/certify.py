@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from instances import Instance, Result
 from instances.errors import WordError, said
 from mtpp.cli import options
-from mtpp.cli.command import (
-    IMPOSSIBLE,
-    INTERRUPTED,
-    NO_SOLVER,
-    NOTHING,
-    Files,
-    command,
-    complain,
-    file_for,
-    read_starts,
-)
+from mtpp.cli.command import Files, command, complain, file_for, read_starts
+from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Answers, Printing
 from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
 from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords, enough_for, instances_of

@@ -13,7 +13,8 @@ from instances import save_graph
 from instances.graph.graph_file import graph_document
 from instances.graph.memory import Summary, summarise
 from mtpp.cli import options
-from mtpp.cli.command import DONE, Files, Without, command
+from mtpp.cli.command import Files, Without, command
+from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
 from mtpp.questions.reading import ReadingWords, read_graph
 

@@ -9,7 +9,8 @@ import typer
 
 from instances.registry import find
 from mtpp.cli import options
-from mtpp.cli.command import DONE, FALSE, Files, Without, command, complain
+from mtpp.cli.command import Files, Without, command, complain
+from mtpp.cli.exit_codes import DONE, FALSE
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import ReportWords
 from mtpp.questions.reading import ReadingWords

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from instances.registry import find
-from mtpp.cli.command import DONE, command
+from mtpp.cli.command import command
+from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
 from mtpp.text.tables import left_aligned
 

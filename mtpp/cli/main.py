@@ -28,7 +28,8 @@ from instances.errors import InputError, InputWarning, NothingFitsError, spellin
 from instances.system.processes import terminate_as_interrupt
 from mtpp.cli.certify import certify
 from mtpp.cli.check import check, import_graph
-from mtpp.cli.command import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG, complain
+from mtpp.cli.command import complain
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.export import export, report
 from mtpp.cli.listing import list_names, show_versions
 from mtpp.cli.options import spelled

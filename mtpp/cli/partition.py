@@ -11,7 +11,8 @@ from typing import Annotated
 from instances import InputError, Instance, Partition, combine
 from mtpp.cli import options
 from mtpp.cli.certify import look, no_k, questions, tell
-from mtpp.cli.command import DONE, FALSE, INTERRUPTED, Files, command, complain, file_for, read_starts
+from mtpp.cli.command import Files, command, complain, file_for, read_starts
+from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import AUTO, BoundWords, PartitionWords, instances_of
 from mtpp.questions.words import ProofWords, SeedWords, checked, pick, solve_options

@@ -11,7 +11,8 @@ import typer
 
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING, Files, command, complain
+from mtpp.cli.command import Files, command, complain
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.placement import (
     FlowWords,

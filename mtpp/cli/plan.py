@@ -11,7 +11,8 @@ import typer
 from instances.errors import InputError
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import DONE, INTERRUPTED, PlanFiles, command, complain
+from mtpp.cli.command import PlanFiles, command, complain
+from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.printing import Printing
 from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSearchWords, plan_question
 

@@ -19,7 +19,8 @@ from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import Crossing, Stage
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import DONE, IMPOSSIBLE, NOTHING, Files, complain
+from mtpp.cli.command import Files, complain
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from mtpp.text.numbers import Scale, bytes_in_words
 from mtpp.text.tables import Rows, fitted, terminal_width
 

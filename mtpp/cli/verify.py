@@ -13,7 +13,8 @@ from instances import Result
 from instances.errors import InputError
 from instances.json_files import finite_or_none
 from mtpp.cli import options
-from mtpp.cli.command import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG, Without, command, complain
+from mtpp.cli.command import Without, command, complain
+from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG
 from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.partitioning import ExplainWords
 from mtpp.questions.verifying import OwnGraph, VerifyWords

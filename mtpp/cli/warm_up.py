@@ -9,7 +9,8 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 
-from mtpp.cli.command import DONE, NOTHING, command, complain
+from mtpp.cli.command import command, complain
+from mtpp.cli.exit_codes import DONE, NOTHING
 from mtpp.cli.printing import Printing
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.

@@ -34,7 +34,7 @@ from instances.machines import read_kinds
 from instances.partitioning.constraints_file import KINDS
 from instances.planning.grid.stated import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
-from mtpp.cli.command import DONE, TRUSTED
+from mtpp.cli.exit_codes import DONE, TRUSTED
 
 MOST_BYTES_OF_README = 8000
 PAGES = (*MANUAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
