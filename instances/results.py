@@ -182,7 +182,7 @@ class Result(Displayed, Generic[Q, A]):
             )
         if self.answer.instance.key != self.instance.key:
             raise InputError("The answer belongs to another instance; combine results of the same one.")
-        if self.bound is not None and exceeds(self.bound.value, self.answer.cost):
+        if self.bound is not None and _is_feasible(self.answer) and exceeds(self.bound.value, self.answer.cost):
             raise FalseCertificateError(
                 f"{self.instance.label}: bound {self.bound.value!r} of {self.bound.method} exceeds the "
                 f"{self.answer.cost_name} {self.answer.cost!r}; please report this as a bug."
@@ -205,8 +205,11 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def ratio(self) -> float | None:
-        """Cost over bound, at least 1 up to rounding; infinite if the bound is 0 and the cost is not."""
-        if self.answer is None or self.bound is None:
+        """Cost over bound, at least 1 up to rounding; infinite if the bound is 0 and the cost is not.
+
+        None without one of them, and where the answer needs more memory than there is.
+        """
+        if self.answer is None or self.bound is None or not _is_feasible(self.answer):
             return None
         cost, bound = self.answer.cost, self.bound.value
         if bound > 0:
@@ -333,6 +336,11 @@ class Result(Displayed, Generic[Q, A]):
 # Several results of one question as one.
 
 
+def _is_feasible(answer: Answer) -> bool:
+    """Whether bounds hold for the answer: it may need more memory than there is, where a search has no better one."""
+    return not getattr(answer.instance, "fit", False) or getattr(answer, "fits", True)
+
+
 def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     """Combine answers to one question: the best answer with the best bound.
 
@@ -373,7 +381,7 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     return Result(
         method="certify",
         instance=instance,
-        answer=min(found, key=lambda answer: answer.cost, default=None),
+        answer=min(found, key=lambda answer: (not _is_feasible(answer), answer.cost), default=None),
         bound=None if proof is None else proof.bound,
         seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
         solver=None if proof is None else proof.solver,

@@ -79,6 +79,7 @@ class PlacementInstance(GraphQuestion):
     """
 
     problem: ClassVar[str] = "placement"
+    fit: ClassVar[bool] = True  # memory is a hard limit
 
     graph: ComputationGraph
     devices: int

@@ -156,9 +156,7 @@ def placement_methods(instance: PlacementInstance) -> list[Method[PlacementInsta
         def run(
             best: Result[PlacementInstance, Placement], controls: Controls
         ) -> Result[PlacementInstance, Placement] | None:
-            found = [part.answer for part in best.parts if part.answer is not None]
-            start = min(found, key=lambda placement: (not placement.fits, placement.step_time), default=None)
-            return None if start is None else bound_placement(start, model, controls.options)
+            return None if best.answer is None else bound_placement(best.answer, model, controls.options)
 
         return Method(model, run, share, optional=model == "place-cp")
 

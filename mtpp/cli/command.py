@@ -1,4 +1,4 @@
-"""Options, files, exit codes and errors that all verbs share."""
+"""Options, files and errors that all verbs share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from mtpp.cli.options import option_of
 from mtpp.questions.files import as_partition
 from mtpp.questions.words import Word, checked, types_of, words_of
 from mtpp.text.numbers import parse_dims
-
 
 # Messages on stderr: one line each, whatever the names in it hold.
 

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given, settings
 from strategies import placements
 
-from instances import ComputationGraph
+from instances import Bound, ComputationGraph, Result, combine
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance, proof_of_no_fit
 
@@ -32,3 +32,16 @@ def test_what_is_said_not_to_fit_does_not(placement: Placement) -> None:
     if proof_of_no_fit(instance) is not None:
         for device in product(range(instance.devices), repeat=instance.graph.n):
             assert not Placement(instance, list(device)).fits
+
+
+def test_bug_what_fits_is_better_than_what_is_fast() -> None:
+    """A placement beyond the memory may be below bounds on those that fit, and is the answer if there is no other."""
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], output_bytes=[10, 0], param_bytes=[6, 6])
+    instance = PlacementInstance(graph, 2, 1.0, memory=17.0)
+    fast, fitting = Placement(instance, [0, 0]), Placement(instance, [0, 1])
+    bound = Result("by hand", instance, bound=Bound(12.0, "by hand"))
+    assert (fast.cost, fitting.cost) == (2, 12)
+    assert combine(fast, bound).ratio is None
+    assert not combine(fast, bound).proved
+    assert combine(fast, fitting, bound).answer is fitting
+    assert combine(fast, fitting, bound).proved
