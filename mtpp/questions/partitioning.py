@@ -26,8 +26,6 @@ from mtpp.questions.words import SEARCH, GraphLike, ProofWords, SeedWords, Solvi
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_throughput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from instances.runtimes import Runtime
 
 # Platforms from words: bandwidth and memory of blocks.
@@ -213,59 +211,6 @@ def _read_devices(given: str | PathLike[str], bandwidth: float, memory: float) -
     return devices_of_text(text) or read_kinds(text, bandwidth, memory)
 
 
-def questions_of_kinds(
-    graph: GraphLike,
-    loaded: ComputationGraph,
-    counts: Sequence[int] | None,
-    devices: Machines,
-    reading: ReadingWords,
-    *,
-    bandwidth: float,
-    activation_buffer: float | None,
-    fit: bool,
-    constraints: Constraints,
-    runtime: Runtime | None,
-) -> list[Instance]:
-    """One question for each k, by default for all devices.
-
-    Parameters
-    ----------
-    graph : GraphLike
-        What `loaded` was read from.
-    counts : sequence of int, optional
-    reading : ReadingWords
-        How it was read.
-    runtime : Runtime, optional
-        Only cuts that it can express are legal.
-
-    Raises
-    ------
-    InputError
-        If a kind cannot price the graph, or there are fewer devices than k.
-    """
-    limited = any(kind.memory < math.inf for kind in devices.kinds)
-    for name, given in (("fit", fit), ("activation_buffer", activation_buffer is not None)):
-        if given and not limited:
-            raise WordError(name, None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
-    works = works_of_kinds(graph, loaded, devices, reading)
-    if runtime is not None:
-        works = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
-        loaded = runtime.seen(loaded)
-        constraints += _without_counts(runtime.rules(loaded), loaded, runtime.name)
-    return [
-        Instance(
-            loaded,
-            replace(devices, bandwidth=bandwidth),
-            constraints=constraints,
-            k=k,
-            works=works,
-            activation_buffer=activation_buffer,
-            fit=fit,
-        )
-        for k in counts or [devices.total]
-    ]
-
-
 def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:
     """The rules of a runtime without what each stage needs, where all nodes that are together have it.
 
@@ -430,11 +375,11 @@ def instances_of(
         for name in chosen(PartitioningWords, words):
             raise InputError(f"{word(name)}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
         return [graph] if k is None else [graph.with_k(count) for count in counts_of(k)]
-    devices = words["devices"]
+    devices, machines, works = words["devices"], None, None
     if k is None and not is_open and devices is None:
         raise InputError(f"{word('k')} is missing; give the number of blocks.")
     counts = None if k is None else counts_of(k)
-    limits = memory_limits(words["memory"], words["activation_buffer"], by_kind=devices is not None)
+    memory, buffer = memory_limits(words["memory"], words["activation_buffer"], by_kind=devices is not None)
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
@@ -443,25 +388,41 @@ def instances_of(
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
     if devices is not None:
-        kinds = devices_of(devices, rate, limits[0])
-        if is_open and kinds.is_fixed:
-            raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
-        return questions_of_kinds(
-            graph,
-            loaded,
-            counts,
-            kinds,
-            pick(ReadingWords, words),
-            bandwidth=rate,
-            activation_buffer=limits[1],
-            fit=words["fit"],
-            constraints=rules,
-            runtime=runtime,
-        )
+        machines = replace(devices_of(devices, rate, memory), bandwidth=rate)
+        _check_limits(machines, buffer, fit=words["fit"], is_open=is_open)
+        works = works_of_kinds(graph, loaded, machines, pick(ReadingWords, words))
     if runtime is not None:
-        loaded, rules = runtime.seen(loaded), rules + runtime.rules(loaded)
-    platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
-    return [Instance(loaded, platform, constraints=rules) for platform in platforms]
+        needed, whole = runtime.rules(loaded), loaded
+        loaded = runtime.seen(whole)
+        if works is not None:
+            works = np.array([runtime.seen(replace(whole, work=row)).work for row in works])
+            needed = _without_counts(needed, loaded, runtime.name)
+        rules += needed
+    if machines is None:
+        platforms = [Platform(count, rate, memory, buffer, words["fit"]) for count in counts or [rules.fewest_blocks]]
+        return [Instance(loaded, platform, constraints=rules) for platform in platforms]
+    return [
+        Instance(
+            loaded,
+            machines,
+            constraints=rules,
+            k=count,
+            works=works,
+            activation_buffer=buffer,
+            fit=words["fit"],
+        )
+        for count in counts or [machines.total]
+    ]
+
+
+def _check_limits(machines: Machines, buffer: float | None, *, fit: bool, is_open: bool) -> None:
+    """Refuse words that these machines cannot have."""
+    if is_open and machines.is_fixed:
+        raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
+    for name, given in (("fit", fit), ("activation_buffer", buffer is not None)):
+        if given and not machines.is_limited:
+            why = f"no kind of devices has a limit on its memory; give one, or {word('memory')}."
+            raise WordError(name, None, why)
 
 
 def counts_of(k: Blocks) -> list[int]:
