@@ -30,7 +30,7 @@ _Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="SUITE|GRAPH|RUNS…",
-        help="A suite (mtpp list suites), architectures, files; or training, placement, placeto, serving, unlike.",
+        help="A suite (mtpp list suites), architectures, files; or training, placeto, serving, unlike.",
     ),
 ]
 _Methods = Annotated[
@@ -43,9 +43,7 @@ _Methods = Annotated[
 ]
 _Quick = Annotated[
     bool,
-    typer.Option(
-        "--quick", help="Of training: one cluster instead of three; of placement and placeto: little training."
-    ),
+    typer.Option("--quick", help="Of training: one cluster instead of three; of placeto: little training."),
 ]
 
 
@@ -120,11 +118,10 @@ def table(
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
-    "training" makes the figures and tables of pipelined training, "placement" those of learned placement on families of
-    graphs, "placeto" those of the paper's network on the paper's networks, in two hours; both need PyTorch. "serving"
-    compares the default rules of runtimes with proved optima, "unlike" rules of thumb for devices that are not alike
-    with theirs. Of the options, --quick counts for the first three alone; --jobs, --scheduler, --out, --tables and
-    --format count for all; the others for suites and graphs.
+    "training" makes the figures and tables of pipelined training, "placeto" those of learned placement on the networks
+    of its paper, in two hours, with PyTorch. "serving" compares the default rules of runtimes with proved optima,
+    "unlike" rules of thumb for devices that are not alike with theirs. Of the options, --quick counts for the first two
+    alone; --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
 
     With --from the tables are made of files of runs alone; several versions of a method are rows of their own.
 
@@ -142,12 +139,6 @@ def table(
 
         with running.workers() as workers:
             return make_training_tables(all_points(quick=quick), workers, report)
-    if targets == ["placement"]:
-        from experiments.studies.placeto.measured import QUICK, Budget
-        from experiments.studies.placeto.tables import make_placement_tables
-
-        with running.workers() as workers:
-            return make_placement_tables(QUICK if quick else Budget(), workers, report)
     if targets == ["serving"] and not quick:
         from experiments.studies.serving.tables import make_serving_tables
 
@@ -159,13 +150,13 @@ def table(
         with running.workers() as workers:
             return make_unlike_tables(workers, report)
     if targets == ["placeto"]:
-        from experiments.studies.placeto.network_tables import make_network_tables
         from experiments.studies.placeto.published import QUICK_NETWORKS, NetworkBudget
+        from experiments.studies.placeto.tables import make_placeto_tables
 
         with running.workers() as workers:
-            return make_network_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)
+            return make_placeto_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)
     if quick:
-        raise InputError("--quick: only training, placement and placeto have a quick form; use the suite quick.")
+        raise InputError("--quick: only training and placeto have a quick form; use the suite quick.")
     from experiments.studies.mtpp.make import make_tables
 
     settings = solve_options(proof, time_limit)

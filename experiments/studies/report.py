@@ -66,7 +66,6 @@ class PaperClaim:
     text: str
     holds: bool | None  # None if it is undecided, because a number is missing
     measured: str  # the numbers that decide
-    beside: Sequence[float | None] = ()  # values of others in the same place; None where that was not measured
 
     @property
     def finding(self) -> Finding:

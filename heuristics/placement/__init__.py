@@ -4,7 +4,7 @@
 - `rivals`: placements by rules: one device, random, list scheduling, Baechi's and partitioners
 - `annealing`: hill climbing and annealing with a simulation for each move, and the search for devices and sequences
 - `ordered`: times and moves of placements with an order, compiled
-- `placeto`: the learned policy
+- `placeto`: the network of Placeto, which learns
 - `registry`: all placers by name
 - `search`: one run of a placer as a result
 """

@@ -151,8 +151,8 @@ _ORDERED_CHUNK = 1_000_000
 _SCT_NODES = 5000
 #: Part of the time that a start may take, and seconds that it takes for a node and a device; greedy for a node more.
 _START_PART, _HEFT_SECONDS, _ETF_SECONDS, _GREEDY_SECONDS = 0.2, 3e-6, 14e-6, 25e-9
-#: Name to placer of each start. The learned policy is none: it gains less than 1 % (`mtpp table placeto`).
-STARTS: Mapping[str, Search[PlacementInstance, Placement]] = {
+#: Name to placer of each start.
+_STARTS: Mapping[str, Search[PlacementInstance, Placement]] = {
     "single": single,
     "expert": expert,
     "heft": heft,
@@ -173,14 +173,13 @@ def search_order(
     limits: Limits | None = None,
     *,
     tell: Tell = lambda what, time: None,
-    starts: Mapping[str, Search[PlacementInstance, Placement]] = STARTS,
 ) -> OrderedPlacement:
     """Search on single nodes, never worse than any start.
 
     An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node, with one on
     its time after 100 000. Of a large graph, starts that take long are left out.
     """
-    return _Search(instance, rng, limits or Limits(), tell).run(starts)
+    return _Search(instance, rng, limits or Limits(), tell).run()
 
 
 class _Search:
@@ -204,8 +203,8 @@ class _Search:
         self.moves = limits.allow(moves * instance.graph.n) if instance.devices > 1 else 0
         self.lanes: list[Lane] = []
 
-    def run(self, starts: Mapping[str, Search[PlacementInstance, Placement]]) -> OrderedPlacement:
-        for name, placer in starts.items():
+    def run(self) -> OrderedPlacement:
+        for name, placer in _STARTS.items():
             if self._affords(name) and not (self.lanes and self._ends()):
                 self.tell(f"start {name}", self._best().value[1] if self.lanes else math.inf)
                 self._add(placer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heuristics.method import Method
 from heuristics.placement.annealing import anneal_placement, climb, search_order
-from heuristics.placement.placeto import optimise, zero_shot
+from heuristics.placement.placeto import optimise
 from heuristics.placement.rivals import best_random, expert, greedy, heft, m_etf, m_sct, m_topo, metis, scotch, single
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -24,13 +24,7 @@ _ALL: tuple[Method[PlacementInstance, Placement], ...] = (
     Method("scotch", "the same by Scotch, where its programs are installed", "Pellegrini 2009", scotch),
     Method("heft", "nodes by their distance from the end, each where it ends first", "Topcuoglu et al. 2002", heft),
     Method("greedy", "in HEFT's order, each where the step simulated so far is shortest", _THIS, greedy),
-    Method(
-        "placeto",
-        "a trained policy without further training: fast, which comes along and is no graph network, or a checkpoint",
-        "Placeto",
-        zero_shot,
-    ),
-    Method("placeto-published", "the network of the paper, trained for this graph alone", "Placeto", optimise),
+    Method("placeto", "the network of the paper, of a checkpoint or trained for this graph alone", "Placeto", optimise),
     Method("m-topo", "one device after the other in topological order", _BAECHI, m_topo),
     Method("m-etf", "always the node and the device with the earliest start", _BAECHI, m_etf),
     Method("m-sct", "the same, where favourite children follow their parents", _BAECHI, m_sct),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,8 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance, proof_of_no_fit
 from instances.registry import find
 
+#: Names that go with the next minor version, and those to use instead.
+_FORMER = {"placeto-published": "placeto"}
 #: Outcome of a placer.
 PlacementResult = Result[PlacementInstance, Placement]
 
@@ -42,7 +45,7 @@ def search_placement(
     tell : callable, optional
         Called with the phase of the method *ordered*, and its best time so far.
     policy : Checkpoint, optional
-        For the method *placeto*; by default the policy that comes along.
+        For the method *placeto*; by default it trains for this graph alone.
 
     Returns
     -------
@@ -56,8 +59,11 @@ def search_placement(
         If the placer is unknown, or the policy does not fit it or the question.
     """
     limits, watch = limits or Limits(), Stopwatch()
+    if method in _FORMER:
+        warnings.warn(f"The placer {method} is {_FORMER[method]} now, and will go.", FutureWarning, stacklevel=2)
+        method = _FORMER[method]
     placer = find(PLACERS, method, "placer")
-    if policy is not None and placer.run is not zero_shot:
+    if policy is not None and method != "placeto":
         raise InputError(f"A policy is given, which the method {method} does not use; take the method placeto.")
     impossible = proof_of_no_fit(instance)
     if impossible is not None:

@@ -173,8 +173,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     if not found.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, found.largest))
     front = Front(question, found.points, found.points[ORDERS[words["first"]]], words["runtime"])
-    priced = f"times hold at {question.context} tokens of context, with a batch in flight for each stage"
-    return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(priced,))
+    return Result("front", question, front, Bound(front.cost, "front"), seconds)
 
 
 def _why_none(question: ServingInstance, largest: float) -> str:
@@ -218,7 +217,7 @@ def place(
     groups : int, optional
         Search with at most so many groups of nodes; by default with single nodes.
     policy : str or path, optional
-        A checkpoint for the method *placeto*; by default *fast*, which comes along.
+        A checkpoint for the method *placeto*; by default it trains for this graph alone.
     seed : int
     time_limit : float
         Seconds of the search, and as many again of `certify`; 5 by default.

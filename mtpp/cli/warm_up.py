@@ -18,8 +18,8 @@ _NODES, _FEW, _SECONDS = 12, 100, 2.0
 _MODELS = ("simple", "pinned", "pigeonhole", "ideals", "bisection", "priced", "priced-quick")
 # Seconds between two looks at the second process.
 _HEARTBEAT = 0.2
-# Placers that have nothing to compile and may be missing.
-_PROGRAMS = ("metis", "scotch", "placeto-published")
+# Placers that need what may be missing.
+_PROGRAMS = ("metis", "scotch", "placeto")
 # A plan in a grid.
 _GRID = {"global_batch": 4, "bandwidth": "1GB/s", "micro_batch": "1", "sequence": 8}
 
@@ -194,6 +194,7 @@ def _placement() -> Iterator[str]:
 
     from heuristics import Limits
     from heuristics.placement import PLACERS
+    from heuristics.placement.placeto import play_episodes
     from heuristics.placement.simulator import step_times
     from instances.deadline import Deadline
     from instances.placement.placement import Placement
@@ -212,6 +213,8 @@ def _placement() -> Iterator[str]:
         if name not in _PROGRAMS:
             yield name
             method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "placeto"
+    play_episodes(instance, lambda active: [np.zeros((1, 2)) for _ in active], np.random.default_rng(0), ["empty"])
     yield "colocation"
     bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
     yield "second opinion on placements"

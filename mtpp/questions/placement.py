@@ -12,7 +12,7 @@ import numpy as np
 
 from instances import Instance, Platform
 from instances.devices import DeviceTable, read_devices
-from instances.errors import InputError, WordError, assume, printable, word
+from instances.errors import InputError, WordError, printable, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.tensors import FloatArray
@@ -25,19 +25,16 @@ from mtpp.questions.partitioning import (
     DEFAULT_BANDWIDTH,
     DeviceMemoryWords,
     DevicesWords,
-    assumed_bandwidth,
     bandwidth_of,
     counts_of,
     devices_of,
-    disregard_device,
     memory_limits,
-    memory_of,
     work_on_kind,
     works_of_kinds,
 )
 from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, read_graph
 from mtpp.questions.words import SEARCH, GraphLike, SeedWords, Word, checked, chosen, pick
-from mtpp.text.numbers import Quantity, parse_bandwidth
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -109,15 +106,13 @@ def _refuse(words: ClusterWords) -> None:
 
 def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInstance:
     limit, _ = memory_limits(words["memory"], None)
-    given = words["bandwidth"]
-    rate = assumed_bandwidth(DEFAULT_LINK) if given is None else parse_bandwidth(given)
+    rate = DEFAULT_LINK if words["bandwidth"] is None else parse_bandwidth(words["bandwidth"])
     assert words["devices"] is not None
     devices = devices_of(words["devices"], rate, limit)
-    dims = _decode(words["dims"])
+    dims = {"phase": "decode", **(words["dims"] or {})}
     reading = checked(ReadingWords, {**pick(DeviceWords, words), "dims": dims})
 
     loaded = read_graph(question, reading)
-    disregard_device(devices)
 
     def work(kind: Kind, batch: int) -> FloatArray:
         own: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
@@ -181,7 +176,6 @@ def serving_instance(
         raise WordError("k", k, "give one number of stages.")
     runtime = layer_runtime(words["runtime"])
     find(ORDERS, words["first"], "order")
-    assume("runtime", f"cuts that {runtime.name} can express")
     loaded = decoder_of(graph, pick(DecoderWords, words))
     limit, _ = memory_limits(memory, None)
     rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
@@ -214,15 +208,8 @@ def _decoding(graph: GraphLike, words: DecoderWords) -> ReadingWords:
     reading = dict(words)
     network = find_architecture(graph)
     if network is not None and network.served:
-        reading["dims"] = _decode(words.get("dims"))
+        reading["dims"] = {"phase": "decode", **(words.get("dims") or {})}
     return checked(ReadingWords, reading)
-
-
-def _decode(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:
-    """Dimensions of a decoder, which is assumed to decode where they name no phase."""
-    if "phase" not in (dims or {}):
-        assume("dims.phase", "phase decode")
-    return {"phase": "decode", **(dims or {})}
 
 
 # The question of placement: the nodes of one step, and devices without an order.
@@ -254,7 +241,7 @@ class PlaceWords(PlacementWords, SeedWords, total=False):
     ]
     policy: Annotated[
         str | PathLike[str] | None,
-        Word("A checkpoint for the method placeto.  [default: fast, which comes along]", None, "FILE", SEARCH),
+        Word("A checkpoint for the method placeto.  [default: train for this graph alone]", None, "FILE", SEARCH),
     ]
     time_limit: Annotated[
         float | None, Word("Of the search, and as much again of the proof, or none.", 5.0, "SECONDS", SEARCH)
@@ -293,7 +280,7 @@ def placement_instance(
             else PlacementInstance(graph.graph, k or 1, graph.bandwidth, graph.memory, unequal=graph.unequal)
         )
     loaded, bandwidth = _graph(graph, words)
-    memory = memory_of(words["memory"])
+    memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
     unequal = words["unequal"]
     if unequal is not None:
         if not isinstance(unequal, DeviceTable):

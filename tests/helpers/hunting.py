@@ -200,7 +200,7 @@ def _groups(solver: str) -> dict[str, list[Method]]:
     fast = [_model(name, solver) for name in algorithms if name not in ("priced", "priced-quick")]
     models = [name for name in MODELS if name not in algorithms]
     strong = ["exact+all", "coarse-2+all", "coarse-4+all"]
-    placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto", "placeto-published")]
+    placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto")]
     groups = {
         "bounds": [*fast, Method("any-prices", _any_prices)],
         "priced": [_model("priced", solver), _model("priced-quick", solver)],

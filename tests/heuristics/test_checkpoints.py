@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heuristics.placement.placeto import Checkpoint, shipped
+from heuristics.placement.placeto import Checkpoint
 from instances import InputError
 
 
+def checkpoint() -> Checkpoint:
+    """A network without rounds of messages: two devices, embeddings of width 1."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from heuristics.placement.placeto import network
+
+    return network.capture(network.create(0, devices=2, width=1, rounds=0))
+
+
 def saved(path: Path, change: Callable[[dict[str, Any]], None], compression: int = zipfile.ZIP_DEFLATED) -> Path:
-    """The shipped checkpoint with some of its members changed."""
-    shipped().save(path)
+    """A checkpoint with some of its members changed."""
+    checkpoint().save(path)
     with zipfile.ZipFile(path) as archive:
         members: dict[str, Any] = {name: archive.read(name) for name in archive.namelist()}
     change(members)
@@ -41,21 +49,22 @@ def header(shape: str, content: bytes = b"") -> bytes:
 
 DEEP = "[" * 9000 + "]" * 9000
 FIRST = "head.0.weight.npy"
-HEAD = {"schema": "mtpp-policy/1", "policy": "fast", "options": {}, "about": {}}
+HEAD = {"schema": "mtpp-policy/1", "policy": "placeto", "options": {}, "about": {}}
 DAMAGED: dict[str, dict[str, bytes]] = {
     "a header of 4 TB": {FIRST: header("(1000000000000,)")},
     "a header of overflowing size": {FIRST: header("(4294967296, 4294967296)")},
     "a negative shape": {FIRST: header("(-1, -4)", bytes(16))},
     "a deep header": {FIRST: header("(" * 50 + ")" * 50)},
     "texts": {FIRST: array(np.array(["a", "b"]))},
-    "whole numbers": {FIRST: array(np.zeros((64, 30), dtype=int))},
-    "nan": {FIRST: array(np.full((64, 30), np.nan, np.float32))},
-    "inf": {FIRST: array(np.full((64, 30), np.inf, np.float32))},
+    "whole numbers": {FIRST: array(np.zeros((16, 8), dtype=int))},
+    "nan": {FIRST: array(np.full((16, 8), np.nan, np.float32))},
+    "inf": {FIRST: array(np.full((16, 8), np.inf, np.float32))},
     "no array": {FIRST: b"nonsense"},
     "too many bytes": {FIRST: header("(2,)", bytes(9))},
     "a bomb": {FIRST: array(np.zeros(2**25, np.float32))},
     "deep JSON": {"checkpoint.npy": array(np.array(DEEP))},
     "no object": {"checkpoint.npy": array(np.array("[]"))},
+    "no schema": {"checkpoint.npy": array(np.array(json.dumps({**HEAD, "schema": "mtpp-policy/2"})))},
     "no policy": {"checkpoint.npy": array(np.array(json.dumps({**HEAD, "policy": 1})))},
     "no options": {"checkpoint.npy": array(np.array(json.dumps({**HEAD, "options": [1]})))},
 }
@@ -82,17 +91,27 @@ def test_bug_weights_that_do_not_fit_together_are_refused(tmp_path: Path, change
             weight = np.load(io.BytesIO(members[FIRST]))
             members[FIRST] = array(weight.T if change == "transposed" else np.hstack((weight, weight)))
 
-    checkpoint = Checkpoint.load(saved(tmp_path / "policy.npz", damage))
-    with pytest.raises(InputError, match="do not fit together"):
-        checkpoint.scorer()
+    from heuristics.placement.placeto import network
+
+    with pytest.raises(InputError, match="is damaged"):
+        network.restore(Checkpoint.load(saved(tmp_path / "policy.npz", damage)))
 
 
 @pytest.mark.parametrize(
     "options", [{"width": 10**9}, {"width": "a"}, {"width": 4000}, {"depth": 3}, {"width": -1}, {"width": True}]
 )
 def test_bug_options_that_do_not_fit_the_weights_are_refused(options: dict[str, Any]) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    from heuristics.placement.placeto import policy
+    good = checkpoint()
+    from heuristics.placement.placeto import network
 
     with pytest.raises(InputError, match="is damaged"):
-        policy.restore(Checkpoint("fast", options, shipped().weights))
+        network.restore(Checkpoint({"rounds": 0, "pooled": False, **options}, good.weights))
+
+
+@pytest.mark.parametrize("policy", ["fast", "device-pool", "orders"])
+def test_policies_of_earlier_versions_are_refused_in_one_line(tmp_path: Path, policy: str) -> None:
+    head = array(np.array(json.dumps({**HEAD, "policy": policy})))
+    path = saved(tmp_path / "policy.npz", lambda members: members.update({"checkpoint.npy": head}))
+    words = "has policy 'orders'" if policy == "orders" else f"is a policy of an earlier version, '{policy}'"
+    with pytest.raises(InputError, match=rf"policy\.npz {words}"):
+        Checkpoint.load(path)

@@ -50,7 +50,7 @@ QUESTIONS: dict[str, Question] = {
 #: Searches that draw much try so many answers.
 TRIED = {Instance: 2000, TrainingInstance: 400, PlacementInstance: 3000}
 #: Other programs and floats of 32 bits answer otherwise elsewhere.
-_ELSEWHERE = ("metis", "scotch", "placeto", "placeto-published")
+_ELSEWHERE = ("metis", "scotch", "placeto")
 
 
 def registry(question: Question) -> Any:

@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from placement_runs import runs
 from spp_runs import as_in_the_paper, asked, made_up
 
-from experiments.studies.placeto.measured import Budget, Measured
-from experiments.studies.placeto.tables import sections
 from experiments.studies.report import Report
 from experiments.studies.spp.tables import make_training_tables
 from mtpp.runs.log import RunLog
@@ -38,12 +35,6 @@ def _training(paper: float, **others: dict[str, float]) -> list[str]:
     return [line for table in json.loads(out.getvalue())["tables"] for line in _lines(**table)]
 
 
-def _placement() -> list[str]:
-    on_ptb = [{**run, "instance": "ptb"} for run in runs()]
-    found = sections(Measured([*runs(), *on_ptb]), Budget())
-    return [line for section in found for line in _lines(**section._asdict())]
-
-
 def _lines(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], note: str, **_others: object) -> list[str]:
     return [title, *(" | ".join(row) for row in (header, *rows)), note]
 
@@ -53,7 +44,6 @@ OTHERS = {"figure_6_first": {"gpipe": 3.3}, "figure_8_second": {"pipedream": 0.8
 TABLES: dict[str, Callable[[], list[str]]] = {
     "training": lambda: _training(1.0),
     "training, otherwise": lambda: _training(1.5, **OTHERS),
-    "placement": _placement,
 }
 
 

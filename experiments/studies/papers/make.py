@@ -16,7 +16,7 @@ from experiments.studies.mtpp.tables import Table, costs
 from experiments.studies.papers.plan import OWN, Row, papers_of, read_plan
 from experiments.studies.papers.study import PaperMeasures, PaperStudy
 from experiments.studies.papers.verdicts import numbers
-from experiments.studies.placeto.network_tables import network_sections, plot_curves
+from experiments.studies.placeto.tables import placeto_sections, plot_curves
 from experiments.studies.report import Finding, Section, write_sections
 from experiments.studies.spp.tables import cells, plot_cells, table_iii_sections
 from instances import InputError
@@ -107,7 +107,7 @@ def _sections(measures: PaperMeasures, claims: pd.DataFrame) -> list[Section]:
     if len(measures.training.frame):
         made += table_iii_sections(measures.training.frame)
     if measures.placement.runs:
-        made += network_sections(measures.placement.runs, measures.placement.budget)
+        made += placeto_sections(measures.placement.runs, measures.placement.budget)
     return made
 
 

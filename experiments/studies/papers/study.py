@@ -19,7 +19,7 @@ from experiments.studies.papers.training import (
     training_questions,
 )
 from experiments.studies.papers.verdicts import Measured, PaperNumber, comparison, judge, numbers
-from experiments.studies.placeto.network_jobs import jobs_of_networks
+from experiments.studies.placeto.jobs import jobs_of
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
 from instances import InputError
@@ -96,7 +96,7 @@ class PaperStudy:
         if self._no_torch:
             self.left_out.append(self._no_torch)
         ready = self._budget and not self._no_torch
-        self.jobs["placeto"] = jobs_of_networks(BUDGETS[self._budget]) if ready else []
+        self.jobs["placeto"] = jobs_of(BUDGETS[self._budget]) if ready else []
 
     def costs(self) -> Section:
         """Runs and processor hours at most, by study; those of searches are estimated."""

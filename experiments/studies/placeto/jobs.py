@@ -1,277 +1,264 @@
-"""Jobs of ``mtpp table placement``: policies trained on a family, their placements, and those of rival methods."""
+"""Jobs of ``mtpp table placeto``: the published network and its rivals on the networks of the paper."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.studies.placeto.measured import (
+from experiments.studies.placeto.published import (
     ABLATED,
     ABLATED_DEVICES,
-    ABLATIONS,
-    ALONE,
-    DEVICES,
-    ORDERS,
-    OTHER_DEVICES,
-    SAMPLES,
-    Budget,
+    CELLS,
+    DESIGNS,
+    ORDERED,
+    NetworkBudget,
 )
 from heuristics.method import Limits
-from heuristics.placement.annealing import anneal_placement, climb
-from heuristics.placement.placeto import Episodes, place
-from heuristics.placement.placeto.rollout import Scorer
+from heuristics.placement.annealing import anneal_placement, search_order
+from heuristics.placement.placeto import play_episodes
+from heuristics.placement.placeto.environment import Environment, PlacementArrays, traversal
 from heuristics.placement.registry import PLACERS
 from heuristics.placement.rivals import random_placements
 from heuristics.placement.simulator import step_times
 from instances import InputError
-from instances.deadline import Stopwatch
-from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes, placement_network
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
 
-_KIND = "placement"
+_KIND = "placeto"
+#: Numbers in each direction of an embedding, episodes of an update, and placements of an update of the planner.
+_WIDTH, _EPISODES, _PLANNED = 8, 32, 16
+#: Placements of the planner for an episode of the network.
+_TO_ONE = 5
+_RIVALS = ("single", "expert", "scotch", "metis", "heft", "greedy")
 
 
 @dataclass(frozen=True, eq=False)
-class PlacementJob(StudyJob):
-    """One thing to train and measure."""
+class NetworkJob(StudyJob):
+    """One thing to train or search, and measure."""
 
-    family: str
-    seed: int
-    # What distinguishes it from others of its kind; part of the key.
-    options: dict[str, Any] = field(default_factory=dict)
+    name: str  # network or family
+    devices: int
+    options: dict[str, Any] = field(default_factory=dict)  # parameters that distinguish it; part of the key
     #: The kind, as runs call it.
     what: ClassVar[str]
 
     @property
     def question(self) -> list[Any]:
-        """Graphs, kind, seed and options."""
-        return [_KIND, self.family, _hashes(self.family), self.what, self.seed, self.options]
-
-    @property
-    def devices(self) -> int:
-        """Devices to train for."""
-        return DEVICES
-
-    def instances(self, split: str, devices: int | None = None) -> list[PlacementInstance]:
-        """Questions of a split of the family, with its devices or others."""
-        graphs = PLACEMENT_FAMILIES[self.family].split(split)
-        return [PlacementInstance(graph, devices or self.devices, BANDWIDTH) for graph in graphs]
+        """Network, devices, kind and options."""
+        return [_KIND, self.name, self.devices, self.what, self.options]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
-        about = {"kind": _KIND, "instance": self.family, "k": self.devices, "method": self.what, "seed": self.seed}
-        return self.line(about | {"options": self.options}, seconds, error, {"answer": answer or None})
+        about = {"kind": _KIND, "instance": self.name, "k": self.devices, "method": self.what, "options": self.options}
+        return self.line(about, seconds, error, {"answer": answer or None})
+
+    def instance(self) -> PlacementInstance:
+        """The network, in groups."""
+        return PlacementInstance(_network(self.name, self.options["groups"]), self.devices, BANDWIDTH)
 
 
-class RivalsJob(PlacementJob):
-    """Placements of all rivals that need no training. A rival that cannot run here is left out."""
+class Curve:
+    """The best time so far, whenever it gets better: (episodes or placements, simulations, time)."""
 
-    what = "rivals"
+    def __init__(self) -> None:
+        self.points: list[tuple[int, int, float]] = []
+        self.episodes, self.simulations = 0, 0
+
+    def policy(self, batch: Sequence[Environment]) -> bool:
+        """Record the progress of a policy; never stop its training."""
+        for environment in batch:
+            best = float(environment.best.min())
+            self._count(len(environment.place), environment.simulations, best)
+        return False
+
+    def planner(self, times: FloatArray) -> None:
+        """Record the progress of a planner."""
+        self._count(len(times), len(times), float(times.min()))
+
+    def answer(self) -> dict[str, Any]:
+        """Members for the file of runs."""
+        return {"curve": self.points, "episodes": self.episodes, "simulations": self.simulations}
+
+    def _count(self, episodes: int, simulations: int, best: float) -> None:
+        self.episodes += episodes
+        self.simulations += simulations
+        if not self.points or best < self.points[-1][2]:
+            self.points.append((self.episodes, self.simulations, best))
+
+
+class PublishedJob(NetworkJob):
+    """The published network, trained for one network alone."""
+
+    what = "published"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Times and simulations by the name of a row."""
-        instances, answer = self.instances("test"), {}
-        for name in ("single", "random", "expert", "metis", "scotch", "heft", "greedy", "placeto"):
+        """Train; return the learning curve."""
+        return _trained(self.instance(), self.options["episodes"], "topological", Curve())[1]
+
+
+class RecurrentJob(NetworkJob):
+    """The recurrent planner, trained for one network alone."""
+
+    what = "recurrent"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Train; return the learning curve."""
+        return _planned([self.instance()], self.options["placements"], ())[1]
+
+
+class SearchJob(NetworkJob):
+    """Placements of all rivals that do not learn; searches get as many simulations as the planner has placements."""
+
+    what = "search"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Relative time and peak of memory by name of a placer; those that cannot run here are left out."""
+        instance = self.instance()
+        answer: dict[str, Any] = {"one device": instance.total_work}
+        limits = Limits(evaluations=self.options["placements"])
+        placers: dict[str, Callable[[np.random.Generator], Placement]] = {
+            name: lambda rng, name=name: PLACERS[name].run(instance, rng, Limits())  # type: ignore[misc]
+            for name in _RIVALS
+        }
+        placers["anneal"] = lambda rng: anneal_placement(instance, rng, limits)
+        placers["ordered"] = lambda rng: search_order(instance, rng, limits)
+        for name, placer in placers.items():
             try:
-                rng = np.random.default_rng(self.seed)
-                answer[name] = _measured(PLACERS[name].run(instance, rng, Limits()) for instance in instances)
-            except InputError as error:
-                print(f"{name} is left out: {error}", file=sys.stderr)
-        answer["random"]["simulations"] = [1000] * len(instances)
-        answer["greedy"]["simulations"] = [instance.devices * instance.graph.n for instance in instances]
-        rng = np.random.default_rng(self.seed)
-        rows = [step_times(i, random_placements(i, rng, 1000)).mean() / i.total_work for i in instances]
-        answer["random, mean"] = {"times": [float(row) for row in rows], "simulations": None}
-        calls = [6 * instance.graph.n for instance in instances]
-        answer["climb, 6n"] = _measured((climb(i, rng, simulations=6 * i.graph.n) for i in instances), calls)
-        answer["anneal, long"] = _annealed(instances, [self.options["annealing"]] * len(instances), self.seed)
+                placement = placer(np.random.default_rng(0))
+            except InputError:
+                continue
+            answer[name] = {"time": placement.relative_time, "peak": float(placement.peak_memory.max())}
         return answer
 
 
-class FastJob(PlacementJob):
-    """A policy for the family: on unseen graphs, other sizes, other numbers of devices, other orders."""
+class OrdersJob(NetworkJob):
+    """Train with some traversal orders, and place in others."""
 
-    what = "fast"
-
-    def answer(self, start: Sequence[Run]) -> Run:
-        """Times and simulations by the name of a row."""
-        from heuristics.placement.placeto import policy, training
-
-        schedule = self.options["training"]
-        starts = schedule["start"]
-        made = policy.create("fast", self.seed)
-        how = training.Training(self.options["updates"], seed=self.seed, **schedule)
-        watch = Stopwatch()
-        curve = training.train(made, self.instances("train"), how)
-        answer: dict[str, Any] = {"training": watch.passed, "curve": [list(point) for point in curve]}
-        scorer, test = policy.capture(made).scorer(), self.instances("test")
-        watch = Stopwatch()
-        zero_shot, answer["zero-shot"] = _outcomes(test, scorer, self.seed, start=starts)
-        answer["placing"] = (watch.passed) / len(test)
-        answer["zero-shot, last"] = _measured(outcome.last for outcome in zero_shot)
-        _, answer["sampled"] = _outcomes(test, scorer, self.seed, start=starts, samples=SAMPLES)
-        for name in ("zero-shot", "sampled"):
-            answer[f"anneal, as {name}"] = _annealed(test, answer[name]["simulations"], self.seed)
-        rng = np.random.default_rng(self.seed)
-        climbed = [climb(i, rng, start=o.best, simulations=4 * i.graph.n) for i, o in zip(test, zero_shot, strict=True)]
-        calls = [o.simulations + 4 * len(o.best.device) for o in zero_shot]
-        answer["zero-shot + climb, 4n"] = _measured(climbed, calls)
-        others = {"large": self.instances("large")} | {f"k = {k}": self.instances("test", k) for k in OTHER_DEVICES}
-        for name, instances in others.items():
-            _, answer[name] = _outcomes(instances, scorer, self.seed, start=starts)
-            for rival in ("metis", "heft", "greedy"):
-                placements = (
-                    PLACERS[rival].run(instance, np.random.default_rng(0), Limits()) for instance in instances
-                )
-                answer[f"{name}: {rival}"] = _measured(placements)
-            answer[f"{name}: anneal"] = _annealed(instances, answer[name]["simulations"], self.seed)
-        orders = [_outcomes(test, scorer, s, start=starts, order="random")[1]["times"] for s in range(ORDERS)]
-        answer["orders"] = [float(np.mean(times)) for times in orders]
-        return answer
-
-
-class OptimisedJob(PlacementJob):
-    """Policy trained for each single test graph: its likeliest placement, and the best one of its training."""
-
-    what = "optimised"
+    what = "orders"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Times and simulations by the name of a row."""
-        from heuristics.placement.placeto import policy, training
+        """Times in the unseen orders, and the best of the training."""
+        instance, orders, unseen = self.instance(), self.options["orders"], self.options["unseen"]
+        if self.options["planner"]:
+            planner, answer = _planned([instance], self.options["placements"], _orders(instance, 0, orders))
+            from heuristics.placement.placeto.recurrent_planner import plan
 
-        schedule, test = self.options["training"], self.instances("test")[: self.options["graphs"]]
-        likeliest, best, simulations = [], [], []
-        for instance in test:
-            made = policy.create("fast", self.seed)
-            how = training.Training(self.options["updates"], graphs=1, episodes=ALONE, seed=self.seed, **schedule)
-            curve = training.train(made, [instance], how)
-            simulations.append(curve[-1].simulations)
-            rng = np.random.default_rng(self.seed)
-            likeliest.append(place(instance, policy.capture(made).scorer(), rng, start=schedule["start"]).best)
-            best.append(min(likeliest[-1].relative_time, *(point.best for point in curve)))
+            times = [plan(planner, instance, None, order=o).relative_time for o in _orders(instance, orders, unseen)]
+        else:
+            score, answer = _trained(instance, self.options["placements"], orders, Curve())
+            rngs = (np.random.default_rng((1, seed)) for seed in range(unseen))
+            played = (play_episodes(instance, score, rng, ["random"], order="random") for rng in rngs)
+            times = [episode.last().relative_time for episode in played]
+        return {**answer, "times": times}
+
+
+class FamilyJob(NetworkJob):
+    """A training on graphs of a family, and its use on graphs of it that it has not seen."""
+
+    def questions(self, split: str) -> list[PlacementInstance]:
+        """Questions of the first graphs of a split."""
+        graphs = PLACEMENT_FAMILIES[self.name].split(split)[: self.options["graphs"]]
+        return [PlacementInstance(graph, self.devices, BANDWIDTH) for graph in graphs]
+
+
+class DesignJob(FamilyJob):
+    """Ablation: one design of the network or of its training."""
+
+    what = "design"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Train the design; return step times of the likeliest devices after one sweep, relative to one device."""
+        from heuristics.placement.placeto import network, training
+
+        design = dict(DESIGNS[self.options["design"]][0])
+        reward, updates = design.pop("reward", "step"), max(1, self.options["episodes"] // (8 * 8))
+        made = network.create(0, devices=self.devices, width=_WIDTH, **design)
+        how = training.Training(updates, graphs=8, episodes=8, reward=reward, start=("empty",))
+        training.train(made, self.questions("train"), how)
+        score, rng = network.scorer(made), np.random.default_rng(0)
+        placements = [play_episodes(question, score, rng, ["empty"]).last() for question in self.questions("test")]
+        return {"times": [placement.relative_time for placement in placements]}
+
+
+class UnseenJob(FamilyJob):
+    """Rivals on the graphs of the designs: the recurrent planner, list scheduling, random placements."""
+
+    what = "unseen"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Relative times by name of a rival; those of random placements are means."""
+        from heuristics.placement.placeto.recurrent_planner import plan
+
+        planner, _ = _planned(self.questions("train"), self.options["placements"], ())
+        test, rng = self.questions("test"), np.random.default_rng(0)
+        drawn = (step_times(question, random_placements(question, rng, 1000)).mean() for question in test)
         return {
-            "likeliest": _measured(likeliest),
-            "best": {"times": best, "simulations": simulations},
-            "anneal, as best": _annealed(test, simulations, self.seed),
+            "RNN": [plan(planner, question, None).relative_time for question in test],
+            "random": [float(time) / question.total_work for time, question in zip(drawn, test, strict=True)],
+            **{name: [PLACERS[name].run(q, rng, Limits()).relative_time for q in test] for name in ("heft", "greedy")},
         }
 
 
-class PlannerJob(PlacementJob):
-    """The recurrent planner: trained on the family, and on each test graph alone."""
-
-    what = "planner"
-
-    def answer(self, start: Sequence[Run]) -> Run:
-        """Times and simulations by the name of a row."""
-        import torch
-
-        from heuristics.placement.placeto import recurrent_planner
-
-        test = self.instances("test")[: self.options["graphs"]]
-        updates = 2 * self.options["updates"]
-        with torch.random.fork_rng():
-            torch.manual_seed(self.seed)
-            made = recurrent_planner.Planner(self.devices)
-            recurrent_planner.train_planner(made, self.instances("train"), updates=updates, seed=self.seed)
-            zero_shot = [recurrent_planner.plan(made, instance, None) for instance in test]
-            best = []
-            for instance in test:
-                alone = recurrent_planner.Planner(self.devices)
-                best += recurrent_planner.train_planner(alone, [instance], updates=updates, seed=self.seed)
-        return {"zero-shot": _measured(zero_shot), "best": _measured(best, [16 * updates] * len(best))}
+def jobs_of(budget: NetworkBudget) -> list[NetworkJob]:
+    """All that the tables need, the cheap ones first."""
+    groups = {"groups": budget.groups}
+    planned = {**groups, "placements": budget.recurrent}
+    jobs: list[NetworkJob] = [SearchJob(c.network, c.devices, planned) for c in CELLS]
+    jobs += [RecurrentJob(c.network, c.devices, planned) for c in CELLS]
+    jobs += [PublishedJob(c.network, c.devices, {**groups, "episodes": budget.published}) for c in CELLS]
+    designed = {"graphs": budget.graphs, "episodes": budget.ablation}
+    jobs += [DesignJob(ABLATED, ABLATED_DEVICES, {"design": d, **designed}) for d in DESIGNS]
+    unseen = {"graphs": budget.graphs, "placements": _TO_ONE * budget.ablation}
+    jobs.append(UnseenJob(ABLATED, ABLATED_DEVICES, unseen))
+    return [*jobs, *_jobs_of_orders(budget)]
 
 
-class AblationJob(PlacementJob):
-    """One design after a small budget, on few devices."""
-
-    what = "ablation"
-
-    @property
-    def devices(self) -> int:
-        """Few, as all designs have to be trained."""
-        return ABLATED_DEVICES
-
-    def answer(self, start: Sequence[Run]) -> Run:
-        """Times and simulations by the name of a row."""
-        from heuristics.placement.placeto import policy, training
-
-        options = {key: value for key, value in self.options.items() if key not in ("name", "updates")}
-        name = options.pop("policy")
-        schedule: dict[str, Any] = {key: options.pop(key) for key in ("reward", "discount") if key in options}
-        schedule |= {"sweeps": 1, "start": ("empty",)}
-        if name == "placeto":
-            options |= {"devices": self.devices, "width": 8}
-            schedule |= {"entropy": 0.01, "rate": 5e-3}
-        made = policy.create(name, self.seed, **options)
-        how = training.Training(self.options["updates"], seed=self.seed, **schedule)
-        curve = training.train(made, self.instances("train"), how)
-        test, scorer = self.instances("test"), policy.scorer(made)
-        outcomes, zero_shot = _outcomes(test, scorer, self.seed, sweeps=1, start="empty")
-        return {
-            "zero-shot": zero_shot,
-            "last": _measured(outcome.last for outcome in outcomes),
-            "anneal": _annealed(test, zero_shot["simulations"], self.seed),
-            "curve": [list(point) for point in curve],
-        }
-
-
-def jobs_of(families: Iterable[str], budget: Budget) -> list[PlacementJob]:
-    """All that the tables need."""
-    jobs: list[PlacementJob] = []
-    for family in families:
-        training = _schedule(family)
-        jobs.append(RivalsJob(family, 0, {"annealing": budget.annealing}))
-        for seed in range(budget.seeds):
-            jobs.append(FastJob(family, seed, {"updates": budget.updates, "training": training}))
-            alone = {"updates": budget.alone, "graphs": budget.graphs}
-            jobs.append(OptimisedJob(family, seed, {**alone, "training": training}))
-            jobs.append(PlannerJob(family, seed, alone))
-    for seed in range(budget.seeds):
-        for name, options in ABLATIONS.items():
-            jobs.append(AblationJob(ABLATED, seed, {"name": name, "updates": budget.ablation, **options}))
-    return jobs
+def _jobs_of_orders(budget: NetworkBudget) -> Iterator[NetworkJob]:
+    for planner, orders in ((False, budget.orders), (False, 1), (True, budget.orders)):
+        options = {"groups": budget.groups, "planner": planner, "orders": orders, "unseen": budget.orders}
+        yield OrdersJob(*ORDERED, {**options, "placements": budget.ordered * (_TO_ONE if planner else 1)})
 
 
 @cache
-def _hashes(family: str) -> list[str]:
-    """Hashes of the graphs to train and to test on."""
-    return [graph.content_hash for split in ("train", "test") for graph in PLACEMENT_FAMILIES[family].split(split)]
+def _network(name: str, groups: int) -> Any:
+    return group_nodes(placement_network(name), groups).graph
 
 
-def _schedule(family: str) -> dict[str, Any]:
-    """Parameters of training on a family, besides the budget; placements start from each of `start` in turn, too.
-
-    Where moving data is expensive, random starts are bad ones, and so is nearly every move away from one device: less
-    entropy ends in a policy that moves nothing.
-    """
-    if family == "cifar10":
-        return {"start": ["single"], "entropy": 0.5, "discount": 0.9}
-    return {"start": ["empty", "random"]}
+def _orders(instance: PlacementInstance, first: int, count: int) -> list[IntArray]:
+    """Random topological orders, the same for each run."""
+    question, seeds = PlacementArrays(instance), range(first, first + count)
+    return [traversal(question, "random", 1, np.random.default_rng((2, seed))) for seed in seeds]
 
 
-def _measured(placements: Iterable[Placement], simulations: Iterable[int] | None = None) -> dict[str, Any]:
-    times = [placement.relative_time for placement in placements]
-    return {"times": times, "simulations": None if simulations is None else list(simulations)}
+def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curve) -> tuple[Any, dict[str, Any]]:
+    """The published network after its training, and the curve of that."""
+    from heuristics.placement.placeto import network, training
+
+    made = network.create(0, devices=instance.devices, width=_WIDTH)
+    how = training.Training(max(1, episodes // _EPISODES), episodes=_EPISODES, order=order)
+    training.train(made, [instance], how, watch=curve.policy)
+    return network.scorer(made), curve.answer()
 
 
-def _outcomes(
-    instances: Sequence[PlacementInstance], scorer: Scorer, seed: int, **options: Any
-) -> tuple[list[Episodes], dict[str, Any]]:
-    """Place each instance; the same generator for each, so that instances do not depend on one another."""
-    outcomes = [place(instance, scorer, np.random.default_rng(seed), **options) for instance in instances]
-    return outcomes, _measured((outcome.best for outcome in outcomes), (outcome.simulations for outcome in outcomes))
+def _planned(
+    instances: Sequence[PlacementInstance], placements: int, orders: Iterable[IntArray]
+) -> tuple[Any, dict[str, Any]]:
+    """The recurrent planner after its training, and the curve of that."""
+    import torch
 
+    from heuristics.placement.placeto.recurrent_planner import Planner, train_planner
 
-def _annealed(instances: Sequence[PlacementInstance], simulations: Iterable[int], seed: int) -> dict[str, Any]:
-    calls = [max(2, count) for count in simulations]  # it begins with two
-    rng = np.random.default_rng(seed)
-    placements = [anneal_placement(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
-    return _measured(placements, calls)
+    curve, updates = Curve(), max(1, placements // _PLANNED)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        planner = Planner(instances[0].devices)
+    train_planner(planner, instances, updates=updates, episodes=_PLANNED, orders=list(orders), watch=curve.planner)
+    return planner, curve.answer()

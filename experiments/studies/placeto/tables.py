@@ -1,194 +1,122 @@
-"""Tables of the study of placements, and what the paper claims."""
+"""``mtpp table placeto``: Placeto's Table 1, ablations and traversal orders, with the paper's figures next to ours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-import pandas as pd
+import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.studies.placeto.jobs import PlacementJob, jobs_of
-from experiments.studies.placeto.measured import (
+from experiments.studies.placeto.jobs import NetworkJob, jobs_of
+from experiments.studies.placeto.published import (
     ABLATED,
     ABLATED_DEVICES,
-    ABLATIONS,
-    DEVICES,
-    OTHER_DEVICES,
-    Budget,
-    Measured,
-    number,
+    CELLS,
+    DESIGNS,
+    K80_MEMORY,
+    ORDERED,
+    Cell,
+    NetworkBudget,
 )
-from experiments.studies.report import PaperClaim, Report, Section
+from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
-from instances.placement.networks import PLACEMENT_FAMILIES
 from mtpp.plots.style import axes_of, with_legend
+from mtpp.runs.log import Run
 from mtpp.runs.workers import Workers
 
-# Statements of the paper on Placeto and expectations, compared with measurements.
+# Numbers of runs: the best placement of each, samples until it, and Placeto against the RNN.
 
 
-_PAPER, _OURS = "the paper", "this project"
-
-#: Results of annealing on the same graphs with the simulations of the policy, and of *greedy*.
-_Beside = tuple[float | None, float | None]
+#: Samples count until a time within this of the best one.
+_CLOSE = 1.01
 
 
-def claims(measured: Measured) -> list[PaperClaim]:
-    """All claims, family by family."""
-    stated = [
-        claim
-        for family in measured.families
-        for claim in (*_claims_unseen(measured, family), *_claims_alone(measured, family))
-    ]
-    return stated + (_claims_of_ablations(measured) if ABLATED in measured.families else [])
+class Against(NamedTuple):
+    """Placeto against the RNN on one network; None where a run is missing."""
+
+    reduction: float | None  # by how much the step is shorter, as a part
+    samples: tuple[int, int] | None  # episodes and simulations until the best time
+    planned: tuple[int, int] | None  # those of the RNN until its best
+    reached: tuple[int, int] | None  # those of Placeto until the best of the RNN
+
+    @property
+    def factor(self) -> float | None:
+        """How many times fewer samples Placeto needs to be as good as the RNN."""
+        return None if self.reached is None or self.planned is None else self.planned[0] / self.reached[0]
 
 
-def _claims_unseen(measured: Measured, family: str) -> list[PaperClaim]:
-    """Claims on graphs that a policy for the family has not seen."""
-
-    def fast(name: str) -> float | None:
-        return measured.value(family, "fast", name)
-
-    rivals = {name: measured.value(family, "rivals", name) for name in ("single", "metis", "heft", "greedy")}
-    zero_shot, sampled = fast("zero-shot"), fast("sampled")
-    beside = (fast("anneal, as zero-shot"), rivals["greedy"])
-    longer = (fast("anneal, as sampled"), rivals["greedy"])
-    long = measured.value(family, "rivals", "anneal, long")
-    low, high = measured.orders(family)
-    text = f"{family}: zero-shot, the slowest traversal order is within 10 % of the fastest"
-    equal = "annealing at equal simulations"
-    return [
-        PaperClaim(_PAPER, text, high < 1.1 * low, f"{high:.3f}, {1.1 * low:.3f}", beside),
-        *(_less(_OURS, f"{family}: zero-shot beats {name}", zero_shot, rivals[name], beside) for name in rivals),
-        _less(_OURS, f"{family}: zero-shot beats {equal}", zero_shot, beside[0], beside),
-        _less(_OURS, f"{family}: sampled beats {equal}", sampled, longer[0], longer),
-        _less(_OURS, f"{family}: sampled beats long annealing", sampled, long, longer),
-    ]
+def against(runs: Sequence[Run], cell: Cell) -> Against:
+    """Compare the published network with the recurrent planner."""
+    ours, rnn = (answer_of(runs, what, cell) for what in ("published", "recurrent"))
+    best, other = best_of(ours), best_of(rnn)
+    reduction = None if best is None or other is None else 1 - best["time"] / other["time"]
+    return Against(reduction, _until(ours, best), _until(rnn, other), _until(ours, other))
 
 
-def _claims_alone(measured: Measured, family: str) -> list[PaperClaim]:
-    """Claims on the graphs that policies and planners were also trained for one by one."""
-    graphs = measured.graphs(family)
-
-    def value(what: str, name: str) -> float | None:
-        return measured.value(family, what, name, graphs)
-
-    zero_shot, optimised, greedy = value("fast", "zero-shot"), value("optimised", "best"), value("rivals", "greedy")
-    beside, longer = (value("fast", "anneal, as zero-shot"), greedy), (value("optimised", "anneal, as best"), greedy)
-    planned, random = value("planner", "zero-shot"), value("rivals", "random, mean")
-    text = f"{family}: zero-shot is within 5 % of Placeto optimised"
-    return [
-        *(
-            _less(_PAPER, f"{family}: Placeto optimised beats {name}", optimised, value("rivals", name), longer)
-            for name in ("single", "scotch", "expert")
-        ),
-        _less(
-            _PAPER, f"{family}: Placeto optimised beats planner optimised", optimised, value("planner", "best"), longer
-        ),
-        _less(_PAPER, text, zero_shot, _times(1.05, optimised), beside),
-        _less(_PAPER, f"{family}: zero-shot beats planner zero-shot", zero_shot, planned, beside),
-        _less(
-            _PAPER,
-            f"{family}: planner zero-shot is at most 10 % better than random",
-            _times(0.9, random),
-            planned,
-            beside,
-        ),
-    ]
+def answer_of(runs: Iterable[Run], what: str, cell: Cell) -> dict[str, Any] | None:
+    """Answer of a job of that kind on a network; None if there is no run."""
+    for run in runs:
+        if (run["method"], run["instance"], run["k"]) == (what, cell.network, cell.devices):
+            return dict(run["answer"])
+    return None
 
 
-def _claims_of_ablations(measured: Measured) -> list[PaperClaim]:
-    """Claims on designs after few updates, by the ends of episodes, since most episodes pass a better placement."""
-    greedy = measured.value(ABLATED, "fast", f"k = {ABLATED_DEVICES}: greedy")
-    stated = []
-    for better, worse, text in (
-        ("placeto", "placeto, partitioner", "the full policy beats the partitioner"),
-        ("placeto, partitioner", "placeto, aggregator", "the partitioner beats the aggregator"),
-        ("placeto", "placeto, terminal reward", "rewards for steps beat a terminal one"),
-    ):
-        a, b = measured.ablation(better, "last"), measured.ablation(worse, "last")
-        stated.append(_less(_PAPER, f"ablation: {text}", a, b, (measured.ablation(better, "anneal"), greedy)))
-    return stated
+def best_of(answer: dict[str, Any] | None) -> dict[str, float] | None:
+    """The last point of a learning curve."""
+    return None if answer is None else {"time": answer["curve"][-1][2]}
 
 
-def _less(source: str, text: str, a: float | None, b: float | None, beside: _Beside) -> PaperClaim:
-    """A claim that holds if the first number is less than the second."""
-    holds = None if a is None or b is None else a < b
-    return PaperClaim(source, text, holds, f"{number(a)}, {number(b)}", beside)
+def orders_of(runs: Iterable[Run], *, planner: bool, orders: int) -> tuple[list[float], float] | None:
+    """Times in unseen traversal orders, and the best of the training with so many."""
+    for run in runs:
+        options = run["options"]
+        if run["method"] == "orders" and (options["planner"], options["orders"]) == (planner, orders):
+            return run["answer"]["times"], run["answer"]["curve"][-1][2]
+    return None
 
 
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
+def design_times(runs: Iterable[Run]) -> dict[str, list[float]]:
+    """Times on unseen graphs by design of the network."""
+    return {run["options"]["design"]: run["answer"]["times"] for run in runs if run["method"] == "design"}
 
 
-# ``mtpp table placement``: Placeto's Table 1, Figure 5, orders and ablations, and which claims hold here.
+def _until(answer: dict[str, Any] | None, goal: dict[str, float] | None) -> tuple[int, int] | None:
+    """Episodes and simulations until the curve is close enough to the time of a goal; None if it never is."""
+    if answer is None or goal is None:
+        return None
+    for episodes, simulations, time in answer["curve"]:
+        if time <= _CLOSE * goal["time"]:
+            return episodes, simulations
+    return None
 
 
-_NOTE = """\
-Step time over the work of the graph on one device: mean over the test graphs, median of the seeds; less is better.
-In brackets the simulations of a graph, where they are counted; a policy that moves nothing needs one.
-Rows of policies are the best placement that they saw, 'last' is the best of those that their episodes ended with.
-Zero-shot: two episodes with the likeliest devices, from two kinds of start. Sampled: 16 episodes with drawn devices.
-Rows 'anneal, as …' have as many simulations as the row that they are named after; 'random' is the best of 1000 random
-placements, 'random, mean' their mean; 'placeto' the policy that comes with the package; n the nodes of a graph."""
-_ALONE_NOTE = """\
-Optimised: trained for that graph alone; 'likeliest' is what the policy says in the end, all else the best placement
-of the whole training. Planner: the recurrent network of Mirhoseini et al. (2017), zero-shot after as many updates."""
-_TRANSFER_NOTE = """\
-The policies of the first table, on graphs of about twice the size ('large') and on other numbers of devices.
-The last row has the means over the test graphs of the best and the worst of 16 random traversal orders."""
-_CLAIMS_NOTE = """\
-A claim holds if the first number is less than the second, which includes what the claim allows. Beside them, on the
-same graphs: annealing with as many simulations as the policy took, and greedy."""
-_RIVALS = ("single", "random, mean", "random", "expert", "metis", "scotch", "heft", "greedy", "placeto", "climb, 6n")
-_FAST = (
-    "zero-shot",
-    "zero-shot, last",
-    "anneal, as zero-shot",
-    "sampled",
-    "anneal, as sampled",
-    "zero-shot + climb, 4n",
-)
-#: Rows of the first table, and the run that each is from.
-_ROWS = {
-    **dict.fromkeys(_RIVALS, "rivals"),
-    **dict.fromkeys(_FAST, "fast"),
-    "anneal, long": "rivals",
-}
-_ALONE_ROWS = {
-    "planner, zero-shot": ("planner", "zero-shot"),
-    "planner, optimised": ("planner", "best"),
-    "placeto, zero-shot": ("fast", "zero-shot"),
-    "placeto, optimised, likeliest": ("optimised", "likeliest"),
-    "placeto, optimised, best": ("optimised", "best"),
-    "anneal, as optimised": ("optimised", "anneal, as best"),
-    "greedy": ("rivals", "greedy"),
-}
-_TRANSFER_RIVALS = ("anneal", "metis", "heft", "greedy")
-#: Lines of the picture: the run and the answer, colour, style and width.
-_LINES = {
-    "Placeto, zero-shot": ("fast", "zero-shot", "C0", "--", 3.2),
-    "Placeto, optimised": ("optimised", "best", "C0", "-", 3.2),
-    "planner, zero-shot": ("planner", "zero-shot", "C1", "--", 1.6),
-    "planner, optimised": ("planner", "best", "C1", "-", 1.6),
-    "annealing, as Placeto optimised": ("optimised", "anneal, as best", "black", "-", 1.6),
-    "greedy": ("rivals", "greedy", "C2", "-", 1.6),
-    "random": ("rivals", "random, mean", "0.6", "-", 1.6),
-}
+# ``mtpp table placeto``: all tables, and the picture.
 
 
-def make_placement_tables(
-    budget: Budget, workers: Workers, report: Report, families: Iterable[str] = PLACEMENT_FAMILIES
-) -> int:
-    """Make the runs that are missing, then print and write tables, figures and claims; 1 if a run failed, else 0.
+_LEARNED = ("published", "recurrent")
+_RIVALS = ("single", "expert", "scotch", "metis", "anneal", "ordered")
+_TIMES_NOTE = """\
+Best step time that was found, over that of one device; simulated, groups of operators, first ready first served.
+'anneal' and 'ordered' have as many simulations as the RNN has placements; 'ordered' also chooses the order of nodes and
+transfers. OOM: a device needs more than 11 GB. One seed: differences under 2 % say nothing."""
+_PAPER_NOTE = """\
+Reduction: how much shorter the step of Placeto is than that of the RNN. Samples: until a time within 1 % of the best
+one; the paper counts those until the best. Of Placeto, episodes, and in brackets simulations, one for each step that
+moves a node. To the RNN: samples until Placeto is within 1 % of the RNN's best, a dash where it never is; speedup: how
+many times fewer these are than the RNN's."""
+_PAPER_TIMES_NOTE = "As the paper has them, in seconds on K80 cards: what is large there need not be large here."
+_DESIGNS_NOTE = """\
+Mean of the step time over that of one device, on unseen graphs, after one sweep with the likeliest devices; and how
+much slower than the full network. Below them the RNN, which was trained on the same graphs, list schedulers, and the
+mean of 1000 random placements. One seed: differences under 2 % say nothing."""
+_ORDERS_NOTE = """\
+Times of placements in unseen random traversal orders over that of one device, and their mean over the best placement
+of the training. The paper: within 5 % on average and about 10 % between fastest and slowest; the RNN 30 % worse."""
 
-    Parameters
-    ----------
-    budget : Budget
-    workers : Workers
-    report : Report
-    families : iterable of str, optional
-        All by default.
+
+def make_placeto_tables(budget: NetworkBudget, workers: Workers, report: Report) -> int:
+    """Make the runs that are missing, then print and write tables and a picture; 1 if a run failed, else 0.
 
     Raises
     ------
@@ -196,116 +124,125 @@ def make_placement_tables(
         Before any run is made, also where PyTorch is missing.
     """
     require_torch()
-    runs = report.make_runs(jobs_of(families, budget), workers)
-    measured = Measured(runs)
-    report.publish(
-        sections(measured, budget),
-        lambda: {f"placement-{family}": plot_distributions(measured, family) for family in measured.families},
-    )
-    return report.exit_code([PlacementJob.failed(run) for run in runs])
+    runs = report.make_runs(jobs_of(budget), workers)
+    report.publish(placeto_sections(runs, budget), lambda: {"placeto-curves": plot_curves(runs)})
+    return report.exit_code([NetworkJob.failed(run) for run in runs])
 
 
-def sections(measured: Measured, budget: Budget) -> list[Section]:
-    """All tables, the claims last."""
-    made = (_unseen, _alone, _transfer, _effort, _ablations, _claims)
-    return [section(measured, budget) for section in made]
+def placeto_sections(runs: Iterable[Run], budget: NetworkBudget) -> list[Section]:
+    """All tables; values that were not measured, or failed, are a dash."""
+    done = [run for run in runs if run["error"] is None]
+    return [_times(done, budget), _paper_times(), _against(done), _designs(done), _orders(done, budget)]
 
 
-def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) -> Axes:
-    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds."""
-    ax = axes_of(ax, 7, 4)
-    graphs = measured.graphs(family)
-    for label, (what, name, colour, line, width) in _LINES.items():
-        times = [time for answer in measured.answers(family, what) for time in answer[name]["times"][:graphs]]
-        if times:
-            ax.ecdf(times, color=colour, linestyle=line, linewidth=width, label=label)
-    title = f"{family}, k = {DEVICES}, {graphs} unseen graphs"
-    ax.set(title=title, xlabel="step time / step time on one device", ylabel="share of graphs", ylim=(0, 1.02))
-    return with_legend(ax, fontsize="medium")
+def plot_curves(runs: Iterable[Run]) -> Axes:
+    """The best time so far over simulations, of the published network and the RNN."""
+    ax, done = axes_of(None, 7, 4), [run for run in runs if run["error"] is None]
+    for i, cell in enumerate(CELLS):
+        for what, line in (("published", "-"), ("recurrent", ":")):
+            answer = answer_of(done, what, cell)
+            if answer is not None:
+                _, simulations, best = zip(*answer["curve"], strict=True)
+                steps = ([*simulations, answer["simulations"]], [*best, best[-1]])
+                ax.step(*steps, where="post", color=f"C{i}", linestyle=line, label=f"{_name(cell)}, {what}")
+    ax.set(xlabel="simulations", ylabel="best step time / that of one device", xscale="log")
+    return with_legend(ax)
 
 
-def _unseen(measured: Measured, budget: Budget) -> Section:
-    return Section(
-        "placement-unseen",
-        f"Zero-shot after {budget.updates} updates, {budget.seeds} seeds, and rivals (Table 1)",
-        [f"on unseen graphs, k = {DEVICES}", *measured.families],
-        [_row(measured, row, what, row) for row, what in _ROWS.items()],
-        _NOTE,
-        numbers=_numbers(measured, {row: (what, row) for row, what in _ROWS.items()}),
-    )
+def _times(runs: list[Run], budget: NetworkBudget) -> Section:
+    rows = []
+    for cell in CELLS:
+        searched = answer_of(runs, "search", cell) or {}
+        learned = [_time(best_of(answer_of(runs, what, cell))) for what in _LEARNED]
+        alone = f"{searched['one device']:.3f}" if searched else "–"
+        rows.append([_name(cell), alone, *learned, *(_time(searched.get(name)) for name in _RIVALS)])
+    title = f"Table 1: best placement of {budget.groups} groups of operators"
+    header = ["network, devices", "one device [s]", "Placeto", "RNN", *_RIVALS]
+    return Section("placeto-times", title, header, rows, _TIMES_NOTE)
 
 
-def _alone(measured: Measured, budget: Budget) -> Section:
+def _paper_times() -> Section:
     rows = [
-        [row, *(_cell(measured, family, what, name, measured.graphs(family)) for family in measured.families)]
-        for row, (what, name) in _ALONE_ROWS.items()
+        [_name(c), f"{c.placeto:.2f}", f"{c.recurrent:.2f}", *("OOM" if x is None else f"{x:.2f}" for x in c[2:5])]
+        for c in CELLS
     ]
-    title = f"Optimised for each of {budget.graphs} graphs alone, {budget.alone} updates (Table 1 and Figure 5)"
-    header = [f"on single graphs, k = {DEVICES}", *measured.families]
-    numbers = _numbers(measured, _ALONE_ROWS, alone=True)
-    return Section("placement-alone", title, header, rows, _ALONE_NOTE, numbers=numbers)
+    header = ["network, devices", "Placeto", "RNN", "single", "Scotch", "expert"]
+    return Section("placeto-paper", "Table 1 as published [s]", header, rows, _PAPER_TIMES_NOTE)
 
 
-def _transfer(measured: Measured, budget: Budget) -> Section:
-    groups = ("large", *(f"k = {k}" for k in OTHER_DEVICES))
-    names = [row for name in groups for row in (name, *(f"{name}: {rival}" for rival in _TRANSFER_RIVALS))]
-    orders = [measured.orders(family) for family in measured.families]
-    rows = [_row(measured, name, "fast", name) for name in names]
-    rows.append(["random orders, best to worst", *(f"{low:.3f} to {high:.3f}" for low, high in orders)])
-    title = "Other sizes, numbers of devices and traversal orders, zero-shot"
-    header, numbers = ["carried over", *measured.families], _numbers(measured, {name: ("fast", name) for name in names})
-    return Section("placement-transfer", title, header, rows, _TRANSFER_NOTE, numbers=numbers)
-
-
-def _effort(measured: Measured, budget: Budget) -> Section:
-    rows = [
-        [row, *(f"{factor * measured.seconds(family, name):.3g}" for family in measured.families)]
-        for row, name, factor in (
-            (f"training, {budget.updates} updates [s]", "training", 1.0),
-            ("placing a graph, zero-shot [ms]", "placing", 1e3),
+def _against(runs: list[Run]) -> Section:
+    rows = []
+    for cell in CELLS:
+        compared = against(runs, cell)
+        rows.append(
+            [
+                _name(cell),
+                _percent(compared.reduction),
+                _percent(1 - cell.placeto / cell.recurrent),
+                _samples(compared.samples, both=True),
+                _samples(compared.planned, both=False),
+                _samples(compared.reached, both=True),
+                "–" if compared.factor is None else f"{compared.factor:.2g}x",
+                f"{cell.recurrent_samples / cell.placeto_samples:.2g}x",
+            ]
         )
-    ]
-    return Section("placement-effort", "Effort on this machine", ["on one core", *measured.families], rows)
+    header = ["network, devices", "reduction", "paper", "samples", "of the RNN", "to the RNN", "speedup", "paper"]
+    return Section("placeto-samples", "Placeto against the RNN, and the paper", header, rows, _PAPER_NOTE)
 
 
-def _ablations(measured: Measured, budget: Budget) -> Section:
+def _designs(runs: list[Run]) -> Section:
+    means = {design: float(np.mean(times)) for design, times in design_times(runs).items()}
+    full = means.get("full")
+    unseen: dict[str, Any] = next((run["answer"] for run in runs if run["method"] == "unseen"), {})
+    means |= {rival: float(np.mean(times)) for rival, times in unseen.items()}
+    figures = {design: figure for design, (_, figure) in DESIGNS.items()} | dict.fromkeys(unseen)
     rows = [
-        [design, *(number(measured.ablation(design, name)) for name in ("zero-shot", "last", "anneal"))]
-        for design in ABLATIONS
+        [
+            name,
+            "–" if name not in means else f"{means[name]:.3f}",
+            _percent(None if full is None or name not in means else means[name] / full - 1),
+            _percent(figure),
+        ]
+        for name, figure in figures.items()
     ]
-    header = [f"on {ABLATED}, k = {ABLATED_DEVICES}", "zero-shot", "zero-shot, last", "anneal, as zero-shot"]
-    return Section("placement-ablations", f"Ablations after {budget.ablation} updates", header, rows)
+    header = [f"on {ABLATED}, {ABLATED_DEVICES} devices", "step time", "slower by", "paper"]
+    return Section("placeto-designs", "Ablations of the published network, zero-shot", header, rows, _DESIGNS_NOTE)
 
 
-def _claims(measured: Measured, budget: Budget) -> Section:
-    rows = [
-        [claim.text, claim.source, claim.finding.shown, claim.measured, *map(number, claim.beside)]
-        for claim in claims(measured)
-    ]
-    header = ["claim", "of", "holds", "measured", "annealing", "greedy"]
-    return Section("placement-claims", "Claims; those that do not reproduce say FAILS", header, rows, _CLAIMS_NOTE)
+def _orders(runs: list[Run], budget: NetworkBudget) -> Section:
+    rows = []
+    for label, planner, orders in (
+        (f"Placeto, {budget.orders} orders", False, budget.orders),
+        ("Placeto, one order", False, 1),
+        (f"RNN, {budget.orders} orders", True, budget.orders),
+    ):
+        row = [label, *"––––"]
+        orders_and_best = orders_of(runs, planner=planner, orders=orders)
+        if orders_and_best is not None:
+            times, best = orders_and_best
+            means = [f"{x:.3f}" for x in (np.mean(times), min(times), max(times))]
+            row = [label, *means, _percent(float(np.mean(times)) / best - 1)]
+        rows.append(row)
+    header = ["trained with", "mean", "fastest", "slowest", "above the best"]
+    title = f"{budget.orders} unseen traversal orders of {_name(ORDERED)} devices"
+    return Section("placeto-orders", title, header, rows, _ORDERS_NOTE)
 
 
-def _numbers(measured: Measured, rows: Mapping[str, tuple[str, str]], *, alone: bool = False) -> pd.DataFrame:
-    rows_of_numbers = [
-        (
-            row,
-            family,
-            measured.value(family, *of, measured.graphs(family) if alone else None),
-            measured.simulations(family, *of),
-        )
-        for row, of in rows.items()
-        for family in measured.families
-    ]
-    return pd.DataFrame(rows_of_numbers, columns=["row", "family", "time", "simulations"]).astype(
-        {"time": float, "simulations": float}
-    )
+def _name(cell: Cell | tuple[str, int]) -> str:
+    return f"{cell[0]}, {cell[1]}"
 
 
-def _row(measured: Measured, label: str, what: str, name: str) -> list[str]:
-    return [label, *(_cell(measured, family, what, name) for family in measured.families)]
+def _time(answer: dict[str, float] | None) -> str:
+    if answer is None:
+        return "–"
+    return "OOM" if answer.get("peak", 0.0) > K80_MEMORY else f"{answer['time']:.3f}"
 
 
-def _cell(measured: Measured, family: str, what: str, name: str, graphs: int | None = None) -> str:
-    calls = measured.simulations(family, what, name)
-    return number(measured.value(family, what, name, graphs)) + ("" if calls is None else f" ({calls:.0f})")
+def _samples(count: tuple[int, int] | None, *, both: bool) -> str:
+    if count is None:
+        return "–"
+    return f"{count[0]} ({count[1]})" if both else f"{count[0]}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"

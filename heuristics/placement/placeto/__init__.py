@@ -1,18 +1,15 @@
-"""Placeto: policies learned on some graphs that place others (Addanki et al., NeurIPS 2019).
+"""Placeto: a network that learns to place graphs (Addanki et al., NeurIPS 2019).
 
-- `environment`, `features`: the decision process and what the policy `fast` sees of it
-- `rollout`, `zero_shot`: from a trained policy to a placement; `checkpoints`: trained policies as files
-- `optimised`: the published network, trained for one graph alone
-- `policy`, `embedding`, `training`, `recurrent_planner`, `shipped_training`: networks, REINFORCE, and how the policy
-  that comes along was trained. They alone need PyTorch, ask `require_torch` first
+- `placer`: from a trained network, or one trained for a graph alone, to a placement
+- `environment`: the decision process; `checkpoints`: trained networks as files
+- `network`, `training`, `recurrent_planner`: the published network, REINFORCE, and the rival of the paper. They alone
+  need PyTorch, ask `require_torch` first
 """
 
 from __future__ import annotations
 
-from heuristics.placement.placeto.checkpoints import Checkpoint, shipped
-from heuristics.placement.placeto.optimised import optimise
-from heuristics.placement.placeto.pytorch import require_torch
-from heuristics.placement.placeto.rollout import Episodes, place
-from heuristics.placement.placeto.zero_shot import zero_shot
+from heuristics.placement.placeto.checkpoints import Checkpoint
+from heuristics.placement.placeto.environment import play_episodes
+from heuristics.placement.placeto.placer import optimise, require_torch, zero_shot
 
-__all__ = ["Checkpoint", "Episodes", "optimise", "place", "require_torch", "shipped", "zero_shot"]
+__all__ = ["Checkpoint", "optimise", "play_episodes", "require_torch", "zero_shot"]

@@ -1,4 +1,4 @@
-"""Trained policies as files: weights as plain arrays, and how they were made. Nothing in them is code."""
+"""Trained networks as files: weights as plain arrays, and how they were made. Nothing in them is code."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.placement.placeto.features import FEATURES
-from heuristics.placement.placeto.rollout import FastScorer
 from instances.errors import InputError
 from instances.json_files import check_readable, check_writable, parse_json
 
 SCHEMA = "mtpp-policy/1"
-_SHIPPED = "fast.npz"
+_POLICY = "placeto"
+#: Policies of earlier versions.
+_RETIRED = ("fast", "device-pool")
 #: Bytes of all arrays of a file.
 _LARGEST = 2**26
 _BROKEN = (zipfile.BadZipFile, zlib.error, SyntaxError, MemoryError, RecursionError)
@@ -32,16 +30,15 @@ _HEAD = "checkpoint"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A policy with its weights."""
+    """The published network with its weights."""
 
-    policy: str  # name in `policy.POLICIES`
     options: Mapping[str, Any]  # its arguments
     weights: Mapping[str, NDArray[np.float32]]  # its parameters by name
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was trained; free text and numbers
 
     def save(self, path: str | Path) -> None:
         """Write a file that `load` reads on any machine."""
-        head = {"schema": SCHEMA, "policy": self.policy, "options": dict(self.options), "about": dict(self.about)}
+        head = {"schema": SCHEMA, "policy": _POLICY, "options": dict(self.options), "about": dict(self.about)}
         check_writable(path)
         with Path(path).open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **{_HEAD: np.array(json.dumps(head)), **self.weights})
@@ -71,36 +68,15 @@ class Checkpoint:
         schema, policy = head["schema"].text(), head["policy"].text()
         if schema != SCHEMA:
             raise InputError(f"{name} has schema {schema!r}, not {SCHEMA!r}; use the version that wrote it.")
+        if policy in _RETIRED:
+            raise InputError(f"{name} is a policy of an earlier version, {policy!r}; train the network of the paper.")
+        if policy != _POLICY:
+            raise InputError(f"{name} has policy {policy!r}, not {_POLICY!r}; train one and save it.")
         for key, weight in arrays.items():
             if weight.dtype.kind != "f" or not np.isfinite(weight).all():
                 raise InputError(f"{name}: the weights '{key}' are not finite numbers; train a policy and save it.")
         options, about = ({k: v.data for k, v in head[key].open_members(()).items()} for key in ("options", "about"))
-        return cls(policy, options, arrays, about)
-
-    def scorer(self) -> FastScorer:
-        """Make a scorer of a policy `fast`, without PyTorch; for others, see `policy.restore`.
-
-        Raises
-        ------
-        InputError
-            If it is another policy, or its weights do not fit together.
-        """
-        if self.policy != "fast":
-            raise InputError(
-                f"The policy {self.policy!r} needs PyTorch; use policy.scorer(policy.restore(checkpoint))."
-            )
-        shapes = [weight.shape for weight in self.weights.values()]
-        widths = [2 * len(FEATURES), *(shape[0] for shape in shapes[1::2] if shape)]
-        layers = [shape for i, o in pairwise(widths) for shape in ((o, i), (o,))]
-        if shapes != layers or len(widths) < 2 or widths[-1] != 1:
-            raise InputError(f"The weights of the policy {self.policy!r} do not fit together; train one and save it.")
-        return FastScorer(self.weights)
-
-
-def shipped() -> Checkpoint:
-    """Policy `fast` of the package."""
-    with files(__package__).joinpath(_SHIPPED).open("rb") as file:
-        return Checkpoint._read(file, _SHIPPED)
+        return cls(options, arrays, about)
 
 
 def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:

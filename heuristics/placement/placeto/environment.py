@@ -8,9 +8,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from heuristics.method import Limits
 from heuristics.orders.orders import kahn
-from heuristics.placement.placeto.features import ANCESTOR, FEATURES, Surroundings, candidate_features
 from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised, workspace
+from instances import ComputationGraph
 from instances.compiled import compiled
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
@@ -22,6 +23,8 @@ Order = Literal["topological", "reverse", "random"]
 #: What an episode starts from: no node placed, all of them on device 0, or each on a random one. In the paper,
 #: arbitrary placements; from none, the first sweep is list scheduling by a learned rule.
 Start = Literal["empty", "single", "random"]
+#: Relations between two nodes.
+ANCESTOR, DESCENDANT, PARALLEL = 2, 3, 4
 
 
 class PlacementArrays:
@@ -30,8 +33,23 @@ class PlacementArrays:
     def __init__(self, instance: PlacementInstance) -> None:
         self.instance = instance
         self.arrays = SimulatorArrays.of(instance)
-        self.around = Surroundings.of(instance)
+        self.relation = relations(instance.graph)
         self.space = workspace(self.arrays)
+
+
+def relations(graph: ComputationGraph) -> NDArray[np.int8]:
+    """(n, n) what node u is to node v, at [v, u]: ANCESTOR, DESCENDANT, PARALLEL, or 0 for v itself."""
+    before = np.zeros((graph.n, graph.n), dtype=bool)
+    start, parent = graph.predecessors
+    for v in graph.topological_order:
+        parents = parent[start[v] : start[v + 1]]
+        before[v] = before[parents].any(axis=0)
+        before[v, parents] = True
+    relation = np.full(before.shape, PARALLEL, dtype=np.int8)
+    relation[before] = ANCESTOR
+    relation[before.T] = DESCENDANT
+    np.fill_diagonal(relation, 0)
+    return relation
 
 
 class Environment:
@@ -90,13 +108,6 @@ class Environment:
         """The node to place next."""
         return int(self.order[self.step])
 
-    def features(self) -> FloatArray:
-        """Features of each device for the current node, (e, k, f); see `FEATURES`."""
-        arrays = self.question.arrays
-        out = np.empty((len(self.place), arrays.devices, len(FEATURES)))
-        candidate_features(self.node, self.place, self.begin, self.end, arrays, self.question.around, out)
-        return out
-
     def act(self, device: IntArray) -> None:
         """Put the node on ``device[i]`` in episode i, and go on to the next node."""
         self.simulations += self._move(self.node, device)
@@ -106,8 +117,12 @@ class Environment:
         self.history.append(self.objective.copy())
 
     def answer(self) -> Placement:
-        """The best placement of all episodes."""
+        """The best placement of all steps of all episodes."""
         return Placement(self.question.instance, self.best_place[self.best.argmin()])
+
+    def last(self) -> Placement:
+        """The best of the placements that the episodes ended with."""
+        return Placement(self.question.instance, self.place[self.objective.argmin()])
 
     def _move(self, node: int, device: IntArray) -> int:
         question = self.question
@@ -119,7 +134,7 @@ class Environment:
             self.end,
             self.objective,
             question.arrays,
-            question.around.relation,
+            question.relation,
             question.space,
         )
 
@@ -149,6 +164,48 @@ def _move(
             begin[i], end[i] = placed * space.start, placed * space.end
             simulations += 1
     return simulations
+
+
+#: Maps environments of e episodes to (e, k) logits each.
+Scorer = Callable[[Sequence[Environment]], Sequence[FloatArray]]
+
+
+def play_episodes(
+    instance: PlacementInstance,
+    score: Scorer,
+    rng: np.random.Generator,
+    starts: Sequence[Start],
+    *,
+    drawn: Sequence[bool] = (),
+    sweeps: int = 1,
+    order: Order = "topological",
+    limits: Limits | None = None,
+) -> Environment:
+    """Place a graph with a trained policy, one episode from each start; an evaluation is a simulation.
+
+    Once a limit is reached, the remaining nodes stay where they are.
+
+    Parameters
+    ----------
+    drawn : sequence of bool
+        Which of the episodes draw their devices; all others take the likeliest ones.
+    sweeps : int
+        How often each node is visited.
+    """
+    limits, question = limits or Limits(), PlacementArrays(instance)
+    count = limits.allow(len(starts))
+    places = np.concatenate([start_place(question, start, 1, rng) for start in starts[:count]])
+    noise = np.array([*drawn, *[False] * len(starts)])[:count, None]
+    episodes = Environment(question, places, traversal(question, order, sweeps, rng))
+
+    def choose(active: Sequence[Environment]) -> list[IntArray]:
+        most = episodes.simulations + count  # after this step
+        if limits.allow(most) < most or limits.reached(float(episodes.best.min()) * instance.total_work):
+            return [episodes.place[:, episodes.node]]
+        return [(rows + noise * rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in score(active)]
+
+    roll_out([episodes], choose)
+    return episodes
 
 
 def roll_out(

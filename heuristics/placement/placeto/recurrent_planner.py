@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heuristics.placement.placeto.embedding import one_thread
-from heuristics.placement.placeto.environment import PlacementArrays
-from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT
+from heuristics.placement.placeto.environment import ANCESTOR, DESCENDANT, relations
+from heuristics.placement.placeto.network import one_thread
 from heuristics.placement.simulator import penalised_times
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
@@ -130,8 +129,7 @@ def train_planner(
 
 def _features(instance: PlacementInstance) -> Tensor:
     """(n, f) per node: work, outputs, share of ancestors and of descendants, waves over depth."""
-    question = PlacementArrays(instance)
-    graph, relation = instance.graph, question.around.relation
+    graph, relation = instance.graph, relations(instance.graph)
     unit = instance.total_work / graph.n
     outputs = np.bincount(graph.tensors.producer, instance.tensor_time, graph.n)
     before, after = ((relation == kind).mean(axis=1) for kind in (ANCESTOR, DESCENDANT))

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heuristics.placement.placeto.embedding import one_thread
 from heuristics.placement.placeto.environment import (
     Environment,
     Order,
@@ -20,8 +19,7 @@ from heuristics.placement.placeto.environment import (
     start_place,
     traversal,
 )
-from heuristics.placement.placeto.policy import Policy, Seen, observe_and_score
-from heuristics.placement.placeto.rollout import sampled
+from heuristics.placement.placeto.network import BATCH, Placeto, Seen, observe_and_score, one_thread
 from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
@@ -32,20 +30,20 @@ _CLIP = 1.25
 
 @dataclass(frozen=True)
 class Training:
-    """Parameters of a training."""
+    """Parameters of a training: from random devices, as in the paper; rates are this project's."""
 
     updates: int  # number of gradient steps; the same seed and updates give the same weights
-    graphs: int = 8  # instances in each update, drawn without repetition
-    episodes: int = 8  # on each instance
-    sweeps: int = 2  # visits of each node in an episode
+    graphs: int = 1  # instances in each update, drawn without repetition
+    episodes: int = 32  # on each instance
+    sweeps: int = 1  # visits of each node in an episode
     # "step": how much each step shortens the penalised time; "terminal": only how it ends.
     reward: Literal["step", "terminal"] = "step"
-    discount: float = 0.95  # of later rewards, for steps; the paper has 1
-    start: Sequence[Start] = ("empty", "random")  # to draw from for each instance; all its episodes share it
+    discount: float = 1.0  # of later rewards, for steps
+    start: Sequence[Start] = ("random",)  # to draw from for each instance; all its episodes share it
     # In which nodes are visited; a number for one of so many random orders, which are the same in each update.
-    order: Order | int = "random"
-    entropy: float = 0.05  # weight of the entropy bonus at first; it falls linearly to 0.001 over 80 % of the updates
-    rate: float = 2e-3  # learning rate of Adam at first; it falls linearly to a tenth
+    order: Order | int = "topological"
+    entropy: float = 0.01  # weight of the entropy bonus at first; it falls linearly to 0.001 over 80 % of the updates
+    rate: float = 5e-3  # learning rate of Adam at first; it falls linearly to a tenth
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,7 +66,7 @@ class TrainingPoint(NamedTuple):
 
 
 def train(
-    policy: Policy,
+    network: Placeto,
     instances: Sequence[PlacementInstance],
     training: Training,
     on_progress: Callable[[TrainingPoint], None] = lambda point: None,
@@ -76,7 +74,7 @@ def train(
     watch: Callable[[Sequence[Environment]], bool] = lambda batch: False,
     deadline: Deadline | None = None,
 ) -> list[TrainingPoint]:
-    """Train `policy` in place, on one thread; return the learning curve. `on_progress` gets each update.
+    """Train a network in place, on one thread; return the learning curve. `on_progress` gets each update.
 
     The memory of the instances, where finite, is part of what is minimised.
 
@@ -97,7 +95,7 @@ def train(
     rng = np.random.default_rng(training.seed)
     deadline = deadline or Deadline()
     questions = [PlacementArrays(instance) for instance in instances]
-    optimiser = torch.optim.Adam(policy.parameters(), lr=training.rate)
+    optimiser = torch.optim.Adam(network.parameters(), lr=training.rate)
     curve: list[TrainingPoint] = []
     episodes = simulations = 0
     with one_thread():
@@ -109,8 +107,8 @@ def train(
             batch = [_environment(questions[i], training, rng) for i in chosen]
             bonus = 0.001 + (training.entropy - 0.001) * max(0.0, 1 - done / 0.8)
             try:
-                records = _record(policy, batch, rng, deadline)
-                entropy = _improve(policy, optimiser, batch, records, training, bonus, deadline)
+                records = _record(network, batch, rng, deadline)
+                entropy = _improve(network, optimiser, batch, records, training, bonus, deadline)
             except _OutOfTimeError:
                 watch(batch)
                 break
@@ -165,7 +163,7 @@ def _environment(question: PlacementArrays, training: Training, rng: np.random.G
 
 
 def _record(
-    policy: Policy, batch: Sequence[Environment], rng: np.random.Generator, deadline: Deadline
+    network: Placeto, batch: Sequence[Environment], rng: np.random.Generator, deadline: Deadline
 ) -> list[_Record]:
     """Run the episodes of an update, and record their steps."""
     records: dict[Environment, _Record] = {environment: ([], []) for environment in batch}
@@ -173,21 +171,21 @@ def _record(
     def choose(active: Sequence[Environment]) -> list[IntArray]:
         if deadline.passed:
             raise _OutOfTimeError
-        seen, logits = observe_and_score(policy, contexts, active)
-        devices = sampled(logits, rng)
+        seen, logits = observe_and_score(network, contexts, active)
+        devices = [(rows + rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in logits]
         for environment, rows, device in zip(active, seen, devices, strict=True):
             records[environment][0].append(rows)
             records[environment][1].append(device)
         return devices
 
     with torch.no_grad():
-        contexts = {environment.question: policy.context(environment.question) for environment in batch}
+        contexts = {environment.question: network.context(environment.question) for environment in batch}
         roll_out(batch, choose)
     return list(records.values())
 
 
 def _improve(
-    policy: Policy,
+    network: Placeto,
     optimiser: torch.optim.Optimizer,
     batch: Sequence[Environment],
     records: Sequence[_Record],
@@ -211,16 +209,15 @@ def _improve(
     for environment, (seen, devices), advantage in zip(batch, records, advantages, strict=True):
         rows = tuple(np.concatenate(column) for column in zip(*seen, strict=True))
         taken = np.concatenate(devices)
-        for first in range(0, len(taken), policy.batch):
+        for first in range(0, len(taken), BATCH):
             if deadline.passed:
                 raise _OutOfTimeError
-            some = slice(first, first + policy.batch)
-            context = policy.context(environment.question)
-            (logits,) = policy([context], [tuple(column[some] for column in rows)])
+            some = slice(first, first + BATCH)
+            logits = network(network.context(environment.question), tuple(column[some] for column in rows))
             loss, entropy = _loss(logits, taken[some], advantage[some] / scale, bonus)
             (loss / steps).backward()
             total += entropy
-    torch.nn.utils.clip_grad_norm_(policy.parameters(), _CLIP)
+    torch.nn.utils.clip_grad_norm_(network.parameters(), _CLIP)
     optimiser.step()
     return total / steps
 

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from study_jobs import diamonds
 
-from experiments.studies.placeto.jobs import jobs_of as placement_jobs
-from experiments.studies.placeto.measured import Budget
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
@@ -53,22 +51,15 @@ def training() -> list[Job]:
     return [TrainingJob(instance, method) for method in ("spp", BOUND, STAGES, "pipedream-hierarchical")]
 
 
-def placement() -> list[Job]:
-    budget = Budget(updates=1, alone=1, ablation=1, annealing=100, graphs=1, seeds=1)
-    return [
-        job for job in placement_jobs(["ptb"], budget) if job.what == "planner" or job.options.get("name") == "fast"
-    ]
-
-
 def old_runs() -> dict[str, Run]:
     return {run["key"]: run for run in map(json.loads, OLD.read_text().splitlines())}
 
 
 def test_every_old_run_is_of_a_job() -> None:
-    assert {job.old_key for job in (*partitioning(), *training(), *placement())} == set(old_runs())
+    assert {job.old_key for job in (*partitioning(), *training())} == set(old_runs())
 
 
-@pytest.mark.parametrize("jobs", [partitioning, training, placement])
+@pytest.mark.parametrize("jobs", [partitioning, training])
 def test_old_runs_are_not_made_again_by_those_who_accept_them(jobs: Any, tmp_path: Path) -> None:
     """The answers that come back are the old ones, which claim no code, and nothing is added to the file."""
     path = tmp_path / "runs.jsonl"

@@ -1,8 +1,7 @@
-"""The runs and tables of learned placement: resumed, repeated, and honest about what does not hold."""
+"""Placeto on the networks of its paper: jobs, tables of what is there, and the least of training end to end."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,124 +9,121 @@ from pathlib import Path
 
 import pytest
 from command_line import assert_misuse
-from placement_runs import runs
 
 import experiments
-from experiments.studies.placeto.jobs import jobs_of
-from experiments.studies.placeto.measured import ABLATIONS, Budget, Measured
-from experiments.studies.placeto.tables import claims, make_placement_tables, plot_distributions, sections
+from experiments.studies.placeto import jobs as placeto_jobs
+from experiments.studies.placeto.jobs import Curve, jobs_of
+from experiments.studies.placeto.published import CELLS, DESIGNS, NetworkBudget
+from experiments.studies.placeto.tables import placeto_sections
 from experiments.studies.report import Report
-from mtpp.runs.log import read_runs
-from mtpp.runs.workers import local_workers
+from instances.graph.tensors import IntArray
+from instances.placement.problem import PlacementInstance
+from mtpp.runs.log import Run
+from mtpp.runs.workers import this_process
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-
-def test_values_are_medians_of_seeds_of_means_of_graphs() -> None:
-    found = Measured(runs())
-    assert found.value("nmt", "fast", "zero-shot") == 0.6
-    assert found.value("nmt", "fast", "sampled") == pytest.approx(0.7)
-    assert found.value("nmt", "fast", "sampled", 1) == 0.6
-    assert found.simulations("nmt", "fast", "zero-shot") == 10
-    assert found.simulations("nmt", "rivals", "heft") is None
+LEAST = NetworkBudget(groups=8, published=32, recurrent=16, ablation=64, orders=2, ordered=16, graphs=1)
 
 
-def test_what_was_not_measured_is_missing_and_holds_nothing() -> None:
-    found = Measured([r for r in runs() if r["method"] != "rivals"])
-    assert found.value("nmt", "rivals", "heft") is None
-    beaten = {claim.text: claim for claim in claims(found)}["nmt: zero-shot beats heft"]
-    assert beaten.holds is None
-    assert beaten.measured == "0.600, –"
-    assert beaten.beside == (0.65, None)
+def run(what: str, answer: dict[str, object], **options: object) -> Run:
+    cell = CELLS[0]
+    return {
+        "instance": cell.network,
+        "k": cell.devices,
+        "method": what,
+        "options": options,
+        "answer": answer,
+        "error": None,
+    }
 
 
-def test_without_graphs_that_were_optimised_nothing_is_said_of_them() -> None:
-    """When the runs failed that optimise for single graphs, claims about these are undecided."""
-    found = Measured([r for r in runs() if r["method"] != "optimised"])
-    said = {claim.text: claim.holds for claim in claims(found)}
-    assert said["nmt: zero-shot is within 5 % of Placeto optimised"] is None
-    assert said["nmt: zero-shot beats planner zero-shot"] is None
-    assert said["nmt: zero-shot beats heft"]
+def rows(runs: list[Run], name: str) -> list[list[str]]:
+    return next([list(row) for row in s.rows] for s in placeto_sections(runs, NetworkBudget()) if s.name == name)
 
 
-def test_claims_that_do_not_hold_say_no() -> None:
-    found = {claim.text: claim.holds for claim in claims(Measured(runs()))}
-    assert found["nmt: zero-shot beats heft"]
-    assert found["nmt: zero-shot beats annealing at equal simulations"]
-    assert not found["nmt: zero-shot is within 5 % of Placeto optimised"]
-    assert found["nmt: Placeto optimised beats planner optimised"]
-    assert found["nmt: Placeto optimised beats scotch"] is None
-    assert found["nmt: planner zero-shot is at most 10 % better than random"]
-    assert found["nmt: zero-shot, the slowest traversal order is within 10 % of the fastest"]
-    assert not any(text.startswith("ablation") for text in found)
+def test_jobs_are_all_different() -> None:
+    jobs = jobs_of(NetworkBudget())
+    assert len({job.key for job in jobs}) == len(jobs) == 3 * len(CELLS) + len(DESIGNS) + 1 + 3
+    more = jobs_of(NetworkBudget(published=4001))
+    assert sum(a.key != b.key for a, b in zip(jobs, more, strict=True)) == len(CELLS)
 
 
-def test_ablations_are_compared_on_their_family() -> None:
-    on_ptb = [{**r, "instance": "ptb"} for r in runs()]
-    found = {claim.text: claim for claim in claims(Measured(on_ptb))}
-    full = found["ablation: the full policy beats the partitioner"]
-    assert (full.holds, full.measured) == (True, "0.000, 0.200")
-    assert full.beside == pytest.approx((0.0, 0.7))
+def test_samples_count_until_a_time_close_to_the_best() -> None:
+    """Placeto is within 1 % of its best after 64 episodes, and of the RNN's after 32."""
+    ours = {"curve": [(32, 900, 0.9), (64, 1800, 0.805), (96, 2700, 0.8)], "episodes": 128, "simulations": 3600}
+    rnn = {"curve": [(16, 16, 1.0), (320, 320, 0.9)], "episodes": 400, "simulations": 400}
+    row = rows([run("published", ours), run("recurrent", rnn)], "placeto-samples")[0]
+    assert row == ["inception-v3, 2", "11.1 %", "-0.9 %", "64 (1800)", "320", "32 (900)", "10x", "4.9x"]
+    alone = rows([run("published", ours)], "placeto-samples")[0]
+    assert alone[1:] == ["–", "-0.9 %", "64 (1800)", "–", "–", "–", "4.9x"]
 
 
-def test_each_claim_has_annealing_and_greedy_beside_it() -> None:
-    *_, last = sections(Measured(runs()), Budget())
-    assert last.header == ["claim", "of", "holds", "measured", "annealing", "greedy"]
-    assert {row[2] for row in last.rows} == {"holds", "FAILS", "undecided"}
-    assert all(row[4] != "–" and row[5] != "–" for row in last.rows)
+def test_what_does_not_fit_says_so() -> None:
+    found = {"one device": 2.0, "single": {"time": 1.0, "peak": 12e9}, "expert": {"time": 0.75, "peak": 1e9}}
+    row = rows([run("search", found)], "placeto-times")[0]
+    assert row == ["inception-v3, 2", "2.000", "–", "–", "OOM", "0.750", "–", "–", "–", "–"]
 
 
-def test_distributions_have_a_line_a_method() -> None:
-    ax = plot_distributions(Measured(runs()), "nmt")
-    labels = ax.get_legend_handles_labels()[1]
-    assert {"random", "greedy", "planner, zero-shot", "planner, optimised", "Placeto, zero-shot"} <= set(labels)
-    assert ax.get_xlabel() == "step time / step time on one device"
+def test_rivals_stand_below_the_designs() -> None:
+    """None of them is slower by anything where the full network is missing, and the paper says nothing of them."""
+    unseen = run("unseen", {"RNN": [0.75, 0.25], "random": [2.0, 2.0]})
+    full, *_, planner, random = rows([run("design", {"times": [0.2, 0.6]}, design="full"), unseen], "placeto-designs")
+    assert full == ["full", "0.400", "0.0 %", "0.0 %"]
+    assert [planner, random] == [["RNN", "0.500", "25.0 %", "–"], ["random", "2.000", "400.0 %", "–"]]
+    assert rows([unseen], "placeto-designs")[-2:] == [["RNN", "0.500", "–", "–"], ["random", "2.000", "–", "–"]]
 
 
-def test_jobs_are_all_different_and_named_by_what_they_depend_on() -> None:
-    jobs = jobs_of(["ptb"], Budget(seeds=2))
-    assert len({job.key for job in jobs}) == len(jobs) == 1 + 2 * (3 + len(ABLATIONS))
-    more = jobs_of(["ptb"], Budget(updates=201, seeds=2))
-    assert sum(a.key != b.key for a, b in zip(jobs, more, strict=True)) == 2
+def test_a_curve_keeps_what_is_better() -> None:
+    import numpy as np
+
+    curve = Curve()
+    for times in ([3.0, 2.0], [2.5, 2.0], [1.0, 4.0]):
+        curve.planner(np.array(times))
+    assert curve.answer() == {"curve": [(2, 2, 2.0), (6, 6, 1.0)], "episodes": 6, "simulations": 6}
 
 
-@pytest.mark.slow
-def test_tables_end_to_end_and_after_an_interruption(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All runs with the least of training; those lost are made again by two processes, and the tables are the same."""
-    budget = Budget(updates=1, alone=1, ablation=1, annealing=100, graphs=1, seeds=1)
-    out = tmp_path / "runs.jsonl"
+def test_orders_to_place_in_are_not_those_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = next(job for job in jobs_of(LEAST) if job.options.get("planner"))
+    drawn, draw = [], placeto_jobs._orders
 
-    def tables(processes: int) -> str:
-        with local_workers(processes) as workers:
-            report = Report(out, tmp_path / "tables", "csv")
-            assert make_placement_tables(budget, workers, report, ["ptb"]) == 0
-        return capsys.readouterr().out
+    def orders(instance: PlacementInstance, first: int, count: int) -> list[IntArray]:
+        drawn.append(range(first, first + count))
+        return draw(instance, first, count)
 
-    first = tables(1)
-    assert [line.split(",")[0] for line in first.splitlines()].count("zero-shot") == 1
-    names = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert {"placement-claims.md", "placement-unseen.tex", "placement-ptb.png", "placement-ptb.svg"} <= names
-    lines = out.read_text().splitlines(keepends=True)
-    assert len(lines) == 4 + len(ABLATIONS)
-    out.write_text("".join(lines[:-2]) + lines[-2][:100])
-    assert tables(2) == first
-    before = [json.loads(line) for line in lines]
-    # Lines are in the order in which jobs end, which is that of two processes.
-    assert {run["key"]: run["answer"] for run in read_runs(out)} == {run["key"]: run["answer"] for run in before}
+    monkeypatch.setattr(placeto_jobs, "_orders", orders)
+    assert job.run()["error"] is None
+    assert drawn == [range(LEAST.orders), range(LEAST.orders, 2 * LEAST.orders)]
+
+
+def test_the_least_of_training_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job of each kind; a second call makes nothing again."""
+    jobs = {job.what: job for job in jobs_of(LEAST)}
+    planner = next(job for job in jobs_of(LEAST) if job.options.get("planner"))
+    report = Report(tmp_path / "runs.jsonl", quiet=True)
+    with this_process() as workers:
+        made = report.make_runs([*jobs.values(), planner], workers)
+        monkeypatch.setattr(placeto_jobs.NetworkJob, "run", None)
+        again = report.make_runs([*jobs.values(), planner], workers)
+    assert [found["key"] for found in again] == [found["key"] for found in made]
+    assert [found["error"] for found in made] == [None] * len(made)
+    sections = placeto_sections(made, LEAST)
+    assert all(len(row) == len(s.header) for s in sections for row in s.rows)
 
 
 def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = {"table placement --format doc": "no format 'doc'", "table placement quick": "placement"}
+    wrong = {"table placeto --format doc": "no format 'doc'", "table placeto quick": "placeto"}
     assert_misuse(capsys, wrong | {"table quick --quick": "--quick"})
     assert not Path("runs.jsonl").exists()
 
 
 def test_without_pytorch_the_table_names_the_extra(folder: Path) -> None:
-    script = "import sys; sys.modules['torch'] = None; import mtpp.cli.main as cli; sys.exit(cli.main(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "table", "placement", "--quick"]
+    words = ["table", "placeto", "--quick"]
+    hidden = "import scipy.stats, sys; sys.modules['torch'] = None"  # scipy would look into what is in its place
+    script = f"{hidden}; import mtpp.cli.main as cli; sys.exit(cli.main({words}))"
     root = Path(experiments.__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr

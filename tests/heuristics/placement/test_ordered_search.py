@@ -30,7 +30,7 @@ def test_never_worse_than_a_start_or_one_device(devices: int) -> None:
     question = PlacementInstance(GRAPH, devices, BANDWIDTH)
     found = search_order(question, rng(), Limits(evaluations=3000))
     assert isinstance(found, OrderedPlacement)
-    for name in ("single", "expert", "heft", "greedy", "m-etf", "m-sct", "placeto"):
+    for name in ("single", "expert", "heft", "greedy", "m-etf", "m-sct"):
         assert found.step_time <= PLACERS[name].run(question, rng(), Limits()).step_time
     at_once = search_order(question, rng(), Limits(Deadline.after(0)))
     assert at_once.step_time <= question.total_work * (1 + 1e-9)

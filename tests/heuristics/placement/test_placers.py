@@ -40,7 +40,7 @@ def installed(name: str) -> str:
     """The name, or a skip if the placer needs what is not there."""
     if name == "metis":
         pytest.importorskip("pymetis", reason="pymetis is not installed")
-    if name == "placeto-published":
+    if name == "placeto":
         pytest.importorskip("torch", reason="PyTorch is not installed")
     if name == "scotch" and not (shutil.which("gpart") or shutil.which("scotch_gpart")):
         pytest.skip("Scotch's gpart is not on the path")

@@ -1,14 +1,25 @@
-"""The decision process of Placeto: what a step does, what policies see, what comes out of an episode."""
+"""The decision process of Placeto: what a step does, and what comes out of an episode."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from heuristics.placement.placeto import Episodes, place
-from heuristics.placement.placeto.environment import Environment, PlacementArrays, roll_out, start_place, traversal
-from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, FEATURES, PARALLEL, relations
-from heuristics.placement.placeto.rollout import sampled
+from heuristics.method import Limits
+from heuristics.placement.placeto import play_episodes
+from heuristics.placement.placeto.environment import (
+    ANCESTOR,
+    DESCENDANT,
+    PARALLEL,
+    Environment,
+    PlacementArrays,
+    relations,
+    roll_out,
+    start_place,
+    traversal,
+)
 from instances import ComputationGraph, InputError
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
@@ -120,13 +131,6 @@ class TestEmptyStart:
             times = [Placement(question.instance, row).relative_time for row in e.place]
             assert e.objective == pytest.approx(times, rel=1e-12)
 
-    def test_devices_are_alike_at_first(self) -> None:
-        question = PlacementArrays(family_instance(memory=4e8))
-        e = Environment(question, np.full((1, 61), -1), question.instance.graph.topological_order)
-        (rows,) = e.features()
-        assert np.isfinite(rows).all()
-        assert (rows == rows[0]).all()
-
 
 class TestTraversal:
     @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
@@ -159,84 +163,56 @@ class TestTraversal:
         assert len(set(places[0])) == 3
 
 
-class TestFeatures:
-    def test_relations_of_a_diamond(self) -> None:
-        a, d, p = ANCESTOR, DESCENDANT, PARALLEL
-        assert relations(diamond().graph).tolist() == [[0, d, d, d], [a, 0, p, d], [a, p, 0, d], [a, a, a, 0]]
-
-    def test_values_on_a_diamond(self) -> None:
-        """Node 1 of a diamond with 0, 1, 3 on device 0 and 2 on device 1; units are 1.5 a node and 3 a device."""
-        e = Environment(PlacementArrays(diamond()), np.array([[0, 0, 1, 0]]), np.array([1]))
-        here, there = (dict(zip(FEATURES, row, strict=True)) for row in e.features()[0])
-        assert (here["is current"], there["is current"]) == (1, 0)
-        assert (here["load"], there["load"]) == (2 / 3, 2 / 3)
-        assert (here["work of ancestors"], here["work of descendants"]) == (1 / 3, 1 / 3)
-        assert there["work of parallel nodes"] == 2 / 3
-        assert there["parallel work at the same time"] == pytest.approx(np.log1p(2 / 1.5))  # both 2 to 4
-        assert (here["wait for inputs"], there["wait for inputs"]) == pytest.approx((0, np.log1p(1 / 1.5)))
-        assert there["tensors of parents here anyway"] == pytest.approx(np.log1p(1 / 1.5))
-        assert (here["share of readers"], there["share of readers"]) == (1, 0)
-        assert (here["transfers from here"], there["transfers from here"]) == pytest.approx((0, np.log1p(1 / 1.5)))
-        assert there["earliest start here"] == pytest.approx(np.log1p(3 / 1.5))  # when 2 has ended, at 4
-        assert here["longest way to an end"] == 3 / 6
-
-    def test_renaming_devices_renames_rows(self) -> None:
-        question, rng = PlacementArrays(family_instance(memory=4e8)), np.random.default_rng(0)
-        start, name = rng.integers(3, size=(1, 61)), np.array([2, 0, 1])
-        for node in range(0, 61, 5):
-            a, b = (Environment(question, place, np.array([node])).features()[0] for place in (start, name[start]))
-            assert b[name] == pytest.approx(a)
-
-    def test_scaling_time_and_bytes_changes_nothing(self) -> None:
-        graph = family_instance().graph
-        scaled = ComputationGraph.from_edges(
-            [(u, v, t - graph.output_start[u]) for (u, v), t in zip(graph.edges, graph.edge_tensor, strict=True)],
-            1000 * graph.work,
-            [graph.tensors.bytes[a:b] for a, b in zip(graph.output_start, graph.output_start[1:], strict=False)],
-        )
-        start = np.random.default_rng(0).integers(3, size=(1, 61))
-        instances = (PlacementInstance(graph, 3, BANDWIDTH), PlacementInstance(scaled, 3, BANDWIDTH / 1000))
-        for node in range(0, 61, 5):
-            a, b = (Environment(PlacementArrays(i), start, np.array([node])).features() for i in instances)
-            assert a == pytest.approx(b)
+def test_relations_of_a_diamond() -> None:
+    a, d, p = ANCESTOR, DESCENDANT, PARALLEL
+    assert relations(diamond().graph).tolist() == [[0, d, d, d], [a, 0, p, d], [a, p, 0, d], [a, a, a, 0]]
 
 
-class TestPlace:
+def shrug(active: Sequence[Environment]) -> list[np.ndarray]:
+    """The same logit for each device."""
+    return [np.zeros((len(e.place), e.question.instance.devices)) for e in active]
+
+
+class TestEpisodes:
     def test_a_scorer_that_loves_device_one(self) -> None:
         love = np.array([0.0, 50.0])
-        outcome = place(
-            diamond(),
-            lambda active: [np.tile(love, (len(e.place), 1)) for e in active],
-            _rng(),
-            sweeps=1,
-            start="single",
+        episodes = play_episodes(
+            diamond(), lambda active: [np.tile(love, (len(e.place), 1)) for e in active], _rng(), ["single"]
         )
-        assert outcome.last.device.tolist() == [1, 1, 1, 1]
-        assert outcome.best.step_time <= 6
-        assert outcome.simulations == 5
-
-    def test_more_samples_are_more_episodes(self) -> None:
-        def shrug(active: list[Environment]) -> list[np.ndarray]:
-            return [np.zeros((len(e.place), 3)) for e in active]
-
-        few, many = (place(family_instance(), shrug, _rng(), samples=s) for s in (1, 8))
-        assert isinstance(few, Episodes)
-        assert many.simulations > 4 * few.simulations
-        assert many.best.penalised_time <= many.last.penalised_time
+        assert episodes.last().device.tolist() == [1, 1, 1, 1]
+        assert episodes.answer().step_time <= 6
+        assert episodes.simulations == 5
 
     def test_an_episode_from_each_start(self) -> None:
-        def shrug(active: list[Environment]) -> list[np.ndarray]:
-            return [np.zeros((len(e.place), 3)) for e in active]
+        alone = [play_episodes(family_instance(), shrug, _rng(), [start]) for start in ("single", "random")]
+        both = play_episodes(family_instance(), shrug, _rng(), ["single", "random"])
+        assert both.simulations == sum(episodes.simulations for episodes in alone)
+        assert both.answer().relative_time == min(episodes.answer().relative_time for episodes in alone)
+        assert both.answer().penalised_time <= both.last().penalised_time
 
-        alone = [place(family_instance(), shrug, _rng(), start=s) for s in ("single", "random")]
-        both = place(family_instance(), shrug, _rng(), start=("single", "random"))
-        assert both.simulations == sum(outcome.simulations for outcome in alone)
-        assert both.best.relative_time == min(outcome.best.relative_time for outcome in alone)
+    def test_drawn_devices_follow_the_logits(self) -> None:
+        """Of 100 episodes that draw, and one that takes the likeliest device."""
+        logits = np.log([0.7, 0.2, 0.1])
+        episodes = play_episodes(
+            family_instance(),
+            lambda active: [np.tile(logits, (len(e.place), 1)) for e in active],
+            _rng(),
+            ["single"] * 101,
+            drawn=[True] * 100,
+        )
+        assert np.bincount(episodes.place[:100].ravel()) / 6100 == pytest.approx([0.7, 0.2, 0.1], abs=0.03)
+        assert (episodes.place[100] == 0).all()
 
-    def test_sampling_follows_the_logits(self) -> None:
-        probability = np.array([0.7, 0.2, 0.1])
-        (drawn,) = sampled([np.tile(np.log(probability), (20000, 1))], _rng())
-        assert np.bincount(drawn) / 20000 == pytest.approx(probability, abs=0.02)
+    @pytest.mark.parametrize("evaluations", [1, 3, 5, 30])
+    def test_simulations_are_limited(self, evaluations: int) -> None:
+        starts, limits = ("empty", "single", "random", "random"), Limits(evaluations=evaluations)
+        episodes = play_episodes(family_instance(), shrug, _rng(), starts, drawn=[True] * 4, limits=limits)
+        assert episodes.simulations <= evaluations
+        assert episodes.finished
+
+    def test_a_target_ends_them(self) -> None:
+        reached = Limits(target=diamond().total_work)
+        assert play_episodes(diamond(), shrug, _rng(), ["single"], drawn=[True], limits=reached).simulations == 1
 
 
 def _rng() -> np.random.Generator:

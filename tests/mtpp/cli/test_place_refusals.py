@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from command_line import assert_misuse, columns, graph_file, mtpp
 
-from heuristics.placement.placeto import Checkpoint, shipped
+from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
 from instances.placement.placement import OrderedPlacement, placement_document
@@ -23,10 +22,15 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def saved(name: str, policy: str = "fast", options: dict[str, Any] | None = None, factor: float = 1.0) -> None:
+def saved(name: str, devices: int = 2, factor: float = 1.0) -> None:
+    """Write a network with its weights times `factor`."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from heuristics.placement.placeto import network
+
+    made = network.capture(network.create(0, devices=devices, width=4, rounds=1))
     with np.errstate(all="ignore"):
-        weights = {key: weight * np.float32(factor) for key, weight in shipped().weights.items()}
-    Checkpoint(policy, options or {}, weights).save(name)
+        weights = {key: weight * np.float32(factor) for key, weight in made.weights.items()}
+    Checkpoint(made.options, weights).save(name)
 
 
 def test_families_need_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,19 +50,19 @@ def test_a_file_may_begin_like_a_family(capsys: pytest.CaptureFixture[str]) -> N
 def test_policies_that_cannot_be_used_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     saved("good.npz")
     saved("nan.npz", factor=np.nan)
-    saved("unknown.npz", policy="orders")
+    head = np.array(json.dumps({"schema": "mtpp-policy/1", "policy": "fast", "options": {}, "about": {}}))
+    np.savez("former.npz", checkpoint=head, weight=np.zeros(3))
     Path("cut.npz").write_bytes(Path("good.npz").read_bytes()[:3000])
     Path("text.npz").write_text("no policy")
     ask = "place ptb-0 -k 2 --method placeto --policy"
     wrong = {
         f"{ask} missing.npz": "no such file",
         f"{ask} nan.npz": "not finite",
-        f"{ask} unknown.npz": "no policy 'orders'",
+        f"{ask} former.npz": "former.npz is a policy of an earlier version, 'fast'",
         f"{ask} cut.npz": "no checkpoint of a policy, or it is damaged",
         f"{ask} text.npz": "no checkpoint of a policy, or it is damaged",
         "place ptb-0 -k 2 --policy good.npz": "which the method ordered does not use",
     }
-    pytest.importorskip("torch", reason="PyTorch is not installed")
     assert_misuse(capsys, wrong)
 
 
@@ -72,13 +76,18 @@ def test_a_poisoned_policy_still_gives_a_placement(capsys: pytest.CaptureFixture
 
 
 def test_the_published_network_places_from_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    from heuristics.placement.placeto import policy
-
-    policy.capture(policy.create("placeto", 0, devices=3, width=4, rounds=1)).save("three.npz")
+    saved("three.npz", devices=3)
     assert mtpp("place ptb-0 -k 3 --method placeto --policy three.npz") == 0
     capsys.readouterr()
     assert_misuse(capsys, {"place ptb-0 -k 2 --method placeto --policy three.npz": "places on 3 devices, not on 2"})
+
+
+def test_a_former_name_still_places_and_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
+    saved("two.npz")
+    assert mtpp("place ptb-0 -k 2 --method placeto-published --policy two.npz") == 0
+    said = capsys.readouterr()
+    assert columns(said.out)["method"] == "placeto"
+    assert said.err == "mtpp: warning: The placer placeto-published is placeto now, and will go.\n"
 
 
 def test_crossed_sequences_name_what_waits_first(capsys: pytest.CaptureFixture[str]) -> None:

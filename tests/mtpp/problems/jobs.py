@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,7 +21,7 @@ from mtpp.plots.report.drawing import Bar, section, timeline
 from mtpp.problems.problem import Format, Named, Problem
 from mtpp.questions.verifying import Comparisons
 from mtpp.text.numbers import Scale
-from mtpp.verification.verdict import Verdict, compare, verdict_of
+from mtpp.verification.verdict import Verdict, check_claims, compare
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,8 +104,7 @@ def stated(document: Value) -> Stated:
         for i, value in enumerate(fields["bounds"].numbers())
     ]
     machine, cost = tuple(fields["machine"].whole_numbers()), fields["time"].number()
-    best = max(fields["bounds"].numbers())
-    numbers = {"cost": cost, "bound": best, "ratio": cost / best}
+    numbers = {"cost": cost, "bound": None, "ratio": None}
     return Stated(file=document.file, instance=question, claims=tuple(claims), machine=machine, **numbers)
 
 
@@ -121,7 +121,9 @@ def verify(document: Value, limits: Any) -> Verdict:
     for i, work in zip(file.machine, question.works, strict=True):
         loads[i] += Fraction(work) / Fraction(question.speeds[i])
     even = Fraction(sum(question.works)) / Fraction(sum(question.speeds))
-    return verdict_of(file, max(loads), (), lambda claim: compare(claim, even, "proved by its formula"), limits, "time")
+    checks, false = check_claims(file, lambda claim: compare(claim, even, "proved by its formula"), limits.seconds)
+    wrong = not math.isclose(max(loads), file.cost or 0.0)
+    return Verdict(file, max(loads), checks, (*false, *(["time: another one"] if wrong else [])))
 
 
 def compared(file: Stated, given: Any, own: Any) -> Comparisons:

@@ -16,6 +16,7 @@ import pytest
 from heuristics import HEURISTICS
 from heuristics.placement import PLACERS
 from instances.import_guard import SIBLINGS
+from instances.suites import find_suite
 from mtpp.certifying.certify import certify
 from mtpp.runs import sources
 from mtpp.runs.partition_job import run_methods
@@ -38,7 +39,7 @@ def hashes(folder: Path) -> dict[str, str]:
     """Of methods of this process, whose modules are read in a folder."""
     homes = Homes(Home(folder, frozenset(SIBLINGS), is_project=True))
     things = {name: method.run for name, method in HEURISTICS.items()} | dict(MODELS) | {"certify": certify}
-    things["placeto"] = PLACERS["placeto"].run
+    things |= {"placeto": PLACERS["placeto"].run, "suites": find_suite}
     return {name: sources_of(thing, homes=homes) for name, thing in things.items()}
 
 
@@ -67,7 +68,7 @@ def test_comments_and_docstrings_change_nothing(copied: Path) -> None:
 
 def test_a_change_reaches_those_that_use_it(copied: Path) -> None:
     """Directly, through other modules, and in what all share."""
-    everything = hashes(copied).keys() - {"placeto"}  # which places nodes, and cuts nothing
+    everything = hashes(copied).keys() - {"placeto", "suites"}  # which cut nothing
     brkga = changed_by(copied, "heuristics/orders/searches.py", appended("X = 1"))
     drawn = {"random-1", "random-100", "random-10000"}  # which stand in the same file
     assert brkga == {"mla", "mla-weighted", "brkga-100", "brkga-10000", "portfolio", "certify"} | drawn
@@ -84,9 +85,9 @@ def test_a_change_reaches_those_that_use_it(copied: Path) -> None:
 
 
 def test_data_and_imports_in_functions_count(copied: Path) -> None:
-    """The learned policy lies beside the module that reads it, which is imported when it is needed."""
-    assert changed_by(copied, "heuristics/placement/placeto/fast.npz", lambda data: data[:-1] + b"x") == {"placeto"}
-    assert changed_by(copied, "heuristics/placement/placeto/checkpoints.py", appended("X = 1")) == {"placeto"}
+    """A list of networks lies beside the module that reads it; a training is imported when it is needed."""
+    assert changed_by(copied, "instances/suites/networks.csv", lambda data: data + b"x") == {"suites"}
+    assert changed_by(copied, "heuristics/placement/placeto/training.py", appended("X = 1")) == {"placeto"}
 
 
 ONE = """
