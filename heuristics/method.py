@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -77,3 +77,4 @@ class Method(Generic[Question, Answer]):
     # Maps an instance, a generator and limits to an answer. Without limits it does its own number of evaluations. It
     # raises `InputError` if it finds no answer, or needs something that is not installed.
     run: Search[Question, Answer]
+    kinds: Literal["one", "any"] = "one"  # of devices that it answers for, in questions of partitioning

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from heuristics.local_search.annealing import best_of
+from heuristics.local_search.kinds import search_kinds
 from heuristics.local_search.schedule import search_by_gain
 from heuristics.method import Limits
 from heuristics.orders.slicing import at_once
@@ -20,7 +21,8 @@ def portfolio(
     """Run the instant heuristics, then multilevel cycles, annealing and genetic search, timed by their past gains.
 
     One block, two orders in pieces of equal work and, where that leaves most of the time, their exact slicings come
-    first. See `heuristics.local_search.schedule` for what follows.
+    first. See `heuristics.local_search.schedule` for what follows. Over kinds of devices it is the search of
+    `heuristics.local_search.kinds`.
 
     Parameters
     ----------
@@ -31,7 +33,7 @@ def portfolio(
     limits : Limits, optional
         Checked between the steps and within the searches; an evaluation is a move that is tried, and an order of the
         genetic search counts as moves that take as long. Without a limit on time or evaluations, 10 million moves,
-        or 200 000 a node where that is less.
+        or 200 000 a node where that is less; over kinds a dozen walks.
         Without a limit on time, the same seed gives the same answer.
     starts : iterable of Partition
         Partitions of the same graph into at most k blocks, to begin from.
@@ -45,11 +47,13 @@ def portfolio(
     ------
     InputError
         If a start does not obey the instance.
+    NothingFoundError
+        If none fits.
     """
     limits = limits or Limits()
-    candidates = [
-        start if start.instance is instance else Partition(instance, start.block, start.order) for start in starts
-    ]
+    candidates = [start.under(instance) for start in starts]
+    if not instance.is_alike:
+        return search_kinds(instance, rng, limits, candidates)
     try:
         candidates.append(at_once(instance, limits))
     except NothingFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -22,21 +23,32 @@ _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
 
 
 def _heuristic(
-    name: str, summary: str, reference: str, search: Callable[[Instance, np.random.Generator, Limits], Partition]
+    name: str,
+    summary: str,
+    reference: str,
+    search: Callable[[Instance, np.random.Generator, Limits], Partition],
+    kinds: Literal["one", "any"] = "one",
 ) -> Method[Instance, Partition]:
     """A method that searches the instance after its lossless reductions, with at most as many blocks as nodes."""
 
     def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
-        # More blocks than nodes never help; the rest stays empty, and costs neither time nor memory here.
-        capped = instance if instance.constraints else instance.with_k(min(instance.k, instance.graph.n))
-        reduction = reduce_instance(capped)
+        reduction = reduce_instance(_capped(instance))
         answer = search(reduction.instance, rng, limits or Limits())
         if not isinstance(answer, Partition):
             raise InputError(f"{name} returned {type(answer).__name__}, not a Partition of its instance.")
-        partition = reduction.expand(answer)
-        return partition if capped is instance else Partition(instance, partition.block, partition.order)
+        return reduction.expand(answer).under(instance)
 
-    return Method(name, summary, reference, run)
+    return Method(name, summary, reference, run, kinds)
+
+
+def _capped(instance: Instance) -> Instance:
+    """The question with no more blocks than nodes, where blocks are not told apart: more never help.
+
+    The rest stays empty, and costs neither time nor memory.
+    """
+    if instance.constraints or not instance.is_alike:
+        return instance
+    return instance.with_k(min(instance.k, instance.graph.n))
 
 
 def _random(samples: int) -> Method[Instance, Partition]:
@@ -101,6 +113,7 @@ _ALL = (
         "what takes no time, then multilevel cycles, annealing and genetic search, as they gain",
         "this project, heuristics/portfolio.py",
         portfolio,
+        kinds="any",
     ),
 )
 
@@ -123,7 +136,7 @@ def heuristic_of(method: str | Method[Instance, Partition] | Callable[..., Parti
     if not callable(method):
         raise InputError(f"A heuristic is a name or a function, no {type(method).__name__}.")
     name = getattr(method, "__name__", type(method).__name__)
-    return _heuristic(name, "a function of the caller", "", method)
+    return _heuristic(name, "a function of the caller", "", method, kinds="any")
 
 
 #: Those that can begin from a partition.
@@ -136,7 +149,7 @@ _GOING_ON: dict[str, Callable[[Partition, np.random.Generator, Limits], Partitio
 def go_on(method: str, start: Partition, rng: np.random.Generator, limits: Limits) -> Partition | None:
     """Improve a partition by a heuristic; the result is no worse. None if the method cannot start from a partition."""
     instance = start.instance
-    if method not in _GOING_ON or instance.k > instance.graph.n:
+    if method not in _GOING_ON or _capped(instance) is not instance:
         return None
     reduction = reduce_instance(instance)
     return reduction.expand(_GOING_ON[method](reduction.restrict(start), rng, limits))

@@ -8,10 +8,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from heuristics.local_search.kinds import heuristic_of_kinds
 from heuristics.method import Limits, Method
-from heuristics.registry import go_on, heuristic_of
-from instances import Instance, Partition, Result
+from heuristics.registry import HEURISTICS, go_on, heuristic_of
+from instances import InputError, Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.partitioning.memory import proof_of_no_fit
@@ -51,7 +50,7 @@ def search(
     Raises
     ------
     InputError
-        If the heuristic is unknown.
+        If the heuristic is unknown, or is for devices that are alike, and those of the question are not.
 
     Examples
     --------
@@ -61,14 +60,15 @@ def search(
     2.0
     """
     heuristic, partition = heuristic_of(method), None
-    if not instance.is_alike:
-        heuristic = heuristic_of_kinds(heuristic, start)
     name = heuristic.name
+    if heuristic.kinds == "one" and not instance.is_alike:
+        others = [other.name for other in HEURISTICS.values() if other.kinds == "any"]
+        raise InputError(f"{name} is for devices that are all alike; use {' or '.join(others)}.")
     if (reason := proof_of_no_fit(instance)) is not None:
         return Result(name, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
-        candidate = None if start is None or not instance.is_alike else go_on(name, start, rng, limits)
+        candidate = None if start is None else go_on(name, start, rng, limits)
         candidate = with_least_peaks(candidate or heuristic.run(instance, rng, limits))
         partition = candidate if candidate.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from instances.errors import InputError
+from instances.errors import InputError, assume
 from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import Value, finite_or_none, read_json
@@ -76,6 +76,16 @@ class Device:
 
 
 DEFAULT_DEVICE = Device()
+
+
+def assumed_device(**given: float) -> Device:
+    """The device with these fields; the others are its defaults, which are assumed."""
+    device = Device(**given)
+    if "peak_flops" not in given:
+        assume("peak_flops", f"devices of {device.peak_flops / 1e12:g} TFLOP/s")
+    if "memory_bandwidth" not in given:
+        assume("memory_bandwidth", f"{figures(device.memory_bandwidth, 'bytes/s')} to their memory")
+    return device
 
 
 # Platform: k equal devices in a row.

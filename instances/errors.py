@@ -1,4 +1,4 @@
-"""Errors that this project raises on purpose, its warning, and the words and names that messages show.
+"""Errors that this project raises on purpose, its warning, what it assumes, and the words that messages show.
 
 Messages speak of a word of the caller, such as *memory*, in the caller's spelling: as a parameter in Python, as
 ``--memory`` on the command line, which sets `spelling`.
@@ -6,7 +6,8 @@ Messages speak of a word of the caller, such as *memory*, in the caller's spelli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -125,3 +126,65 @@ class FalseCertificateError(AssertionError):
 
 class NothingFoundError(Exception):
     """End of a search without an answer; there may be one."""
+
+
+# Defaults that a question rests on because nobody has given them: each is named where it is taken.
+
+
+# Words that the caller has left out, and what is assumed so far, word to text; None while nobody listens.
+_listener: ContextVar[tuple[Container[str], dict[str, str]] | None] = ContextVar("listener", default=None)
+_OF_DIMS = "dims."
+
+
+def assume(name: str, text: str) -> None:
+    """Say that a default is taken for a word, or for a dimension as in "dims.batch", if the caller could have given it.
+
+    Parameters
+    ----------
+    name : str
+    text : str
+        The default with its unit.
+    """
+    listener = _listener.get()
+    if listener is not None and (name in listener[0] or name.startswith(_OF_DIMS)):
+        listener[1].setdefault(name, text)
+
+
+def disregard(*names: str) -> None:
+    """Take back what was said of these words, as the question does not depend on them after all."""
+    listener = _listener.get()
+    if listener is not None:
+        for name in names:
+            listener[1].pop(name, None)
+
+
+@contextmanager
+def assuming(left_out: Container[str]) -> Iterator[dict[str, str]]:
+    """Listen to the defaults that are taken inside for words that the caller has left out, word to text."""
+    assumed = dict[str, str]()
+    token = _listener.set((left_out, assumed))
+    try:
+        yield assumed
+    finally:
+        _listener.reset(token)
+
+
+def assumptions() -> tuple[str, ...]:
+    """The sentence about all defaults that were taken so far; none where nothing was."""
+    listener = _listener.get()
+    return (sentence(listener[1]),) if listener is not None and listener[1] else ()
+
+
+def sentence(assumed: Mapping[str, str]) -> str:
+    """Defaults in one sentence without its full stop, with the words that change them.
+
+    Examples
+    --------
+    >>> sentence({"dims.batch": "batch 1", "bandwidth": "25 GB/s between devices"})
+    'Assumed: batch 1, 25 GB/s between devices; dims batch=…, bandwidth change it'
+    """
+    dims = [f"{name.removeprefix(_OF_DIMS)}=…" for name in assumed if name.startswith(_OF_DIMS)]
+    words = [word(name) for name in assumed if not name.startswith(_OF_DIMS)]
+    if dims:
+        words.insert(0, f"{word('dims')} {', '.join(dims)}")
+    return f"Assumed: {', '.join(assumed.values())}; {', '.join(words)} change it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from os import PathLike
 from pathlib import Path
@@ -301,6 +301,11 @@ class Result(Displayed, Generic[Q, A]):
         check_writable(file)
         write_json(file, Result.documenting(self))
         return file
+
+    def noted(self, *notes: str) -> Result[Q, A]:
+        """The same result with notes before its own, in its files, too."""
+        parts = tuple(replace(part, notes=(*notes, *part.notes)) for part in self.parts)
+        return replace(self, notes=(*notes, *self.notes), parts=parts) if notes else self
 
     def _title(self) -> str:
         return self.instance.label

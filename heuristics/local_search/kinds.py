@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from heuristics.local_search.annealing import Cooling, factor_of
+from heuristics.local_search.schedule import search_by_gain
 from heuristics.local_search.state import PartitionState, move, places_for, start_state, times_after
-from heuristics.method import Limits, Method
+from heuristics.method import Limits
 from heuristics.orders.orders import kahn, segment_costs_kernel
-from heuristics.portfolio import portfolio
+from heuristics.orders.slicing import at_once
 from instances import Platform
 from instances.compiled import compiled
 from instances.deadline import Deadline
@@ -37,7 +38,6 @@ from instances.partitioning.kind_paths import (
 from instances.partitioning.partition import IDLE, Partition, check_order
 from instances.partitioning.peaks import KernelArrays
 from instances.partitioning.problem import Instance
-from instances.partitioning.symmetry import reduce_instance
 
 # Best cut of one topological order into blocks on devices of several kinds.
 #
@@ -316,7 +316,6 @@ def _power(x: float) -> float:
 # Search for partitions over kinds of devices: cuts for devices that are alike, sliced again and improved by walks.
 
 
-_PORTFOLIO = "portfolio"
 # Moves of the first walk for each node, by what part each next one is longer, and the most walks without a limit.
 _MOVES, _LONGER, _WALKS = 2_000, 1.5, 12
 # Moves between two looks at the clock.
@@ -340,46 +339,24 @@ def has_one_order(instance: Instance) -> bool:
     return all(pair in pairs for pair in zip(order[:-1].tolist(), order[1:].tolist(), strict=True))
 
 
-def heuristic_of_kinds(
-    asked: Method[Instance, Partition], start: Partition | None = None
-) -> Method[Instance, Partition]:
-    """The portfolio for kinds of devices, which begins from a partition if there is one.
-
-    Raises
-    ------
-    InputError
-        If another method is asked for.
-    """
-    if asked.name != _PORTFOLIO:
-        raise InputError(f"{asked.name} is for devices that are all alike; use {_PORTFOLIO}.")
-
-    def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
-        reduction = reduce_instance(instance)
-        begin = None if start is None else reduction.restrict(start)
-        return reduction.expand(search_kinds(reduction.instance, rng, limits, begin))
-
-    return Method(asked.name, asked.summary, asked.reference, run)
-
-
 def search_kinds(
-    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, start: Partition | None = None
+    instance: Instance, rng: np.random.Generator, limits: Limits, starts: Sequence[Partition] = ()
 ) -> Partition:
     """Best partition that is found; of a graph with one order the best of all, as far as `slice_kinds` is exact.
 
     Parameters
     ----------
-    limits : Limits, optional
+    limits : Limits
         An evaluation is a move of a walk. Without limits a dozen walks are taken.
-    start : Partition, optional
-        Where the walks begin, unless slicings are better.
+    starts : sequence of Partition
+        Where the walks may begin, unless slicings are better.
 
     Raises
     ------
     NothingFoundError
         If none fits.
     """
-    limits = limits or Limits()
-    found = [] if start is None else [start]
+    found = list(starts)
     rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
     if rated:
         with suppress(NothingFoundError):
@@ -410,7 +387,7 @@ def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limi
     question = replace(instance, machines=Machines(kinds, instance.machines.order))
     evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
     found = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
-    return Partition(instance, found.block, found.order, found.kind)
+    return found.under(instance)
 
 
 def _exchanged(best: Partition, limits: Limits) -> Partition:
@@ -443,7 +420,9 @@ def _orders(instance: Instance, rng: np.random.Generator, limits: Limits) -> Ite
                 return
             own = Limits(deadline.share(1 / (len(counts) * instance.kinds)), limits.allow(_EQUAL_MOVES))
             with suppress(NothingFoundError):
-                yield _listed(portfolio(instance.of_kind(t).with_k(k), rng, own))
+                alone = instance.of_kind(t).with_k(k)
+                begin = at_once(alone, own)
+                yield _listed(search_by_gain(alone, rng, own, begin, [begin]))
 
 
 def _listed(partition: Partition) -> IntArray:

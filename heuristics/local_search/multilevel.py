@@ -307,7 +307,7 @@ def cycle(
         n, walker = partition.instance.graph.n, Walker(partition.instance, rng, budget)
         if level is not levels[0]:
             partition = walker.slice(walker.walk(partition, _moves(n, *_LEVEL_MOVES), heat=_LEVEL_HEAT))
-    walker, partition = Walker(instance, rng, budget), Partition(instance, partition.block, partition.order)
+    walker, partition = Walker(instance, rng, budget), partition.under(instance)
     return walker.slice(walker.walk(partition, _moves(instance.graph.n, *_LAST_MOVES), heat=_LAST_HEAT))
 
 

@@ -27,7 +27,7 @@ from instances.records import read, written
 
 
 _NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
-_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "fit", "constraints", "stages", "costs", "crossing")
+_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "fit", "constraints", "stages", "costs", "crossing", "notes")
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def partition_from_document(document: Value, instance: Instance) -> Partition:
     if "fit" in fields:
         fields["fit"].truth()
     shown: dict[str, Any] = {"stages": tuple[tuple[str, ...], ...], "costs": tuple[Stage, ...]}
-    for name, kind in (shown | {"crossing": tuple[Crossing, ...]}).items():
+    for name, kind in (shown | {"crossing": tuple[Crossing, ...], "notes": tuple[str, ...]}).items():
         if name in fields:
             read(fields[name], kind)
     made_for = fields["graph_hash"].text() if "graph_hash" in fields else instance.graph.content_hash

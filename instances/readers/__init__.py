@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
-from instances.devices import DEFAULT_DEVICE, Device
-from instances.errors import InputError, InputWarning, said, word
+from instances.architectures.phases import FORWARD
+from instances.devices import Device, assumed_device
+from instances.errors import InputError, InputWarning, assume, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
-from instances.readers.huggingface.files import configuration_file, read_configuration, recognises_configuration
+from instances.readers.huggingface.files import (
+    configuration_file,
+    find_architecture,
+    read_configuration,
+    recognises_configuration,
+)
 from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.parsing import with_doubts
 from instances.readers.profiles import (
@@ -33,6 +39,8 @@ from instances.readers.pytorch.export import read_torch, recognises_torch
 from instances.registry import Registry, find
 
 __all__ = ["READERS", "Reader", "load_graph"]
+# How default dimensions are said, if not by name and value.
+_DIMS = {"context": "{} tokens of context", "element_bytes": "numbers of {} bytes"}
 # Bytes that tell a binary format.
 _BINARY_HEAD = 4096
 
@@ -183,7 +191,8 @@ def load_graph(
                 raise InputError(f"{spec}: an architecture takes no {name}; leave it out.")
         architecture = ARCHITECTURES[str(spec)]
         sizes: dict[str, Any] = architecture.checked(dims or {})
-        return architecture.build(level=level, training=training, device=device or DEFAULT_DEVICE, **sizes)
+        graph = architecture.build(level=level, training=training, device=device or assumed_device(), **sizes)
+        return _assuming(graph, spec, dims, level)
     if not os.path.exists(spec):
         if reader is not None:
             raise InputError(f"{spec}: there is no such file.")
@@ -216,7 +225,10 @@ def load_graph(
         if isinstance(size, str) and chosen.read is not read_configuration:
             raise InputError(f"{spec}: dimension {dim} is {size}; give a whole number.")
     if communication == "size":
-        graph = chosen.read(spec, **given)
+        if device is None and "device" in chosen.options and cost != "measured":
+            given["device"] = assumed_device()
+        _assume_words(chosen, input_work, time_unit)
+        graph = _assuming(chosen.read(spec, **given), spec, dims, level)
     elif chosen.read_costs is None:
         raise InputError(f"{spec}: '{chosen.name}' files have no edge costs; use communication 'size'.")
     else:
@@ -227,6 +239,33 @@ def load_graph(
     for text in graph.attributes.get("warnings", ()):
         warnings.warn(f"{spec}: {text}", InputWarning, stacklevel=2)
     return graph
+
+
+def _assuming(
+    graph: ComputationGraph, spec: str | Path, dims: Mapping[str, Dim] | None, level: str
+) -> ComputationGraph:
+    """The graph; of an architecture or a configuration the defaults are named that it was built with."""
+    architecture = find_architecture(spec)
+    if architecture is None:
+        return graph
+    sizes = {"phase": FORWARD} | graph.attributes["dims"]
+    for name in (*architecture.dims, *(["context"] if "context" in sizes else [])):
+        # What follows from the phase is no default of its own.
+        if name not in (dims or {}) and (name != "sequence" or "context" not in sizes):
+            assume(f"dims.{name}", _DIMS.get(name, f"{name} {{}}").format(sizes[name]))
+    if level == LEVELS[0]:
+        assume("level", "a node for each operator")
+    return graph
+
+
+def _assume_words(reader: Reader, input_work: str | None, time_unit: str | None) -> None:
+    """Name the defaults of files that leave something open."""
+    if reader.read_costs is not None:
+        assume("communication", "tensors by their size")
+    if input_work is None and "input_work" in reader.options:
+        assume("input_work", "Input nodes with their time")
+    if time_unit is None and "time_unit" in reader.options:
+        assume("time_unit", "times in s")
 
 
 def _unit_remedy(reader: Reader) -> str:

@@ -173,7 +173,8 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     if not found.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, found.largest))
     front = Front(question, found.points, found.points[ORDERS[words["first"]]], words["runtime"])
-    return Result("front", question, front, Bound(front.cost, "front"), seconds)
+    priced = f"times hold at {question.context} tokens of context, with a batch in flight for each stage"
+    return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(priced,))
 
 
 def _why_none(question: ServingInstance, largest: float) -> str:

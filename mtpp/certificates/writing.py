@@ -136,7 +136,9 @@ def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dic
 def partition_answer(answer: Result) -> dict[str, Any]:
     """Document of a search's partition, or a certificate with the reason why none exists."""
     if answer.partition is not None:
-        return partition_document(answer.partition) if answer.instance.is_alike else _certificate_of_kinds([answer])
+        if not answer.instance.is_alike:
+            return _certificate_of_kinds([answer])
+        return partition_document(answer.partition) | ({"notes": list(answer.notes)} if answer.notes else {})
     if answer.impossible is not None:
         return certificate_document([answer])
     return {"instance": answer.instance.label, "partition": None, "impossible": None}

@@ -45,9 +45,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
             continue
         partition = None
         if result.partition is not None and j <= k:
-            partition = as_answer(
-                instance, Partition(instance.relaxed(), result.partition.block, result.partition.order)
-            )
+            partition = as_answer(instance, result.partition.under(instance.relaxed()))
         bound = impossible = None
         if not (instance.constraints.windows or instance.constraints.at_least):
             bound, impossible = _bound(result, k), result.impossible if j >= k else None

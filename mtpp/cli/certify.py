@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances import Instance, Result
-from instances.errors import WordError, said
+from instances.errors import WordError, assumptions, said
 from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain, file_for, read_starts
 from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
@@ -149,6 +149,7 @@ def certify(
                         on_step=steps.append,
                         on_begin=partial(_hold, found, instance),
                     )
+                result = result.noted(*assumptions())
                 document = partial(result_document, result)
                 found.add(result, partial(with_steps, document, steps) if explain else document)
                 if explain:

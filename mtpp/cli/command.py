@@ -17,7 +17,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_type
 import typer
 
 from instances import InputError, Instance, Partition, Result
-from instances.errors import WordError, printable, said
+from instances.errors import WordError, assuming, printable, said
 from instances.json_files import check_writable, write_json
 from mtpp.cli import options
 from mtpp.cli.options import option_of
@@ -174,11 +174,13 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
     """
 
     @wraps(verb)
-    def run(**given: Any) -> int:
+    def run(context: typer.Context, **given: Any) -> int:
         check_apart(given)
-        return _called(verb, given)
+        with assuming([name for name in given if getattr(context.get_parameter_source(name), "name", "") == "DEFAULT"]):
+            return _called(verb, given)
 
-    run.__signature__ = inspect.Signature(list(_options(verb)))  # type: ignore[attr-defined]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    run.__signature__ = inspect.Signature([context, *_options(verb)])  # type: ignore[attr-defined]
     return run
 
 

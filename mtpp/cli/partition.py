@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from instances import InputError, Instance, Partition, combine
+from instances.errors import assumptions
 from mtpp.cli import options
 from mtpp.cli.certify import look, no_k, questions, tell
 from mtpp.cli.command import Files, command, complain, file_for, read_starts
@@ -54,7 +55,7 @@ def partition(
     with printing.answers(partition_row, instances, files) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
-                answer = searched(instance, method, seed, limit)
+                answer = searched(instance, method, seed, limit).noted(*assumptions())
             if least is not None:
                 answer = replace(combine(answer, least.known[instance.k]), method=method)
             answers.add(answer, partial(partition_answer, answer))
@@ -151,7 +152,7 @@ def bound(
     with printing.answers(bound_row, instances, files, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
             with printing.working(instance.label) as live:
-                answer = bounded(instance, model, begin, words, live.show)
+                answer = bounded(instance, model, begin, words, live.show).noted(*assumptions())
             answers.add(answer, partial(certificate_document, [answer]))
             if answer.interrupted or answers.stopped:
                 return INTERRUPTED

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from instances.errors import assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain
@@ -77,6 +78,7 @@ def place(
         if words["certify"] and not interrupted.is_set():
             with printing.working(instance.label, "step time") as live:
                 answer = proved_placement(answer, words, live.show, faults.append)
+        answer = answer.noted(*assumptions())
         placement = answer.answer
         assert placement is not None
         document = partial(result_document, answer)
@@ -154,7 +156,7 @@ def flow(
     from mtpp.problems.checking import result_document
 
     with printing.working(instance.label, "time a request") as live:
-        result = flowed(instance, words, live.show)
+        result = flowed(instance, words, live.show).noted(*assumptions())
     if result.impossible is not None:
         return complain(f"{instance.label}: {result.impossible}", IMPOSSIBLE)
     if result.answer is None:
@@ -222,6 +224,7 @@ def serve(
     with keeping_answers() as stop:
         with printing.working(f"{graph}, {words['devices'] or f'k = {k}'}"):
             found = served(graph, k, memory, words)
+        found = found.noted(*assumptions())
         front = found.answer
         if front is None:
             return complain(f"{found.instance.label}: {found.impossible}", IMPOSSIBLE)
@@ -229,6 +232,7 @@ def serve(
             if out is not None:
                 found.save(out)
             printing.rows([_front_row(point) for point in front.points])
+            printing.notes(found)
             settings = (front.settings or front.unsettled).removesuffix("\n")
             printing.detail(_stages(front.chosen), settings, question_line(found.instance))
             printing.document(partial(result_document, found))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from instances.errors import InputError
+from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import PlanFiles, command, complain
@@ -33,12 +33,13 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     runtime = question.runtime
     with printing.working(question.instance.label, "best") as line:
         covered = covered_grid(question.instance, question.time_limit, runtime, line.tell)
-    plan = covered.result.answer
+    result = covered.result.noted(*assumptions())
+    plan = result.answer
     assert plan is not None
-    document: Any = partial(result_document, covered.result)
+    document: Any = partial(result_document, result)
     files.write(document)
     printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
-    printing.notes(covered.result)
+    printing.notes(result)
     printing.table(*stage_rows(plan), words={1, 4, 8})
     printing.table(*comparison_rows(covered), words={0, 1})
     if files.plot is not None:
@@ -113,7 +114,7 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
     with keeping_answers() as stop:
         with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}", "best") as line:
             covered = planned(question, line.tell)
-        answer = covered.result
+        answer = covered.result.noted(*assumptions())
         iteration = answer.answer
         assert iteration is not None
         document = partial(result_document, answer)

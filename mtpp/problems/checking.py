@@ -38,7 +38,12 @@ def read_result(document: Value) -> Result[Any, Any] | None:
         If the file is refused, or states a bound above the cost of its answer.
     """
     found = PROBLEMS.format(format_of(document))
-    return None if found is None else found.read(document)
+    if found is None:
+        return None
+    result: Result[Any, Any] = found.read(document)
+    provenance = document.open_members(()).get("provenance")
+    notes = None if provenance is None else provenance.open_members(()).get("notes")
+    return result if notes is None else result.noted(*(note.text() for note in notes.items()))
 
 
 def result_document(result: Result[Any, Any]) -> dict[str, Any]:

@@ -10,7 +10,17 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, is_refused, word
+from instances.errors import (
+    InputError,
+    InputWarning,
+    UnknownLayersError,
+    WordError,
+    assume,
+    disregard,
+    is_refused,
+    word,
+)
+from instances.graph.display import figures
 from mtpp.questions.words import Word
 from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
 
@@ -54,6 +64,9 @@ def chains_of(
     sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
     if model.positions and sequence > model.positions:
         raise WordError("sequence", sequence, f"{model.name} knows {model.positions} positions; give at most that.")
+    assume("sequence", f"{sequence} tokens a sample")
+    assume("dtype", f"numbers in {dtype}")
+    assume("attention", f"{words['attention']} attention")
     batch = words["global_batch"]
     sizes = [n for n in _MICRO_BATCHES if batch % n == 0]
     if words["micro_batch"] != "auto":
@@ -62,6 +75,8 @@ def chains_of(
             if batch % n:
                 raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
     cps, eps = (_degrees(name, words[name], fixed[name]) for name in ("cp", "ep"))
+    if not model.experts:
+        disregard("ep")
     tps = _tensor_degrees(model, words["tp"], servers)
     degrees = tuple((t, c, e) for t in tps for c in cps for e in eps)
     clock = Clockwork(device, servers.inner)
@@ -160,6 +175,7 @@ def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[in
 def _degrees(name: str, given: str, fixed: int | None) -> list[int]:
     """Context or expert degrees to choose from: the fixed one, which must be among others that are given."""
     degrees = numbers_of(name, given)
+    assume(name, f"{name} {given}")
     if fixed is None:
         return degrees
     if degrees != [1] and fixed not in degrees:
@@ -256,6 +272,8 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     _check_words(words)
     device = _accelerator(words)
     memory = _FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    if words["memory"] is None:
+        assume("memory", f"{figures(memory, 'bytes')} of memory")
     instance = _instance(chain, cluster, words, device, memory)
     return GridQuestion(instance, device, words["price"], words["runtime"], time_limit)
 
@@ -266,6 +284,7 @@ def _instance(chain: Any, cluster: Any, words: Mapping[str, Any], device: Accele
     from instances.planning.grid.problem import Fixed, StateBytes
 
     fixed, servers = _fixed(words["fix"]), _servers(cluster, words)
+    assume("zero", f"ZeRO {words['zero']}")
     known = (MODES[0], MODES[-1]) if words["runtime"] else MODES  # what runtimes recompute of each layer by number
     zero, modes = _stages_of_zero(words["zero"], words["runtime"]), _modes(words["checkpoint"], known)
     dtype = words["dtype"] or "bf16"
@@ -274,6 +293,7 @@ def _instance(chain: Any, cluster: Any, words: Mapping[str, Any], device: Accele
     total = words["optimizer_bytes"]
     if total is None:  # of Adam, with a copy in 32 bits of shorter numbers
         total = width + _GRADIENT_BYTES + _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)
+        assume("optimizer_bytes", f"{total:g} bytes a parameter with its optimizer")
     if total < width + _GRADIENT_BYTES:
         least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
         raise WordError("optimizer_bytes", f"{total:g}", least)
@@ -326,6 +346,8 @@ def _accelerator(words: Mapping[str, Any]) -> Accelerator:
         found = replace(found, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
     if words["memory_bandwidth"] is not None:
         found = replace(found, memory_bandwidth=parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth"))
+    rates = f"{found.peak_flops / 1e12:g} TFLOP/s and {figures(found.memory_bandwidth, 'bytes/s')} to their memory"
+    assume("device", f"devices like {name} with {rates}")
     return found
 
 

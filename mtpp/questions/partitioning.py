@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import numpy as np
 
 from instances import ComputationGraph, InputError, Partition, Platform, Result
-from instances.errors import InputWarning, WordError, printable, said, word
+from instances.errors import InputWarning, WordError, assume, disregard, printable, said, word
+from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines, devices_of_text, read_kinds
 from instances.partitioning.constraints import BlockRules, Constraints
@@ -115,13 +116,13 @@ def memory_limits(
     if activation_buffer is not None and memory is None and not by_kind:
         raise WordError("activation_buffer", activation_buffer, f"it is a part of {word('memory')}; give that as well.")
     return (
-        math.inf if memory is None else parse_bytes(memory, "memory"),
+        memory_of(memory),
         None if activation_buffer is None else parse_bytes(activation_buffer, "activation_buffer"),
     )
 
 
 def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
-    """The bandwidth, or the default [bytes per unit of work time].
+    """The bandwidth, or the default, which is then assumed [bytes per unit of work time].
 
     Raises
     ------
@@ -135,7 +136,27 @@ def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float
             f"{graph.name}: the work is in units of {graph.time_unit!r}; "
             f"give {word('bandwidth')}, the bytes per {graph.time_unit}."
         )
-    return default
+    return assumed_bandwidth(default)
+
+
+def assumed_bandwidth(rate: float) -> float:
+    """The rate [bytes/s], which is assumed."""
+    assume("bandwidth", f"{figures(rate, 'bytes/s')} between devices")
+    return rate
+
+
+def memory_of(given: Quantity | None) -> float:
+    """The memory of a device, or that it has no limit, which is then assumed [bytes].
+
+    Raises
+    ------
+    InputError
+        If it is no size.
+    """
+    if given is None:
+        assume("memory", "no limit on memory")
+        return math.inf
+    return parse_bytes(given, "memory")
 
 
 def _plausible_bandwidth(graph: ComputationGraph) -> float:
@@ -169,8 +190,16 @@ def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: 
     InputError
         If they are refused.
     """
-    if isinstance(given, Machines):
-        return given
+    devices = given if isinstance(given, Machines) else _read_devices(given, bandwidth, memory)
+    if all(kind.memory < math.inf for kind in devices.kinds):
+        disregard("memory")
+    if all(kind.bandwidth is not None for kind in devices.kinds):
+        disregard("bandwidth")
+    return devices
+
+
+def _read_devices(given: str | PathLike[str], bandwidth: float, memory: float) -> Machines:
+    """Devices of a text or a file; what a file leaves out is `bandwidth` and `memory`."""
     if not isinstance(given, str | PathLike):
         raise WordError("devices", given, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
     text = fspath(given)
@@ -198,7 +227,14 @@ def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -
 
 def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Machines, reading: ReadingWords) -> FloatArray:
     """(T, n) works of the nodes on each kind; an `InputError` if one cannot price the graph."""
+    disregard_device(devices)
     return np.array([work_on_kind(graph, loaded, kind, reading) for kind in devices.kinds])
+
+
+def disregard_device(devices: Machines) -> None:
+    """Say no more of the device that priced a graph, where all kinds price it anew."""
+    if all(kind.roofline is not None for kind in devices.kinds):
+        disregard("peak_flops", "memory_bandwidth")
 
 
 def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: Kind, reading: ReadingWords) -> FloatArray:
@@ -347,6 +383,8 @@ def instances_of(
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
+    if costs_given:
+        assume("bandwidth", "edge costs at bandwidth 1")
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
     if devices is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from instances import Instance, Platform
 from instances.devices import DeviceTable, read_devices
-from instances.errors import InputError, WordError, printable, word
+from instances.errors import InputError, WordError, assume, printable, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.tensors import FloatArray
@@ -25,16 +25,19 @@ from mtpp.questions.partitioning import (
     DEFAULT_BANDWIDTH,
     DeviceMemoryWords,
     DevicesWords,
+    assumed_bandwidth,
     bandwidth_of,
     counts_of,
     devices_of,
+    disregard_device,
     memory_limits,
+    memory_of,
     work_on_kind,
     works_of_kinds,
 )
 from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, read_graph
 from mtpp.questions.words import SEARCH, GraphLike, SeedWords, Word, checked, chosen, pick
-from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes
+from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -106,13 +109,15 @@ def _refuse(words: ClusterWords) -> None:
 
 def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInstance:
     limit, _ = memory_limits(words["memory"], None)
-    rate = DEFAULT_LINK if words["bandwidth"] is None else parse_bandwidth(words["bandwidth"])
+    given = words["bandwidth"]
+    rate = assumed_bandwidth(DEFAULT_LINK) if given is None else parse_bandwidth(given)
     assert words["devices"] is not None
     devices = devices_of(words["devices"], rate, limit)
-    dims = {"phase": "decode", **(words["dims"] or {})}
+    dims = _decode(words["dims"])
     reading = checked(ReadingWords, {**pick(DeviceWords, words), "dims": dims})
 
     loaded = read_graph(question, reading)
+    disregard_device(devices)
 
     def work(kind: Kind, batch: int) -> FloatArray:
         own: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
@@ -176,6 +181,7 @@ def serving_instance(
         raise WordError("k", k, "give one number of stages.")
     runtime = layer_runtime(words["runtime"])
     find(ORDERS, words["first"], "order")
+    assume("runtime", f"cuts that {runtime.name} can express")
     loaded = decoder_of(graph, pick(DecoderWords, words))
     limit, _ = memory_limits(memory, None)
     rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
@@ -208,8 +214,15 @@ def _decoding(graph: GraphLike, words: DecoderWords) -> ReadingWords:
     reading = dict(words)
     network = find_architecture(graph)
     if network is not None and network.served:
-        reading["dims"] = {"phase": "decode", **(words.get("dims") or {})}
+        reading["dims"] = _decode(words.get("dims"))
     return checked(ReadingWords, reading)
+
+
+def _decode(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:
+    """Dimensions of a decoder, which is assumed to decode where they name no phase."""
+    if "phase" not in (dims or {}):
+        assume("dims.phase", "phase decode")
+    return {"phase": "decode", **(dims or {})}
 
 
 # The question of placement: the nodes of one step, and devices without an order.
@@ -280,7 +293,7 @@ def placement_instance(
             else PlacementInstance(graph.graph, k or 1, graph.bandwidth, graph.memory, unequal=graph.unequal)
         )
     loaded, bandwidth = _graph(graph, words)
-    memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    memory = memory_of(words["memory"])
     unequal = words["unequal"]
     if unequal is not None:
         if not isinstance(unequal, DeviceTable):

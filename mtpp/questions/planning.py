@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -10,14 +9,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from instances.errors import InputError, WordError, said, word
+from instances.errors import InputError, WordError, assume, disregard, said, word
 from instances.graph.graph import ComputationGraph
 from instances.registry import find
 from mtpp.questions.grid import GridQuestion, GridWords, grid_question
-from mtpp.questions.partitioning import DeviceMemoryWords
+from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, device_of, is_module, read_graph
 from mtpp.questions.words import SEARCH, SeedWords, Word, chosen, pick
-from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes
+from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
     from instances.devices import Cluster, Device, Network
@@ -258,10 +257,12 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
     if paper:
         _check_paper(words)
     device = device_of(words)
-    memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    memory = memory_of(words["memory"])
     sequence = _default_sequence(chain, words) if words["sequence"] is None else words["sequence"]
     layers, devices = chain_of(chain, words, device), load_cluster(cluster, words["bandwidth"])
     question = partial(TrainingInstance, layers, devices, microbatches, words["full_duplex"], memory)
+    _assume(words)
+    disregard("dims.phase")  # a step of training has one alone
     if paper:
         return question(parameter_copies=_or(words["parameter_copies"], _PAPER_COPIES))
     copies = _or(words["optimizer_bytes"], _OPTIMIZER_BYTES) / ELEMENT_BYTES[dtype or _DTYPE]
@@ -273,6 +274,21 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
         dtype=dtype or _DTYPE,
         sequence=sequence,
     )
+
+
+def _assume(words: PlanningWords) -> None:
+    """Name the defaults of a question, but for those of its chain."""
+    if words["network"] == "paper":
+        assume("network", "links that share nothing")
+        if words["parameter_copies"] is None:
+            assume("parameter_copies", f"{_PAPER_COPIES:g} bytes for each byte of parameters")
+        return
+    assume("network", "cards that servers share")
+    assume("nic", "full duplex")
+    if words["dtype"] is None:
+        assume("dtype", f"numbers in {_DTYPE}")
+    if words["optimizer_bytes"] is None and words["parameter_copies"] is None:
+        assume("optimizer_bytes", f"{_OPTIMIZER_BYTES:g} bytes a parameter with its optimizer")
 
 
 def _check_paper(words: PlanningWords) -> None:
@@ -340,6 +356,8 @@ def _simulation(words: PlanningWords) -> LayerChain:
         raise InputError(f"{_SIMULATION}: this chain has no options; leave out {', '.join(map(word, given))}.")
     if words["dtype"] not in (None, _DTYPE):
         raise WordError("dtype", words["dtype"], f"the simulation is one in {_DTYPE}; leave this option out.")
+    if words["sequence"] is None:
+        assume("sequence", f"{_SIMULATED_TOKENS} tokens a sample")
     return bert_chain(sequence=_SIMULATED_TOKENS if words["sequence"] is None else words["sequence"])
 
 

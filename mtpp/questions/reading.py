@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from instances.devices import DEFAULT_DEVICE, Device
+from instances.devices import Device, assumed_device
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
@@ -196,7 +196,7 @@ def read_program(model: Any, words: DeviceWords) -> tuple[ExportedProgram, Compu
         program = decompose(model)
     else:
         program = export(model, *_example(name, given))
-    return program, from_exported_program(program, device_of(words) or DEFAULT_DEVICE, name)
+    return program, from_exported_program(program, device_of(words) or assumed_device(), name)
 
 
 def save_module(model: Any, words: DeviceWords, path: Path) -> None:
@@ -230,7 +230,7 @@ def read_module(graph: Any, words: ReadingWords, device: Device | None) -> Compu
     for size, value in (sizes or {}).items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(f"{word('dims')}: {size} is {value!r}; give a whole number.")
-    device = device or DEFAULT_DEVICE
+    device = device or assumed_device()
     if type(graph).__name__ != "ExportedProgram":
         args, kwargs = _example(name, given)
         return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))
@@ -271,4 +271,4 @@ def device_of(words: DeviceWords) -> Device | None:
         roofs["peak_flops"] = parse_flops(speed, "peak_flops")
     if (rate := words.get("memory_bandwidth")) is not None:
         roofs["memory_bandwidth"] = parse_bandwidth(rate, word="memory_bandwidth")
-    return Device(**roofs) if roofs else None
+    return assumed_device(**roofs) if roofs else None

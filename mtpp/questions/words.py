@@ -29,8 +29,9 @@ from typing import (
 
 import numpy as np
 
-from instances.errors import WordError
+from instances.errors import WordError, assuming, assumptions
 from instances.registry import unknown
+from instances.results import Result
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -172,6 +173,7 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
     """Decorate a function whose keyword arguments are ``**words: Unpack[kind]``.
 
     The function receives all words, those that are not given by their defaults, and shows them in its signature.
+    Results say in a note which defaults their questions rest on.
     """
 
     def decorate(function: F) -> F:
@@ -185,7 +187,12 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
         @wraps(function)
         def run(*values: Any, **given: Any) -> Any:
             named = {name: given.pop(name) for name in names if name in given}
-            return function(*values, **named, **checked(kind, given, names))
+            words = checked(kind, given, names)
+            with assuming({name for name in (*names[len(values) :], *words) if (named | given).get(name) is None}):
+                answer = function(*values, **named, **words)
+                if isinstance(answer, list):
+                    return [item.noted(*assumptions()) if isinstance(item, Result) else item for item in answer]
+                return answer.noted(*assumptions()) if isinstance(answer, Result) else answer
 
         words = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=word.default, annotation=hint)

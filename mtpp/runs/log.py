@@ -300,6 +300,14 @@ _TYPES: dict[str, Any] = (
     | dict.fromkeys(("n", "m", "k", "seed", "cores"), int)
     | dict.fromkeys(("seconds", "bottleneck", "bound", "communication_over_work", "bandwidth", "memory"), int | float)
     | dict.fromkeys(("simple", "load", "cpu_seconds", "time_limit"), int | float)
-    | {"block": list, "order": list, "optimal": bool, "repeatable": bool, "parameters": dict, "versions": dict}
+    | {
+        "block": list,
+        "order": list,
+        "devices": list,
+        "optimal": bool,
+        "repeatable": bool,
+        "parameters": dict,
+        "versions": dict,
+    }
 )
 _GIVEN = ("instance", "question", "kind", "method", "n", "m", "k")

@@ -45,10 +45,11 @@ _FOREVER = 1e6
 
 
 class MethodAnswer(NamedTuple):
-    """Answer of a heuristic: blocks and order of the nodes, seconds by clock without compiling, and by processor."""
+    """Answer of a heuristic, seconds by clock without compiling, and by processor."""
 
-    block: list[int]
-    order: list[int]
+    block: list[int]  # of each node
+    order: list[int]  # of the nodes
+    kind: list[int]  # of the device of each block
     seconds: float
     cpu_seconds: float
 
@@ -192,7 +193,8 @@ def _tried(function: Callable[..., Any], instance: Instance, seed: int, time_lim
         limits = Limits(Deadline.after(time_limit))
         partition = heuristic_of(function).run(instance, np.random.default_rng(seed), limits)
         spent = time.process_time() - begin
-        return MethodAnswer(partition.block.tolist(), partition.order.tolist(), watch.passed, spent)
+        block, order, kind = partition.block.tolist(), partition.order.tolist(), partition.kind.tolist()
+        return MethodAnswer(block, order, kind, watch.passed, spent)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also of code that wants to leave Python

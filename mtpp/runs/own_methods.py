@@ -78,7 +78,7 @@ class OwnMethod:
         else:
             place = (self.module, self.file, self.text, self.function)
             answer = ask_process(self.sources, place, instance, seed, time_limit, patience)
-        partition = Partition(instance, answer.block, answer.order)
+        partition = Partition(instance, answer.block, answer.order, answer.kind)
         if not partition.bottleneck < math.inf:
             raise InputError("its partition does not fit, or breaks a constraint.")
         return partition, answer

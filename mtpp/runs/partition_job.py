@@ -153,6 +153,8 @@ def describe(partition: Partition) -> Run:
     answer: Run = {"bottleneck": partition.bottleneck, "block": partition.block.tolist()}
     if partition.instance.needs_peaks:  # else the order costs nothing
         answer["order"] = partition.order.tolist()
+    if not partition.instance.is_alike:
+        answer["devices"] = partition.kind.tolist()
     return answer
 
 
@@ -252,7 +254,7 @@ class PartitionJob(Job):
             "solver": None if options is None else options.solver,
             "time_limit": time_limit,
         }
-        if platform.fit or self.instance.constraints:
+        if platform.fit or self.instance.constraints or not self.instance.is_alike:
             fields["question"] = self.instance.key
         return fields
 
@@ -319,7 +321,9 @@ class PartitionJob(Job):
             patience = self.budget or self.options.time_limit
             return self.by.search(self.instance, self.options.seed, self.budget, patience, twice=self.twice)
         best = _best(start)
-        incumbent = None if best is None else Partition(self.instance, best["block"], best["order"])
+        incumbent = None
+        if best is not None:
+            incumbent = Partition(self.instance, best["block"], best["order"], best.get("devices"))
         return proved(self.method, self.instance, self.options, incumbent)
 
 

@@ -19,10 +19,8 @@ from mtpp.verification.verdict import (
     Limits,
     Verdict,
     as_float,
-    check_claims,
-    faults_of_cost,
-    faults_of_sum,
     unequal,
+    verdict_of,
 )
 
 # Whether weights of devices exclude a flow, by knapsacks in whole numbers.
@@ -238,32 +236,24 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
         If this is none, or the parameters of a bound are not of the kind that its method needs.
     """
     certificate = flow_from_document(document)
-    clock, faults, cost = Clock(limits.seconds), [], None
+    clock, faults, cost, fault = Clock(limits.seconds), [], None, None
     if certificate.interval is not None:
         fault = _fault_of_intervals(certificate.instance, certificate.interval)
-        if fault is None:
-            flow = _most_flow(certificate.instance, certificate.interval, clock)
-            stated = certificate.flow
-            if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
-                faults.append(unequal("flow", stated, as_float(flow)))
-            if flow > 0:
-                cost = 1 / flow
-                faults += faults_of_cost("time", certificate.cost, cost)
-            else:
-                faults.append("intervals: no request passes")
-        else:
-            faults.append(f"intervals: {fault}")
-    checks, false = check_claims(certificate, lambda claim: _check(certificate, claim, clock), limits.seconds)
-    faults += false
-    if certificate.interval is None or cost is not None:
-        faults += faults_of_sum(certificate, cost)
-    return Verdict(certificate, cost, checks, tuple(faults))
+    if certificate.interval is not None and fault is None:
+        flow = _most_flow(certificate.instance, certificate.interval, clock)
+        stated = certificate.flow
+        if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
+            faults.append(unequal("flow", stated, as_float(flow)))
+        cost, fault = (1 / flow, None) if flow > 0 else (None, "intervals: no request passes")
+    return verdict_of(
+        certificate, cost, faults, lambda claim: _check(certificate, claim, clock), limits, "time", fault=fault
+    )
 
 
 def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> str | None:
     for i, (begin, end) in enumerate(interval):
         if not 0 <= begin <= end <= instance.layers:
-            return f"device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
+            return f"intervals: device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -291,17 +291,47 @@ class Verdict:
         }
 
 
-def check_claims(
-    certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
-) -> tuple[tuple[Check, ...], list[str]]:
-    """Prove each bound again, if its method allows that; return also the faults of the bounds with their places.
+def verdict_of(
+    certificate: Envelope,
+    cost: Fraction | None,
+    faults: Iterable[str],
+    check: Callable[[Claim], Check],
+    limits: Limits,
+    place: str,
+    *,
+    fault: str | None = None,
+    standing: str = "feasible",
+    no_answer: NoAnswer | None = None,
+) -> Verdict:
+    """Verdict on a certificate whose answer is judged: each bound is proved again, if its method allows that.
 
-    Larger bounds come first. Where `check` raises an `OutOfTimeError`, the check reports the time limit.
+    Parameters
+    ----------
+    certificate : Envelope
+    cost : Fraction, optional
+        Of the answer, computed anew; None if there is none, or it is none.
+    faults : iterable of str
+        Of all but bounds and cost.
+    check : callable
+        Proves a bound again, the larger ones first; where it raises an `OutOfTimeError`, the check says so.
+    limits : Limits
+    place : str
+        Of the cost in the file.
+    fault : str, optional
+        Why the answer is none, so that cost, best bound and ratio mean nothing.
+    standing, no_answer
+        As of `Verdict`.
     """
     places = sorted(range(len(certificate.claims)), key=lambda i: -certificate.claims[i].value)
-    found = {i: _check(certificate.claims[i], check, time_limit) for i in places}
-    checks = tuple(found[i] for i in range(len(found)))
-    return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]
+    by_place = {i: _check(certificate.claims[i], check, limits.seconds) for i in places}
+    checks = tuple(by_place[i] for i in range(len(places)))
+    faults = [*faults, *(f"{row.claim.place} ({row.claim.method}): {row.fault}" for row in checks if row.fault)]
+    if fault is not None:
+        faults.append(fault)
+    else:
+        faults += [] if cost is None else faults_of_cost(place, certificate.cost, cost)
+        faults += faults_of_sum(certificate, cost)
+    return Verdict(certificate, cost, checks, tuple(faults), standing, no_answer)
 
 
 def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> Check:

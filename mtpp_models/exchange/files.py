@@ -216,7 +216,7 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
         raise InputError(f"{instance.name}: models over kinds of devices are not written; solve them by mtpp bound.")
     contraction = contract_groups(instance)
     question, warm_start = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
-    warm_start = None if warm_start is None else Partition(question, warm_start.block, warm_start.order)
+    warm_start = None if warm_start is None else warm_start.under(question)
     prepared = formulation.prepare(question, warm_start, 0.0, Deadline())
     if not prepared.cases:
         raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")

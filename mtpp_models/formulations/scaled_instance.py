@@ -32,8 +32,7 @@ class ScaledInstance:
         if not instance.is_alike:
             return ScaledKinds.near(instance, start)
         if start is not None:
-            costs = Partition(instance.relaxed(), start.block, start.order)
-            return cls(instance, costs.bottleneck or 1.0)
+            return cls(instance, start.under(instance.relaxed()).bottleneck or 1.0)
         return cls(instance, max(simple(instance), one_block(instance).bottleneck / instance.k) or 1.0)
 
     @property

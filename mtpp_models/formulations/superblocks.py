@@ -125,7 +125,7 @@ class SuperblockFormulation(Formulation):
         if start is None:
             raise InputError(f"The model {self.name} needs a partition to start from; give one.")
         modelled, parts = instance.modelled(), self.parts
-        start = Partition(modelled, start.block, start.order)
+        start = start.under(modelled)
         cutoff, unit = start.bottleneck * (1 - margin), start.bottleneck or 1.0
         if simple(instance) >= cutoff:
             return PreparedModel(ScaledInstance(modelled, unit), (), None, np.arange(instance.graph.n), cutoff)

@@ -171,3 +171,10 @@ def test_bug_why_nothing_fits_is_read_again(tmp_path: Path) -> None:
     document["impossible"]["proof"] = None
     write_json(path, document)
     assert mtpp(f"verify {path}") == 4
+
+
+def test_bug_a_certificate_is_a_start(tmp_path: Path) -> None:
+    """Of the same question that is read again; the kinds of its blocks were lost, and it was refused."""
+    found = api.certify("gpt2", devices="1xA100,2xL4", level="layer", time_limit=1)
+    path = found.save(tmp_path / "certificate.json")
+    assert api.bound("gpt2", model="simple", devices="1xA100,2xL4", level="layer", start=path).cost == found.cost

@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hunt_kinds import faults_of, instance_of
 from kinds_cases import GOLDEN, U1, chain, devices, question
 from kinds_oracle import draw_case, optimum_of
 
+import mtpp
 from heuristics import Limits, search
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
 from instances.json_files import json_text, parse_json
@@ -148,6 +150,30 @@ def test_methods_for_equal_devices_refuse() -> None:
         solve(instance, "coarse-2")
     with pytest.raises(InputError, match="this method is for devices that are all alike"):
         _ = instance.tensor_time
+
+
+def _on_first_devices(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
+    """The heaviest node alone, the kinds as they come."""
+    return Partition(instance, [0, 0, 1], kind=instance.machines.sequence[:2])
+
+
+def test_a_function_of_the_caller_searches_over_kinds() -> None:
+    """Its partition counts with its kinds."""
+    asked = question(chain([2, 3, 4], [4, 1]), devices([(2, 1, 1), (1, 1, 1)]))
+    assert search(asked, _on_first_devices, np.random.default_rng(0)).cost == 5
+
+
+def test_bug_runs_over_kinds_are_told_apart_and_start_bounds(tmp_path: Path) -> None:
+    """Questions with the same graph had the same key, and bounds failed, as runs of searches said no kinds."""
+    slow, fast = (question(chain([2, 3, 4], [4, 1]), devices([(speed, 1, 1), (1, 1, 1)])) for speed in (2, 8))
+    methods = ["portfolio", "kahn", "ideals", "exact", _on_first_devices]
+    for asked, optimum in ((slow, 4.5), (fast, 1.125)):
+        frame = mtpp.compare(asked, 2, methods=methods, file=tmp_path / "runs.jsonl").set_index("method")
+        assert list(frame["error"].isna()) == [True, False, True, True, True]
+        assert frame["error"]["kahn"] == "InputError: kahn is for devices that are all alike; use portfolio."
+        assert list(frame["bottleneck"][["portfolio", "ideals", "exact"]]) == [optimum] * 3
+        assert list(frame["bound"][["ideals", "exact"]]) == pytest.approx([optimum] * 2, rel=1e-5)
+        assert frame["bottleneck"]["_on_first_devices"] == 5
 
 
 def test_bug_a_walk_ends_where_nothing_takes_time() -> None:

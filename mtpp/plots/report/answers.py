@@ -42,6 +42,8 @@ def _parts(reported: Reported) -> Iterator[str]:
     known = instance._facts() if isinstance(instance, Displayed) else {"question": instance.label}
     yield _headline(reported)
     yield section("Question", facts(known if result.answer is None else problem.facts(result.answer)))
+    if result.notes:
+        yield section("What to know beside it", *(paragraph(f"{note}.") for note in result.notes))
     yield _bound_section(reported)
     if result.answer is not None:
         yield from problem.sections(result.answer, result.bound)

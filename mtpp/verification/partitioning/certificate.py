@@ -42,13 +42,12 @@ from mtpp.verification.verdict import (
     Verdict,
     as_float,
     by_solver,
-    check_claims,
     compare,
     faults_of_copies,
     faults_of_cost,
-    faults_of_sum,
     slack,
     unequal,
+    verdict_of,
 )
 
 # Checkers of bounds, one a method: each proves a bound again from its witness.
@@ -422,7 +421,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
     certificate = _read(document)
     instance, stated = certificate.instance, certificate.partition
     exact = ExactInstance.of(instance)
-    cost, faults = None, []
+    cost, fault, faults = None, None, []
     if certificate.graph_hash != instance.graph.content_hash:
         faults.append(unequal("instance.graph_hash", certificate.graph_hash, instance.graph.content_hash))
     if stated is not None:
@@ -434,8 +433,6 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         if fault is None:
             cost = bottleneck(exact, stated.block, stated.order, kind)
             faults += _faults_of_copies(certificate, exact, stated, cost)
-        else:
-            faults.append(f"partition: {fault}")
     group = shared_blocks(exact, instance.constraints)
     task = Task(
         exact=merge_groups(exact, group),
@@ -445,16 +442,13 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         rules=instance.constraints,
         clock=Clock(limits.seconds),
     )
-    checks, false = check_claims(certificate, task.check, limits.seconds)
-    faults += false
     no_answer = None
     if certificate.impossible is not None:
         no_answer = _no_answer(task, certificate.impossible)
         faults += [f"impossible: {no_answer.fault}"] if no_answer.fault else []
         faults += [] if stated is None else ["impossible: there is a partition beside it"]
-    if stated is None or cost is not None:  # else the numbers below mean nothing
-        faults += faults_of_sum(certificate, cost)
-    return Verdict(certificate, cost, checks, tuple(faults), no_answer=no_answer)
+    fault = fault and f"partition: {fault}"
+    return verdict_of(certificate, cost, faults, task.check, limits, "bottleneck", fault=fault, no_answer=no_answer)
 
 
 def _read(document: Value) -> Certificate | KindsCertificate:
@@ -494,4 +488,3 @@ def _faults_of_copies(
     if [list(names) for names in stated.stages] != [stages.get(b, []) for b in range(instance.k)]:
         yield "partition.stages: the names are not those of block and order"
     yield from faults_of_cost("partition.bottleneck", stated.bottleneck, cost)
-    yield from faults_of_cost("bottleneck", certificate.cost, cost)

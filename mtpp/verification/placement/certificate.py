@@ -21,13 +21,11 @@ from mtpp.verification.verdict import (
     Verdict,
     as_float,
     by_solver,
-    check_claims,
     compare,
     faults_of_copies,
-    faults_of_cost,
-    faults_of_sum,
     is_near,
     unequal,
+    verdict_of,
 )
 
 if TYPE_CHECKING:
@@ -187,25 +185,22 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))
-    fault, cost, needed = next(_faults_of_placement(placement, step), None), None, [Fraction(0)]
-    if fault is None:
-        run = _run(placement, step, clock)
-        if isinstance(run, str):
-            fault = run
-        else:
-            cost, needed = Fraction(max(run.end)) * step.unit, _memory(placement, run)
-            fault = next(_faults_of_order(placement, run), None)
-    if fault is not None or cost is None:
-        checks = tuple(Check(claim, None, "not checked, without a placement") for claim in placement.claims)
-        return Verdict(placement, None, checks, (*faults, f"placement: {fault}"))
-    task = PlacementTask(placement.instance, step, _work_bound(step, placement.instance), cost, clock)
-    checks, false = check_claims(placement, task.check, limits.seconds)
-    faults += false
-    faults += _faults_of_memory(placement, needed, clock)
-    faults += faults_of_cost("step_time", placement.cost, cost)
-    faults += faults_of_sum(placement, cost)
-    fits = all(bytes_needed <= memory for bytes_needed, memory in zip(needed, _memories(placement), strict=True))
-    return Verdict(placement, cost, checks, tuple(faults), "feasible" if fits else "more than the memory of a device")
+    cost, check, standing = None, _unchecked, "feasible"
+    fault = next(_faults_of_placement(placement, step), None)
+    run = _run(placement, step, clock) if fault is None else fault
+    fault = run if isinstance(run, str) else next(_faults_of_order(placement, run), None)
+    if fault is None and not isinstance(run, str):
+        cost, needed = Fraction(max(run.end)) * step.unit, _memory(placement, run)
+        check = PlacementTask(placement.instance, step, _work_bound(step, placement.instance), cost, clock).check
+        faults += _faults_of_memory(placement, needed, clock)
+        if any(size > memory for size, memory in zip(needed, _memories(placement), strict=True)):
+            standing = "more than the memory of a device"
+    fault = fault and f"placement: {fault}"
+    return verdict_of(placement, cost, faults, check, limits, "step_time", fault=fault, standing=standing)
+
+
+def _unchecked(claim: Claim) -> Check:
+    return Check(claim, None, "not checked, without a placement")
 
 
 def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | str:

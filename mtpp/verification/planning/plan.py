@@ -23,13 +23,11 @@ from mtpp.verification.verdict import (
     Limits,
     Verdict,
     as_float,
-    check_claims,
     compare,
     faults_of_copies,
-    faults_of_cost,
-    faults_of_sum,
     is_near,
     unequal,
+    verdict_of,
 )
 
 # Passes of a plan with all its times: completeness, durations, and the memory that the order needs.
@@ -395,13 +393,8 @@ def verify_plan(document: Value, limits: Limits) -> Verdict:
             cost = iteration_time(times, *orders, plan.instance.full_duplex, Clock(limits.seconds))
             if cost is None:
                 fault = "its stages and channels wait for each other for ever in the order of operations"
-    checks, false = check_claims(plan, lambda claim: _check(plan, claim), limits.seconds)
-    faults += false
-    if fault is not None or cost is None:
-        return Verdict(plan, None, checks, (*faults, f"plan: {fault}"))
-    faults += faults_of_cost("time", plan.cost, cost)
-    faults += faults_of_sum(plan, cost)
-    return Verdict(plan, cost, checks, tuple(faults))
+    fault = fault and f"plan: {fault}"
+    return verdict_of(plan, cost, faults, lambda claim: _check(plan, claim), limits, "time", fault=fault)
 
 
 def _check(plan: StatedPlan, claim: Claim) -> Check:

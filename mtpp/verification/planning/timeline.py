@@ -20,13 +20,11 @@ from mtpp.verification.verdict import (
     Limits,
     Verdict,
     as_float,
-    check_claims,
     compare,
     faults_of_copies,
-    faults_of_cost,
-    faults_of_sum,
     is_near,
     unequal,
+    verdict_of,
 )
 
 #: Classes of plans, from the narrowest on; a bound's method ends with the one that it covers.
@@ -38,30 +36,27 @@ Span = tuple[Fraction, Fraction]
 def verify_timeline(document: Value, limits: Limits) -> Verdict:
     """Check everything in a timed plan that can be checked; errors are those of `verify`."""
     stated, clock = timeline_from_document(document), Clock(limits.seconds)
-    checks, faults = check_claims(stated, lambda claim: _check(stated, claim), limits.seconds)
-    faults += faults_of_copies(stated.copies, _copies(stated))
+    faults, cost = [*faults_of_copies(stated.copies, _copies(stated))], None
     fault = next(structure_faults(stated), None) or next(deadlocks(stated), None)
     passes = None if fault else PlanPasses.of(stated)
     if passes is None:
         fault = fault or "devices that have to exchange data have no link"
-        return Verdict(stated, None, checks, (*faults, f"plan: {fault}"))
-    spans = _Spans(stated)
-    cost = spans.latest
-    slack = ROUNDING * cost
-    fault = next(
-        (
-            fault
-            for check in (_order_faults, _input_faults, _channel_faults)
-            for fault in check(stated, passes, spans, slack)
-        ),
-        None,
-    ) or next(_speed_faults(passes, spans, slack, clock), None)
-    if fault is not None:
-        return Verdict(stated, None, checks, (*faults, f"plan: {fault}"))
-    faults += _faults_of_memory(stated, passes)
-    faults += faults_of_cost("time", stated.cost, cost)
-    faults += faults_of_sum(stated, cost)
-    return Verdict(stated, cost, checks, tuple(faults))
+    else:
+        spans = _Spans(stated)
+        fault = next(_faults_of_times(stated, passes, spans, clock), None)
+        if fault is None:
+            cost = spans.latest
+            faults += _faults_of_memory(stated, passes)
+    fault = fault and f"plan: {fault}"
+    return verdict_of(stated, cost, faults, lambda claim: _check(stated, claim), limits, "time", fault=fault)
+
+
+def _faults_of_times(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, clock: Clock) -> Iterator[str]:
+    """Yield reasons why operations cannot run when it is stated."""
+    slack = ROUNDING * spans.latest
+    for faults in (_order_faults, _input_faults, _channel_faults):
+        yield from faults(stated, passes, spans, slack)
+    yield from _speed_faults(passes, spans, slack, clock)
 
 
 class _Spans:

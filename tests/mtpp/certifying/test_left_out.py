@@ -60,7 +60,7 @@ def test_bug_a_fault_of_arithmetic_ended_the_question(
     monkeypatch.setattr(place, fail)
     note = f"{name} left out: ZeroDivisionError: integer division or modulo by zero"
     assert mtpp(command) == 0
-    assert f"Note: {note}." in capsys.readouterr().out.splitlines()
+    assert f"{note}." in capsys.readouterr().out.splitlines()
     assert mtpp(f"{command} --json --out answer.json") == 0
     document = json.loads(capsys.readouterr().out)
     assert note in document["provenance"]["notes"]

@@ -25,7 +25,8 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "serve gpt2 -k 3 --memory 400MB --dim batch=32"
     assert mtpp(f"{asked} --out front.json --plot front.png") == 0
     out = capsys.readouterr().out
-    rows, stages, words, question = out.strip().split("\n\n")
+    rows, notes, stages, words, question = out.strip().split("\n\n")
+    assert notes.splitlines()[1].startswith("times hold at 128 tokens of context")
     fastest = rows.splitlines()[1].split()[0]
     assert words == f"VLLM_PP_LAYER_PARTITION={fastest}"
     assert len(stages.splitlines()) == 4

@@ -21,12 +21,10 @@ from mtpp.verification.verdict import (
     Limits,
     Verdict,
     as_float,
-    check_claims,
     compare,
-    faults_of_cost,
-    faults_of_sum,
     is_near,
     unequal,
+    verdict_of,
 )
 
 # Bounds on plans in a grid by their names, each proved a second time.
@@ -73,22 +71,21 @@ _BOUNDS = {
 def verify_grid(document: Value, limits: Limits) -> Verdict:
     """Check everything in a plan in a grid that can be checked; errors are those of `verify`."""
     stated, clock = grid_from_document(document), Clock(limits.seconds)
-    checks, faults = check_claims(stated, lambda claim: _check(stated, claim, clock), limits.seconds)
+    faults, cost = list[str](), None
     if stated.key != stated.instance.key:
         faults.append(unequal("key", stated.key, stated.instance.key))
     fault = next(_structure_faults(stated), None)
     costs = None if fault else GridCosts.of(stated)
     if costs is None:
-        return Verdict(stated, None, checks, (*faults, f"plan: {fault or 'a layer has no such configuration'}"))
-    slack = ROUNDING * Fraction(max((max(row) for row in stated.starts if row), default=0.0))
-    fault = next(_order_faults(stated, costs, slack, clock), None)
-    if fault is not None:
-        return Verdict(stated, None, checks, (*faults, f"plan: {fault}"))
-    cost = _time(stated, costs)
-    faults += _faults_of_memory(stated, costs)
-    faults += faults_of_cost("time", stated.cost, cost)
-    faults += faults_of_sum(stated, cost)
-    return Verdict(stated, cost, checks, tuple(faults))
+        fault = fault or "a layer has no such configuration"
+    else:
+        slack = ROUNDING * Fraction(max((max(row) for row in stated.starts if row), default=0.0))
+        fault = next(_order_faults(stated, costs, slack, clock), None)
+        if fault is None:
+            cost = _time(stated, costs)
+            faults += _faults_of_memory(stated, costs)
+    fault = fault and f"plan: {fault}"
+    return verdict_of(stated, cost, faults, lambda claim: _check(stated, claim, clock), limits, "time", fault=fault)
 
 
 def _check(stated: StatedGrid, claim: Claim, clock: Clock) -> Check:

@@ -1,0 +1,148 @@
+"""Defaults that matter are said: a word that changes the question and was left out is named, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mtpp
+from instances.errors import assuming, sentence
+from mtpp.cli.main import main
+from mtpp.questions.grid import grid_question
+from mtpp.questions.partitioning import PartitioningWords, instances_of
+from mtpp.questions.placement import (
+    ClusterWords,
+    PlacementWords,
+    ServingWords,
+    flow_instance,
+    placement_instance,
+    serving_instance,
+)
+from mtpp.questions.planning import PlanQuestionWords, PlanSearchWords, plan_question
+from mtpp.questions.words import checked, words_of
+
+# Flags that are not set, restrictions that nobody gives, and what a search chooses are no assumptions; nor is what
+# belongs to other sources than these, or says another one's part in another way.
+_FLAGS = {"fit", "training", "colour_classes", "recompute", "full_duplex", "observe"}
+_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix"}
+_CHOSEN = {"tp", "micro_batch", "checkpoint", "price", "first"}
+_OF_OTHER_SOURCES = {"reader", "cost", "input_work", "time_unit", "communication", "args", "kwargs"}
+_NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
+#: Of a runtime that nobody names there is no restriction but in serving; and kinds have rates of their own, which the
+#: hash of a question does not know.
+_IRRELEVANT = {(case, "runtime") for case in ("partition", "partition over kinds", "plan", "train")}
+_IRRELEVANT |= {("partition over kinds", "bandwidth")}
+# What follows from another word: rates from a device, tokens of a step from the phase, tokens of a sample from dims.
+_IRRELEVANT |= {("train", "peak_flops"), ("train", "memory_bandwidth"), ("plan", "sequence")}
+_IRRELEVANT |= {(case, "dims.sequence") for case in ("flow", "serve")}
+_OTHERS = {
+    "bandwidth": "1GB/s",
+    "memory": "100GB",
+    "level": "layer",
+    "peak_flops": "7GFLOP/s",
+    "memory_bandwidth": "1TB/s",
+    "network": "paper",
+    "nic": "half",
+    "dtype": "fp16",
+    "optimizer_bytes": 20.0,
+    "sequence": 64,
+    "device": "H100-80",
+    "zero": "0",
+    "attention": "eager",
+    "cp": "2",
+    "ep": "2",
+    "runtime": "megatron",
+    "dims.batch": 2,
+    "dims.sequence": 64,
+    "dims.element_bytes": 1,
+    "dims.context": 999,
+    "dims.phase": "prefill",
+}
+Asked = Callable[[Any], Any]
+
+
+def _plans(words: Any) -> Any:
+    return plan_question("gpt2", "2x2", 4, words, "improved", checked(PlanSearchWords, {})).instance
+
+
+#: What makes a question of words, their kind, and those that are given.
+CASES: dict[str, tuple[Asked, Any, Mapping[str, Any]]] = {
+    "partition": (lambda words: instances_of("gpt2", 2, words)[0], PartitioningWords, {}),
+    "partition over kinds": (
+        lambda words: instances_of("gpt2", 2, words)[0],
+        PartitioningWords,
+        {"devices": "1xA100,1xL4"},
+    ),
+    "plan": (_plans, PlanQuestionWords, {"bandwidth": "9GB/s"}),
+    "train": (
+        lambda words: grid_question("gpt2", "2x2", words).instance,
+        PlanQuestionWords,
+        {"bandwidth": "300GB/s,40GB/s", "global_batch": 8},
+    ),
+    "place": (lambda words: placement_instance("gpt2", 2, words), PlacementWords, {}),
+    "flow": (lambda words: flow_instance("llama-3-8b", words), ClusterWords, {"devices": "2xL4"}),
+    "serve": (lambda words: serving_instance("llama-3-8b", 4, "24GB", words), ServingWords, {}),
+}
+
+
+def _asked(case: str, own: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """The hash of a question, and what is assumed of it."""
+    ask, kind, base = CASES[case]
+    given = base | own
+    dims = {name.removeprefix("dims."): value for name, value in given.items() if name.startswith("dims.")}
+    words = checked(kind, {name: value for name, value in given.items() if "." not in name} | {"dims": dims or None})
+    with assuming(words_of(kind).keys() - given.keys()) as assumed:
+        return ask(words).question_hash, dict(assumed)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_words_that_change_the_question_and_are_left_out_are_named(case: str) -> None:
+    plain, assumed = _asked(case, {})
+    own = words_of(CASES[case][1]).keys()
+    assert own <= _OTHERS.keys() | _NO_ASSUMPTIONS
+    own -= CASES[case][2].keys()
+    for name, value in _OTHERS.items():
+        if name not in own and not name.startswith("dims."):
+            assert name not in assumed
+            continue
+        try:
+            other, still = _asked(case, {name: value})
+        except mtpp.InputError:
+            assert name not in assumed, name
+            continue
+        assert name not in still
+        assert (name in assumed) == (other != plain and (case, name) not in _IRRELEVANT), name
+    assert assumed.keys() <= _OTHERS.keys()
+
+
+def test_a_default_is_said_with_its_unit_and_what_changes_it() -> None:
+    _, assumed = _asked("serve", {"dims.batch": 8, "peak_flops": "312TFLOP/s"})
+    assert sentence(assumed) == (
+        "Assumed: cuts that vllm can express, phase decode, 1.5 TB/s to their memory, numbers of 4 bytes, 128 "
+        "tokens of context, 64 GB/s between devices; dims phase=…, element_bytes=…, context=…, runtime, "
+        "memory_bandwidth, bandwidth change it"
+    )
+
+
+def test_bug_a_speed_is_said_with_the_context_that_it_is_priced_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """`mtpp serve` printed the speed at 128 tokens beside a context of 17,014."""
+    assert main(["serve", "llama-3-8b", "-k", "4", "--memory", "24GB", "--dim", "batch=32"]) == 0
+    said = capsys.readouterr().out
+    assert "times hold at 128 tokens of context, with a batch in flight for each stage." in said
+    assert "--dim phase=…, element_bytes=…, context=…, --for," in said
+
+
+def test_what_is_given_is_not_assumed_and_files_and_pages_say_the_rest(tmp_path: Path) -> None:
+    dims = {"batch": 1, "sequence": 8, "element_bytes": 2}
+    rest: dict[str, Any] = {"level": "layer", "memory": "1GB", "bandwidth": "1GB/s", "peak_flops": "1TFLOP/s"}
+    result = mtpp.certify("bert-base", 2, dims=dims, **rest)
+    assert result.notes == ("Assumed: 1.5 TB/s to their memory; memory_bandwidth change it",)
+    assert mtpp.certify("bert-base", 2, dims=dims, memory_bandwidth="1TB/s", **rest).notes == ()
+    file = result.save(tmp_path / "certificate.json")
+    assert mtpp.read(file).notes == result.notes
+    assert "1.5 TB/s to their memory" in mtpp.report(file)
+    found = mtpp.partition("bert-base", 2, dims=dims, **rest).save(tmp_path / "partition.json")
+    assert mtpp.read(found, "bert-base", dims=dims, level="layer", peak_flops="1TFLOP/s").cost is not None
