@@ -116,7 +116,7 @@ def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[st
         "of one device": f"{placement.relative_time:.4f}",
         f"bound [{unit}]": f"{answer.bound.value:.6g}",
         **({} if answer.bound.method == "simple" else {"by": answer.by}),
-        "ratio": f"{answer.ratio:.4f}",
+        "ratio": "–" if answer.ratio is None else f"{answer.ratio:.4f}",
         "peak [GiB]": f"{placement.peak_memory.max() / 2**30:.3g}",
         "fits": "yes" if placement.fits else "no",
     }
