@@ -38,6 +38,15 @@ def test_golden_values_are_found_and_proved(name: str) -> None:
     assert result.proved
 
 
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_values_need_neither_reductions_nor_a_start(name: str) -> None:
+    """Merging is lossless, and ideals begin with any blocks."""
+    instance, optimum = GOLDEN[name]
+    result = solve(instance, "ideals", reduce=False)
+    assert result.cost == pytest.approx(optimum, abs=1e-12)
+    assert result.proved
+
+
 def test_golden_bounds() -> None:
     """The quick bounds of the graph, as by hand."""
     instance = GOLDEN["graph"][0]
