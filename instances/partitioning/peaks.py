@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import math
 import sys
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -143,7 +142,7 @@ def with_least_peaks(partition: Partition) -> Partition:
         runs[b] = np.array(found.order, dtype=np.int64)
     if steps == _MOST_STEPS:
         return partition
-    better = replace(partition, order=np.concatenate(runs))
+    better = Partition(instance, partition.block, np.concatenate(runs), partition.kind)
     return better if better.bottleneck < partition.bottleneck else partition
 
 

@@ -16,6 +16,7 @@ from subset_oracle import least_peak, numbers
 
 from heuristics import search
 from instances import ComputationGraph, Instance, Partition, Platform
+from instances.machines import Kind, Machines
 from instances.partitioning.memory import block_peaks
 from instances.partitioning.peaks import least_peak_order, with_least_peaks
 
@@ -84,3 +85,13 @@ def test_blocks_of_many_sets_keep_their_order() -> None:
     everything = Partition(instance, np.zeros(instance.graph.n, dtype=np.int64))
     better = with_least_peaks(everything)
     assert better.bottleneck <= everything.bottleneck
+
+
+def test_bug_blocks_keep_their_kinds() -> None:
+    """In an order with a lower peak the kinds of the blocks were missing, so that a search over kinds ended there."""
+    machines = Machines([Kind("small", 1, speed=1.0, memory=16.0, bandwidth=1.0), Kind("slow", 1, speed=0.5)])
+    instance = Instance(side_by_side(4, 3), machines)
+    everything = Partition(instance, np.zeros(instance.graph.n, dtype=np.int64), kind=[0, -1])
+    better = with_least_peaks(everything)
+    assert better.bottleneck < everything.bottleneck
+    assert better.kind.tolist() == [0, -1]
