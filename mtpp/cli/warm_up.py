@@ -200,7 +200,7 @@ def _placement() -> Iterator[str]:
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
-    from mtpp.verification.placement.step_time import Known, Step
+    from mtpp.verification.placement.step_time import Step, TimeBounds
     from mtpp.verification.verdict import Clock
     from mtpp_models.placement.bounds import heads_of, share_devices
     from mtpp_models.placement.cp import probe_sharing
@@ -218,7 +218,7 @@ def _placement() -> Iterator[str]:
     yield "colocation"
     bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
     yield "second opinion on placements"
-    known = Known.of(Step.exact(instance), instance, Fraction(instance.total_work))
+    known = TimeBounds.of(Step.exact(instance), instance, Fraction(instance.total_work))
     known.raise_both(Clock(_SECONDS))
     known.longest_group(Clock(_SECONDS))
     known.longest_window()

@@ -81,10 +81,10 @@ def excludes(
         counts = [0] * kinds
         for i in devices:
             counts[instance.kind[i]] += 1
-        own = (*counts, weights.index(row))
-        if own in done:
+        component = (*counts, weights.index(row))
+        if component in done:
             continue
-        done.add(own)
+        done.add(component)
         if sum(count * mu for count, mu in zip(counts, row, strict=True)) >= instance.layers:
             return "the devices of a component weigh as much as the layers need"
         if least_weight(_ways(instance, flow, row), 1, clock) < 1:
@@ -199,14 +199,14 @@ def excludes_with_hubs(
     for t, capacity in enumerate(instance.capacity.tolist()):
         for hub in (False, True):
             count = sum(instance.kind[i] == t and is_hub[i] == hub for i in range(len(devices)))
-            held = [c for c, rate in enumerate(capacity) if rate > 0]
-            if count == 0 or not held:
+            layer_counts = [c for c, rate in enumerate(capacity) if rate > 0]
+            if count == 0 or not layer_counts:
                 continue
             rows = weights[4 * t + 2 * hub : 4 * t + 2 * hub + 2]
-            if any(len(row) != held[-1] for row in rows):
-                return f"parameters.weights: a row of kind {t} has not {held[-1]} numbers"
+            if any(len(row) != layer_counts[-1] for row in rows):
+                return f"parameters.weights: a row of kind {t} has not {layer_counts[-1]} numbers"
             heaviest = Fraction(0)
-            for c in held:
+            for c in layer_counts:
                 part, layer, place = part_of(capacity[c], flow), rows[0][c - 1], rows[1][c - 1]
                 places = c + 1 if hub else c - 1
                 heaviest = max(heaviest, c * layer + places * place)
@@ -266,8 +266,8 @@ def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], cloc
         level, queue = {source: 0}, deque([source])
         while queue:
             u = queue.popleft()
-            for v, left in arcs.get(u, {}).items():
-                if left > 0 and v not in level:
+            for v, capacity in arcs.get(u, {}).items():
+                if capacity > 0 and v not in level:
                     level[v] = level[u] + 1
                     queue.append(v)
         if sink not in level:
@@ -365,13 +365,13 @@ def _is_too_much_for_layers(instance: FlowInstance, flow: Fraction) -> bool:
 
 def _is_too_much_for_ends(instance: FlowInstance, flow: Fraction) -> bool:
     """Whether all devices together take less than a flow from the source, or give less to the sink."""
-    n, most = instance.n, [max(row) for row in instance.capacity.tolist()]
-    carried = [Fraction(most[t]) for t in instance.kind.tolist()]
+    n, fastest = instance.n, [max(row) for row in instance.capacity.tolist()]
+    carried = [Fraction(fastest[t]) for t in instance.kind.tolist()]
     taken = sum(
-        min(Fraction(rate), own) for rate, own in zip(instance.rates[n + SOURCE, :n].tolist(), carried, strict=True)
+        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[n + SOURCE, :n].tolist(), carried, strict=True)
     )
     given = sum(
-        min(Fraction(rate), own) for rate, own in zip(instance.rates[:n, n + SINK].tolist(), carried, strict=True)
+        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[:n, n + SINK].tolist(), carried, strict=True)
     )
     return min(taken, given) < flow
 

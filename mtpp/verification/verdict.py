@@ -206,8 +206,8 @@ class Verdict:
         """Whether some bound is above all that were proved or confirmed here, or it was not proved that none fits."""
         if self.no_answer is not None:
             return not self.no_answer.holds
-        held = [Fraction(check.claim.value) for check in self.checks if check.confirmed]
-        best = max([*held, self.proved_bound or Fraction(0)])
+        confirmed = [Fraction(check.claim.value) for check in self.checks if check.confirmed]
+        best = max([*confirmed, self.proved_bound or Fraction(0)])
         return self.stated_bound is not None and self.stated_bound > best + slack(best)
 
     @property

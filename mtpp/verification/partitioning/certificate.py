@@ -98,8 +98,8 @@ class Task:
         if self.is_alike and self.alike.nothing_fits:
             return Check(claim, Fraction(claim.value), "re-proved, as nothing fits into the memory")
         if self.one_block is not None and Fraction(claim.value) > self.one_block + slack(self.one_block):
-            most = as_float(self.one_block)
-            return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
+            cost = as_float(self.one_block)
+            return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {cost!r}")
         if claim.method in _ALIKE and not self.is_alike:
             return Check(claim, None, "false", "no bound of this method holds over several kinds of devices")
         by_work = self.by_work_alone(claim) if self.is_alike and claim.method not in _BY_NODES else None

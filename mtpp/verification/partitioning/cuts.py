@@ -140,8 +140,8 @@ def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
     inside = set(nodes)
     if exact.fit:  # no edge points backwards, so that it holds all between them too
         inside = _reachable(exact.before, nodes) & _reachable(exact.after, nodes)
-    held = sum(exact.held[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
-    over = max(0, held + max(exact.need[v] for v in inside) - exact.room)
+    load = sum(exact.held[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
+    over = max(0, load + max(exact.need[v] for v in inside) - exact.room)
     return math.inf if over and exact.fit else over * exact.unit
 
 
@@ -162,18 +162,18 @@ def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> Network | N
     n, read = exact.n, [tensor for tensor in exact.tensors if tensor.readers]
     twice, room = 2 * goal, exact.room or 0
     users, shared, constants = list[frozenset[int]](), list[Rational](), [Fraction(0)] * n
-    held: Sequence[Rational] = [0] * n
+    params: Sequence[Rational] = [0] * n
     if part:
-        most = max(room, 0) + twice / part
-        held, sizes = at_most(exact.held, most), at_most((size for those, size in exact.shared if those), most)
-        users = [those for those, _ in exact.shared if those]
+        limit = max(room, 0) + twice / part
+        params, sizes = at_most(exact.held, limit), at_most((size for group, size in exact.shared if group), limit)
+        users = [group for group, _ in exact.shared if group]
         shared = [part * size for size in sizes]
         # More room than for all that is held changes no overflow, and would take digits.
-        least = -sum(held) - sum(sizes)
+        least = -sum(params) - sum(sizes)
         constants = [part * max(least, min(twice / part, Fraction(need - room))) for need in exact.need]
     dear = twice - min(Fraction(0), *constants)  # what costs this is above the goal, whatever room is left
     time, work = at_most((tensor.time for tensor in read), dear), at_most(exact.work, dear)
-    work = [time + part * size for time, size in zip(work, held, strict=True)]
+    work = [time + part * size for time, size in zip(work, params, strict=True)]
     total = sum(work) + 2 * sum(time) + sum(shared) + max(max(constants), -min(constants))
     bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
     if bits < _FEWEST:
@@ -193,8 +193,8 @@ def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> Network | N
         for v in sorted(readers):
             arcs += [(place, v, _FREE, 0), (v, place + 1, _FREE, 0)]
         place += 2
-    for those in users:
-        arcs += [(v, place, _FREE, 0) for v in sorted(those)]
+    for group in users:
+        arcs += [(v, place, _FREE, 0) for v in sorted(group)]
         place += 1
     drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for size in shared]
     constant = [scaled(cost) for cost in constants]
@@ -386,5 +386,5 @@ def halves_bound(exact: KindQuestion, group: Sequence[int], tree: PriceTree, val
         memory=None if exact.memory is None else times * exact.memory,
         buffer=None if exact.buffer is None else times * exact.buffer,
     )
-    found = tree_bound(two, [*group, *ends], [*exact.work, total, total], tree, value * halves, clock)
-    return CutBound(found.least / halves, found.lost / halves, found.cuts)
+    bound = tree_bound(two, [*group, *ends], [*exact.work, total, total], tree, value * halves, clock)
+    return CutBound(bound.least / halves, bound.lost / halves, bound.cuts)

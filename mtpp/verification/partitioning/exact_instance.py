@@ -112,9 +112,9 @@ class IdealSearch(NamedTuple):
 Rational = int | Fraction
 
 
-def at_most(values: Iterable[Rational], most: Rational) -> list[Rational]:
-    """Return the values, those above `most` replaced by it."""
-    return [value if value <= most else most for value in values]
+def at_most(values: Iterable[Rational], limit: Rational) -> list[Rational]:
+    """Return the values, those above `limit` replaced by it."""
+    return [value if value <= limit else limit for value in values]
 
 
 class Output(NamedTuple):
@@ -218,7 +218,7 @@ class ExactInstance(_Structure):
         columns = [graph.tensors.bytes.tolist(), graph.param_bytes.tolist(), graph.state_bytes.tolist()]
         columns += [[p.bytes for p in graph.parameters], [kind.memory for kind in kinds], [buffer or 0.0]]
         columns += [] if instance.need is None else [instance.need.tolist()]
-        byte_scale, (sizes, params, states, shared, memories, (kept,), *need) = _in_whole_numbers(columns)
+        byte_scale, (sizes, params, states, shared, memories, (buffer_size,), *need) = _in_whole_numbers(columns)
         start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
         tensors = [
             Output(producer, frozenset(readers[start[t] : start[t + 1]]), size)
@@ -246,7 +246,7 @@ class ExactInstance(_Structure):
                 for kind, memory, pace in zip(kinds, memories, paces, strict=True)
             ],
             byte_unit=Fraction(1, byte_scale),
-            buffer=None if buffer is None else kept,
+            buffer=None if buffer is None else buffer_size,
             fit=instance.fit,
             runs_nodes=instance.need is None and not instance.by_need,
             scales=[_scale(rate, time_scale, byte_scale) for rate in instance.bandwidths],
@@ -275,7 +275,9 @@ class ExactInstance(_Structure):
             unit=scale.unit,
             work=[x * scale.work for x in self.work[t]],
             barred=self.barred[t],
-            tensors=[Tensor(producer, those, x * scale.bytes, x * share) for producer, those, x in self.tensors],
+            tensors=[
+                Tensor(producer, readers_of, x * scale.bytes, x * share) for producer, readers_of, x in self.tensors
+            ],
             held=[x * share for x in self.held],
             shared=[(users, x * share) for users, x in self.shared],
             memory=None if limit is None else limit * share,
@@ -478,8 +480,8 @@ def _by_end(nodes: Iterable[int], after: Mapping[int, set[int]]) -> list[int]:
     for start in nodes:
         stack = [(start, False)]
         while stack:
-            v, left = stack.pop()
-            if left:
+            v, is_left = stack.pop()
+            if is_left:
                 done.append(v)
             elif v not in seen:
                 seen.add(v)

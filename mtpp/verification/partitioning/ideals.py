@@ -100,14 +100,14 @@ def checked_swaps(swaps: Swaps, merged: KindQuestion, number: Sequence[int], clo
 
 
 def _faults(
-    exact: KindQuestion, near: Sequence[Sequence[int]], one: list[int], other: list[int], names: Mapping[int, int]
+    exact: KindQuestion, near: Sequence[Sequence[int]], first: list[int], other: list[int], names: Mapping[int, int]
 ) -> Iterator[str]:
     """Say why two branches cannot change places."""
-    for u, v in zip(one, other, strict=True):
+    for u, v in zip(first, other, strict=True):
         for what, values in (("work", exact.work), ("parameters", exact.held), ("need", exact.need)):
             if values[u] != values[v]:
                 yield f"nodes {names[u]} and {names[v]} differ in {what}"
-    moves = dict(zip([*one, *other], [*other, *one], strict=True))
+    moves = dict(zip([*first, *other], [*other, *first], strict=True))
     before, after = Counter[Tensor](), Counter[Tensor]()
     for t in {t for v in moves for t in near[v]}:
         tensor = exact.tensors[t]
@@ -231,20 +231,20 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
                 made[u].discard(t)
         made[v], read[v] = set(), set()
         waiting.append(u)
-    kept = [v for v in range(exact.n) if home[v] == v]
-    number = {v: i for i, v in enumerate(kept)}
-    left = [(v, t) for v in kept for t in sorted(made[v])]
+    nodes = [v for v in range(exact.n) if home[v] == v]
+    number = {v: i for i, v in enumerate(nodes)}
+    made_by = [(v, t) for v in nodes for t in sorted(made[v])]
     merged = replace(
         exact,
-        n=len(kept),
-        work=[work[v] for v in kept],
+        n=len(nodes),
+        work=[work[v] for v in nodes],
         tensors=[
             Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time, tensors[t].size)
-            for u, t in left
+            for u, t in made_by
         ],
-        held=[held[v] for v in kept],
+        held=[held[v] for v in nodes],
         shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
-        need=[exact.need[v] for v in kept],
+        need=[exact.need[v] for v in nodes],
         runs_nodes=False,
     )
 
@@ -338,8 +338,8 @@ def _bound(exact: KindQuestion, number: Sequence[int], value: Fraction, clock: C
     kind = _FREE if not exact.may_overflow_in_order else _FORBIDDEN if exact.fit else _PRICED
     if kind == _PRICED:
         held, shared, need, live = sizes = [at_most(column, room + twice) for column in _sizes(exact)]
-        most = sum(held) + sum(shared) + max(need) + sum(live) + room
-        bits = min(bits, _SUM - math.ceil(most / goal).bit_length())
+        total = sum(held) + sum(shared) + max(need) + sum(live) + room
+        bits = min(bits, _SUM - math.ceil(total / goal).bit_length())
         if bits < _FEWEST:
             raise UndecidedError("the memory is too large beside the times")
     scale = 2**bits / goal
@@ -374,10 +374,10 @@ def fits_nowhere(exact: KindQuestion, clock: Clock) -> bool:
 def _is_too_large(exact: KindQuestion, clock: Clock) -> bool:
     load, room, are_exact = _whole_loads(exact)
     times = [[0] * exact.n, [0] * len(exact.tensors)]
-    found = _has_chain(_question(exact, times, load, room, _FORBIDDEN, 1), clock)
-    if found and not are_exact:
+    has_chain = _has_chain(_question(exact, times, load, room, _FORBIDDEN, 1), clock)
+    if has_chain and not are_exact:
         raise UndecidedError("it depends on the last digits of bytes")
-    return not found
+    return not has_chain
 
 
 def _sizes(exact: KindQuestion) -> list[list[int]]:

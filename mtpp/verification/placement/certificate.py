@@ -29,7 +29,7 @@ from mtpp.verification.verdict import (
 )
 
 if TYPE_CHECKING:
-    from mtpp.verification.placement.step_time import Known
+    from mtpp.verification.placement.step_time import TimeBounds
 
 # Bounds on placements, proved again from their witnesses: heads and tails, a window, or a refuted time.
 
@@ -62,67 +62,67 @@ class PlacementTask:
             return compare(claim, self.simple, "re-proved by the formula of simple")
         if claim.method not in PLACEMENT_CHECKERS:
             return by_solver(claim)
-        from mtpp.verification.placement.step_time import Known  # compiled, which takes a while to load
+        from mtpp.verification.placement.step_time import TimeBounds  # compiled, which takes a while to load
 
-        known = Known.of(self.step, self.instance, self.step_time)
-        known.raise_both(self.clock)
-        fault = self._fault_of_heads(claim, known)
-        return Check(claim, None, "false", fault) if fault else PLACEMENT_CHECKERS[claim.method](self, claim, known)
+        bounds = TimeBounds.of(self.step, self.instance, self.step_time)
+        bounds.raise_both(self.clock)
+        fault = self._fault_of_heads(claim, bounds)
+        return Check(claim, None, "false", fault) if fault else PLACEMENT_CHECKERS[claim.method](self, claim, bounds)
 
-    def _fault_of_heads(self, claim: Claim, known: Known) -> str:
+    def _fault_of_heads(self, claim: Claim, bounds: TimeBounds) -> str:
         """Describe a head or tail that is later than proved here; empty if there is none."""
         fields = claim.parameters.open_members(("heads", "tails"))
-        for name, proved in (("heads", known.early.tolist()), ("tails", known.late.tolist())):
+        for name, proved in (("heads", bounds.early.tolist()), ("tails", bounds.late.tolist())):
             stated = fields[name].numbers()
             if len(stated) != len(proved):
                 return f"parameters.{name} has {len(stated)} numbers for {len(proved)} nodes"
-            for v, (time, most) in enumerate(zip(stated, proved, strict=True)):
-                true = int(most) * known.unit
+            for v, (time, limit) in enumerate(zip(stated, proved, strict=True)):
+                true = int(limit) * bounds.unit
                 if Fraction(time) > true * (1 + ROUNDING) + ROUNDING * self.step_time:
                     shown = as_float(true)
                     return f"parameters.{name}[{v}]: {time!r} is claimed, only {shown!r} is proved"
         return ""
 
 
-def _heads(task: PlacementTask, claim: Claim, known: Known) -> Check:
+def _heads(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
     """The node that the claim names, with its head and its tail."""
     nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
-    if len(nodes) != 1 or not 0 <= nodes[0] < len(known.work):
+    if len(nodes) != 1 or not 0 <= nodes[0] < len(bounds.work):
         return Check(claim, None, "false", "parameters.nodes does not name one node")
     (v,) = nodes
-    proved = int(known.early[v] + known.work[v] + known.late[v]) * known.unit
+    proved = int(bounds.early[v] + bounds.work[v] + bounds.late[v]) * bounds.unit
     return compare(claim, proved, "re-proved by its heads and tails")
 
 
-def _windows(task: PlacementTask, claim: Claim, known: Known) -> Check:
+def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
     """The nodes that start no earlier than a and have b behind them share the devices."""
     a, b = _pair(claim.parameters.open_members(("window",))["window"])
     slack = ROUNDING * task.step_time
-    least = [(Fraction(x) * (1 - ROUNDING) - slack) / known.unit for x in (a, b)]
-    early, late, work = known.early.tolist(), known.late.tolist(), known.work.tolist()
+    least = [(Fraction(x) * (1 - ROUNDING) - slack) / bounds.unit for x in (a, b)]
+    early, late, work = bounds.early.tolist(), bounds.late.tolist(), bounds.work.tolist()
     inside = [v for v in range(len(work)) if early[v] >= least[0] and late[v] >= least[1]]
     if not inside:
         return Check(claim, None, "false", "no node lies in parameters.window")
     begin, end = min(early[v] for v in inside), min(late[v] for v in inside)
-    takes = max(Fraction(sum(work[v] for v in inside)) / known.capacity, _with_rests(task, known, inside))
-    return compare(claim, (begin + end + takes) * known.unit, "re-proved by its window")
+    takes = max(Fraction(sum(work[v] for v in inside)) / bounds.capacity, _with_rests(task, bounds, inside))
+    return compare(claim, (begin + end + takes) * bounds.unit, "re-proved by its window")
 
 
-def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fraction:
+def _with_rests(task: PlacementTask, bounds: TimeBounds, inside: list[int]) -> Fraction:
     """Time of nodes on all devices with their rests, of which each device spares one."""
     slowest = Fraction(1)
     if task.instance.unequal is not None:
         speeds = [Fraction(speed) for speed in task.instance.unequal.speeds]
         slowest = min(speeds) / max(speeds)
-    rests = int(known.rest[inside].sum()) * slowest
-    return (int(known.work[inside].sum()) + rests) / known.capacity - known.gap
+    rests = int(bounds.rest[inside].sum()) * slowest
+    return (int(bounds.work[inside].sum()) + rests) / bounds.capacity - bounds.gap
 
 
-def _energetic(task: PlacementTask, claim: Claim, known: Known) -> Check:
+def _energetic(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
     """Refute the horizon by an interval with more work than the devices can do."""
     fields = claim.parameters.open_members(("horizon", "interval"))
     horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
-    if not _is_too_full(task, known, _short(horizon) / known.unit, interval):
+    if not _is_too_full(task, bounds, _short(horizon) / bounds.unit, interval):
         return Check(claim, None, "false", f"parameters.interval does not refute {horizon!r}")
     return compare(claim, _short(horizon), "re-proved by its interval")
 
@@ -132,28 +132,28 @@ def _short(horizon: float) -> Fraction:
     return Fraction(horizon) * (1 - ROUNDING / 2)
 
 
-def _is_too_full(task: PlacementTask, known: Known, horizon: Fraction, interval: tuple[float, float]) -> bool:
-    if known.capacity < task.instance.devices:  # nodes that run faster elsewhere do less in the interval
+def _is_too_full(task: PlacementTask, bounds: TimeBounds, horizon: Fraction, interval: tuple[float, float]) -> bool:
+    if bounds.capacity < task.instance.devices:  # nodes that run faster elsewhere do less in the interval
         return False
-    begin, end = (Fraction(time) / known.unit for time in interval)
-    total, columns = Fraction(0), (known.work.tolist(), known.early.tolist(), known.late.tolist())
+    begin, end = (Fraction(time) / bounds.unit for time in interval)
+    total, columns = Fraction(0), (bounds.work.tolist(), bounds.early.tolist(), bounds.late.tolist())
     for time, early, late in zip(*columns, strict=True):
         inside: list[Fraction] = [end - begin, early + time - begin, end - horizon + late + time]
         total += max(Fraction(0), min(Fraction(time), *inside))
     return 0 <= begin < end and total > task.instance.devices * (end - begin)
 
 
-def _colocation(task: PlacementTask, claim: Claim, known: Known) -> Check:
+def _colocation(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
     """Derive pairs that must share a device in a step no longer than the horizon, until these contradict each other."""
     fields = claim.parameters.members(("heads", "tails", "horizon"), ("interval",))
     horizon = fields["horizon"].number()
     interval = _pair(fields["interval"]) if "interval" in fields else None
-    limit = _short(horizon) / known.unit
-    known.limit = min(known.most, int(limit))
+    limit = _short(horizon) / bounds.unit
+    bounds.limit = min(bounds.most, int(limit))
     for _ in range(_MOST_PASSES):
-        more = known.raise_both(task.clock)
-        full = interval is not None and _is_too_full(task, known, limit, interval)
-        longest = max(known.longest_node(), known.longest_group(task.clock), known.longest_window())
+        more = bounds.raise_both(task.clock)
+        full = interval is not None and _is_too_full(task, bounds, limit, interval)
+        longest = max(bounds.longest_node(), bounds.longest_group(task.clock), bounds.longest_window())
         if full or longest > limit:
             return compare(claim, _short(horizon), "re-proved by nodes that share a device")
         if not more:
@@ -169,7 +169,7 @@ def _pair(value: Value) -> tuple[float, float]:
 
 
 #: Method to what checks it, beside *simple*; all others are trusted from their solver.
-PLACEMENT_CHECKERS: dict[str, Callable[[PlacementTask, Claim, Known], Check]] = {
+PLACEMENT_CHECKERS: dict[str, Callable[[PlacementTask, Claim, TimeBounds], Check]] = {
     "heads": _heads,
     "windows": _windows,
     "energetic": _energetic,

@@ -253,7 +253,7 @@ _PIECE, _LARGEST = 64, 2**31
 
 
 @dataclass
-class Known:
+class TimeBounds:
     """Facts proved so far about all steps, or about those that take at most `limit`."""
 
     unit: Fraction  # in the time unit of the work
@@ -269,7 +269,7 @@ class Known:
     limit: int = -1  # none if negative
 
     @classmethod
-    def of(cls, step: Step, instance: PlacementInstance, step_time: Fraction) -> Known:
+    def of(cls, step: Step, instance: PlacementInstance, step_time: Fraction) -> TimeBounds:
         """Facts of a question before any deduction; all nodes run within the step time of some placement."""
         devices, n = range(instance.devices), len(step.outputs)
         bits = min(_MOST_BITS_OF_STARTS, _SUM_BITS - n.bit_length())

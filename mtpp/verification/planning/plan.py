@@ -90,8 +90,8 @@ def deadlocks(stated: StatedTimeline) -> Iterator[str]:
             yield f"{n}{letter}{m} waits for ever in this order"
 
 
-def _is_ready(one: tuple[int, str, int], done: set[tuple[int, str, int]], last: int) -> bool:
-    n, letter, m = one
+def _is_ready(step: tuple[int, str, int], done: set[tuple[int, str, int]], last: int) -> bool:
+    n, letter, m = step
     if letter == "F":
         return n == 0 or (n - 1, "F", m) in done
     if letter == "W":
@@ -148,9 +148,9 @@ class PlanPasses:
             cuts=stated.cuts,
             devices=stated.devices,
             recompute=stated.recompute,
-            there=tuple(one for one in there if one is not None),
-            back=tuple(one for one in back if one is not None),
-            reduces=tuple(one for one in reduces if one is not None),
+            there=tuple(operation for operation in there if operation is not None),
+            back=tuple(operation for operation in back if operation is not None),
+            reduces=tuple(operation for operation in reduces if operation is not None),
         )
 
     @property
@@ -173,26 +173,26 @@ class PlanPasses:
 
     def peaks(self, orders: Sequence[Order]) -> list[Fraction]:
         """Most bytes that a device of each group holds."""
-        chain, copies, found = self.instance.chain, Fraction(self.instance.parameter_copies), []
+        chain, copies, peaks = self.instance.chain, Fraction(self.instance.parameter_copies), []
         for group, order in zip(dict.fromkeys(self.devices), orders, strict=True):
-            held = most = Fraction(0)
+            resident = peak = Fraction(0)
             for n, letter, _ in order:
                 stored, arriving = self._stored(n)
                 if letter == "F":
-                    held += arriving if self.recompute[n] else stored
+                    resident += arriving if self.recompute[n] else stored
                 elif letter in "BI" and self.recompute[n]:
-                    held += stored
-                most = max(most, held)
+                    resident += stored
+                peak = max(peak, resident)
                 if letter in "BW":
-                    held -= arriving + stored if self.recompute[n] else stored
+                    resident -= arriving + stored if self.recompute[n] else stored
             if self._at_once:
                 stored, arriving = self._stored(0)
                 M = self.instance.microbatches
-                most = M * arriving + stored if self.recompute[0] else M * stored
+                peak = M * arriving + stored if self.recompute[0] else M * stored
             stages = [n for n, devices in enumerate(self.devices) if devices == group]
             fixed = sum((_sum(chain.param_bytes, *self.cuts[n : n + 2]) for n in stages), Fraction(0))
-            found.append(copies * fixed + most)
-        return found
+            peaks.append(copies * fixed + peak)
+        return peaks
 
     def _stored(self, n: int) -> tuple[Fraction, Fraction]:
         """Bytes of a microbatch that a replica keeps, and those of its input among them."""

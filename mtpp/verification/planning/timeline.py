@@ -72,8 +72,8 @@ class _Spans:
                         self.of[kind, n, m] = Fraction(start), Fraction(end)
         self.latest = max((end for _, end in self.of.values()), default=Fraction(0))
 
-    def of_pass(self, one: tuple[int, str, int]) -> Span:
-        n, letter, m = one
+    def of_pass(self, step: tuple[int, str, int]) -> Span:
+        n, letter, m = step
         return self.of[{"F": "forward", "B": "backward", "I": "backward", "W": "weights"}[letter], n, m]
 
 
@@ -99,9 +99,9 @@ def _order_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, sla
     """Passes last as long as they take, one after the other in each group."""
     for order in stated.orders:
         before = Fraction(0)
-        for one in order:
-            start, end = spans.of_pass(one)
-            n, letter, m = one
+        for step in order:
+            start, end = spans.of_pass(step)
+            n, letter, m = step
             if abs(end - start - passes.duration(letter, n)) > slack:
                 yield f"{n}{letter}{m} lasts {as_float(end - start)!r} s, not {as_float(passes.duration(letter, n))!r}"
             if start < before - slack:
@@ -160,17 +160,17 @@ def _speed_faults(passes: PlanPasses, spans: _Spans, slack: Fraction, clock: Clo
             events += [(start, 0, key), (end, 1, key)]  # what takes no time starts before it ends
         else:
             done[key] = end - start
-    known: dict[tuple[Operation, ...], list[Fraction]] = {}
+    speeds: dict[tuple[Operation, ...], list[Fraction]] = {}
     running: dict[tuple[str, int, int], Operation] = {}
     now = Fraction(0)
     for time, ends, key in sorted(events):
         clock.raise_if_late()
         if time > now:
             together = tuple(running.values())
-            if together not in known:
-                known[together] = progress([operation.needs for operation in together])
-            for one, speed in zip(running, known[together], strict=True):
-                done[one] += speed * (time - now)
+            if together not in speeds:
+                speeds[together] = progress([operation.needs for operation in together])
+            for running_key, speed in zip(running, speeds[together], strict=True):
+                done[running_key] += speed * (time - now)
             now = time
         if ends:
             running.pop(key, None)
@@ -183,11 +183,11 @@ def _speed_faults(passes: PlanPasses, spans: _Spans, slack: Fraction, clock: Clo
 
 
 def _faults_of_memory(stated: StatedTimeline, passes: PlanPasses) -> Iterator[str]:
-    memory, held = stated.instance.memory, passes.peaks(stated.orders)
-    if len(held) != len(stated.peaks):
-        yield f"peak_bytes: there are {len(stated.peaks)} for {len(held)} groups"
+    memory, peaks = stated.instance.memory, passes.peaks(stated.orders)
+    if len(peaks) != len(stated.peaks):
+        yield f"peak_bytes: there are {len(stated.peaks)} for {len(peaks)} groups"
         return
-    for g, (claimed, true) in enumerate(zip(stated.peaks, held, strict=True)):
+    for g, (claimed, true) in enumerate(zip(stated.peaks, peaks, strict=True)):
         if not is_near(claimed, true):
             yield unequal(f"peak_bytes[{g}]", claimed, as_float(true))
         if not math.isinf(memory) and true > Fraction(memory) * (1 + ROUNDING):

@@ -44,12 +44,12 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
     if set(layer) != set(range(chain.n)):
         yield "instance.layer: a node of the chain has no operator"
         return
-    held, shared = _held(operators, layer, chain.n)
+    params, shared = _params(operators, layer, chain.n)
     fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
     columns = {
         **_works_of_kinds(stated, source.works, layer),
         "graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
-        "graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, held, fixed)]),
+        "graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, fixed)]),
         "graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
         "need": (stated.need.tolist(), _needs(operators, layer, chain.n)),
         "token_bytes": (
@@ -61,9 +61,9 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
         ),
     }
     for name, (claimed, true) in columns.items():
-        for v, (one, other) in enumerate(zip(claimed, true, strict=True)):
-            if not is_near(one, other):
-                yield unequal(f"instance.{name}[{v}]", one, as_float(other))
+        for v, (value, sum_of_operators) in enumerate(zip(claimed, true, strict=True)):
+            if not is_near(value, sum_of_operators):
+                yield unequal(f"instance.{name}[{v}]", value, as_float(sum_of_operators))
     for v, (state, still, window) in enumerate(zip(states, fixed, stated.window.tolist(), strict=True)):
         if window == 0 and state > still:
             yield f"instance.window[{v}]: it is 0, and a cache of the operators grows"
@@ -86,19 +86,22 @@ def _works_of_kinds(
     if works is None or stated.instance.is_alike:
         return {}
     rows = zip(stated.instance.work.tolist(), works.tolist(), strict=True)
-    return {f"kinds[{t}].works": (row, _sums(own, layer, stated.instance.graph.n)) for t, (row, own) in enumerate(rows)}
+    return {
+        f"kinds[{t}].works": (row, _sums(column, layer, stated.instance.graph.n))
+        for t, (row, column) in enumerate(rows)
+    }
 
 
-def _held(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list[Fraction], list[tuple[object, float]]]:
+def _params(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list[Fraction], list[tuple[object, float]]]:
     """Parameters of each node alone, and those that several nodes share."""
-    held, shared = _sums(operators.param_bytes.tolist(), layer, n), []
+    params, shared = _sums(operators.param_bytes.tolist(), layer, n), []
     for parameter in operators.parameters:
         users = tuple(sorted({layer[v] for v in parameter.users}))
         if len(users) == 1:
-            held[users[0]] += Fraction(parameter.bytes)
+            params[users[0]] += Fraction(parameter.bytes)
         elif users:
             shared.append((users, float(parameter.bytes)))
-    return held, sorted(shared)
+    return params, sorted(shared)
 
 
 def _needs(operators: ComputationGraph, layer: list[int], n: int) -> list[Fraction]:
@@ -109,31 +112,31 @@ def _needs(operators: ComputationGraph, layer: list[int], n: int) -> list[Fracti
     for t, (producer, size) in enumerate(zip(tensors.producer.tolist(), tensors.bytes.tolist(), strict=True)):
         for v in (producer, *readers[start[t] : start[t + 1]]):
             touched[v] += Fraction(size)
-    most = [Fraction(0)] * n
+    needs = [Fraction(0)] * n
     for node, size in zip(layer, touched, strict=True):
-        most[node] = max(most[node], size)
-    return most
+        needs[node] = max(needs[node], size)
+    return needs
 
 
 def _tensors(graph: ComputationGraph, place: list[int]) -> _Tensors:
     """Bytes by the place that makes them and the other places that read them."""
-    found: _Tensors = Counter()
+    tensors_by_place: _Tensors = Counter()
     tensors = graph.tensors
     start, readers = tensors.start.tolist(), tensors.consumers.tolist()
     for t, (producer, size) in enumerate(zip(tensors.producer.tolist(), tensors.bytes.tolist(), strict=True)):
         home = place[producer]
         reading = tuple(sorted({place[v] for v in readers[start[t] : start[t + 1]]} - {home}))
         if reading:
-            found[home, reading] += Fraction(size)  # type: ignore[assignment]
-    return found
+            tensors_by_place[home, reading] += Fraction(size)  # type: ignore[assignment]
+    return tensors_by_place
 
 
 def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
     for home, reading in claimed.keys() | true.keys():
-        one, other = Fraction(claimed[home, reading]), Fraction(true[home, reading])
-        if not is_near(as_float(one), other):
+        value, sum_of_operators = Fraction(claimed[home, reading]), Fraction(true[home, reading])
+        if not is_near(as_float(value), sum_of_operators):
             where = f"from node {home} to {', '.join(map(str, reading))}"
-            yield unequal(f"instance.graph: bytes {where}", as_float(one), as_float(other))
+            yield unequal(f"instance.graph: bytes {where}", as_float(value), as_float(sum_of_operators))
 
 
 # Stages of a serving front in exact numbers: what they cost, hold and have room for.
@@ -212,14 +215,14 @@ def context_of(stated: StatedServing, stage: Stage) -> float:
     final = max((math.ceil(w) for x, w in caches if x > 0 and w < math.inf), default=0)
     if not any(x > 0 and w == math.inf for x, w in caches) and holds(stated, stage, final):
         return math.inf
-    most = 1
-    while holds(stated, stage, most):
-        most *= 2
-    least = 0
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if holds(stated, stage, middle) else (least, middle)
-    return float(least)
+    above = 1
+    while holds(stated, stage, above):
+        above *= 2
+    below = 0
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (middle, above) if holds(stated, stage, middle) else (below, middle)
+    return float(below)
 
 
 # Check of a serving front: cost and context of its cuts, and that no other cut dominates one of them.
@@ -297,9 +300,9 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if any((v - 1, v) not in links for v in range(1, graph.n)):
         yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
         return
-    most = max(kind.memory for kind in stated.instance.machines.kinds)
-    if most == math.inf or any(
-        size > 0 and Fraction(size) * _MOST_TOKENS <= Fraction(most) for size in stated.token_bytes.tolist()
+    largest = max(kind.memory for kind in stated.instance.machines.kinds)
+    if largest == math.inf or any(
+        size > 0 and Fraction(size) * _MOST_TOKENS <= Fraction(largest) for size in stated.token_bytes.tolist()
     ):
         yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
         return
@@ -380,13 +383,13 @@ def _faults_of_point(
     if point.context != min(contexts):
         yield unequal(f"{place}.context", point.context, min(contexts))
     rows = zip(cut, contexts, point.stages, strict=True)
-    for s, (stage, context, (weights, token, activations, own)) in enumerate(rows):
+    for s, (stage, context, (weights, token, activations, stated_context)) in enumerate(rows):
         first = sum(
             (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in caches_of(stated, stage)), Fraction(0)
         )
         true = (stage.weights, first, stage.activations)
-        if not all(map(is_near, (weights, token, activations), true)) or own != context:
-            yield f"{place}.stages[{s}]: {(weights, token, activations, own)!r} are not what it holds"
+        if not all(map(is_near, (weights, token, activations), true)) or stated_context != context:
+            yield f"{place}.stages[{s}]: {(weights, token, activations, stated_context)!r} are not what it holds"
 
 
 def _allowed(stated: StatedServing, s: int, stage: Stage) -> bool:

@@ -95,21 +95,21 @@ def stages_of_layers(runtime: str, settings: str, layers: int) -> list[int]:
     """
     try:
         if runtime in _COUNTS:
-            found = _unrolled(_numbers(_match(_COUNTS[runtime], settings)), layers)
+            stages = _unrolled(_numbers(_match(_COUNTS[runtime], settings)), layers)
         else:
-            found = _READERS[runtime](settings, layers)
+            stages = _READERS[runtime](settings, layers)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
-    if len(found) != layers:
-        raise ValueError(f"{len(found)} layers")
-    return found
+    if len(stages) != layers:
+        raise ValueError(f"{len(stages)} layers")
+    return stages
 
 
 def _match(pattern: str, settings: str) -> str:
-    found = re.fullmatch(pattern, settings)
-    if found is None:
+    match = re.fullmatch(pattern, settings)
+    if match is None:
         raise ValueError("other settings")
-    return found[1]
+    return match[1]
 
 
 def _numbers(text: str) -> list[int]:

@@ -76,7 +76,7 @@ def settings_of(question: GridInstance) -> Iterator[Setting]:
     """All degrees that the stages of a plan can share."""
     servers, wanted = question.servers, question.fixed
     for chain in question.chains:
-        triples = {(one.tp, one.cp, one.ep) for layer in chain.layers for one in layer.configurations}
+        triples = {(way.tp, way.cp, way.ep) for layer in chain.layers for way in layer.configurations}
         for cp, ep in sorted({(cp, ep) for _, cp, ep in triples}):
             tensor = sorted(
                 t
@@ -113,9 +113,9 @@ class Setting:
         for t in self.tensor:
             ways = {
                 kind: [
-                    one
-                    for one in sorted(layer.configurations, key=lambda one: one.recompute != "none")
-                    if (one.tp, one.cp, one.ep) == (t, self.cp, self.ep) and one.recompute in allowed
+                    way
+                    for way in sorted(layer.configurations, key=lambda way: way.recompute != "none")
+                    if (way.tp, way.cp, way.ep) == (t, self.cp, self.ep) and way.recompute in allowed
                 ]
                 for kind, layer in alike.items()
             }
@@ -153,13 +153,13 @@ class Setting:
                             break
                         tau, forward, after, c = stage
                         c = c if s > 1 else 0.0
-                        one = tau + duplex * self.M * c if s > 1 else 0.0
+                        busy = tau + duplex * self.M * c if s > 1 else 0.0
                         for k, points in later[j].items():
                             if k + t > self.K - self.M * need[i] / ceiling * (1 - MARGIN):
                                 continue
                             away = 2 * c + stays[j][k]
-                            low = max(one, self._from_first_to_last(s, forward, tau - forward, away))
-                            found = [
+                            low = max(busy, self._from_first_to_last(s, forward, tau - forward, away))
+                            longer = [
                                 (
                                     max(low, tau + 2 * c + p) if s > 1 else low,
                                     max(low + after, forward + c + q) if s > 1 else low + after,
@@ -167,7 +167,7 @@ class Setting:
                                 for p, q in points
                             ]
                             keep = [
-                                (p, q) for p, q in found if p + before[i] < ceiling and q + before_forward[i] < ceiling
+                                (p, q) for p, q in longer if p + before[i] < ceiling and q + before_forward[i] < ceiling
                             ]
                             if keep:
                                 here[i].setdefault(k + t, []).extend(keep)
@@ -180,19 +180,19 @@ class Setting:
 
     def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
         """Least time of all passes of the first of some stages, whose microbatches are away between theirs."""
-        held, stay = min(self.M, stages), forward + backward + away
-        in_turn = -(-self.M // held)
-        more = (self.M - 1, 1), (self.M - 1 - held * (in_turn - 1), in_turn)
+        resident, stay = min(self.M, stages), forward + backward + away
+        in_turn = -(-self.M // resident)
+        more = (self.M - 1, 1), (self.M - 1 - resident * (in_turn - 1), in_turn)
         least = max(stays * stay + passes * max(forward, backward) for passes, stays in more)
         busy = self.M * (forward + backward)
-        if held < self.M:
-            busy += sum(max(0.0, away - (held - 1) * one) for one in (forward, backward))
+        if resident < self.M:
+            busy += sum(max(0.0, away - (resident - 1) * time) for time in (forward, backward))
         return max(least, busy)
 
     def layer(self, t: int, layer: int) -> tuple[float, float]:
         """Forward and backward time of a layer that recomputes nothing."""
-        one = self.ways[t][layer][0]
-        return one.forward, one.input_backward + one.weight_backward
+        way = self.ways[t][layer][0]
+        return way.forward, way.input_backward + way.weight_backward
 
     def sent(self, t: int, layer: int) -> float:
         """Time to send what a layer makes to the next stage."""
@@ -202,16 +202,16 @@ class Setting:
         """Time after the last backward pass of layers i … j - 1."""
         return self._plain(t, i, j)[2]
 
-    def passes(self, t: int, i: int, j: int, held: int, more: float = 0.0) -> float | None:
+    def passes(self, t: int, i: int, j: int, resident: int, more: float = 0.0) -> float | None:
         """Time of both passes of layers i … j - 1 that fit into the room and `more` bytes; None if they do not."""
-        stage = self._stage(t, i, j, held, more)
+        stage = self._stage(t, i, j, resident, more)
         return None if stage is None else stage[0]
 
     def most_stored(self, t: int, layer: int) -> float:
         """Most bytes that a layer keeps of a microbatch where it recomputes no more than working bytes allow."""
         ways = self.ways[t][layer]
         fastest = (
-            min((_both(one), one.stored_bytes) for one in ways if one.working_bytes <= cap.working_bytes)
+            min((_both(way), way.stored_bytes) for way in ways if way.working_bytes <= cap.working_bytes)
             for cap in ways
         )
         return max(stored for _, stored in fastest)
@@ -222,18 +222,20 @@ class Setting:
         for layer in range(self.chain.n):
             plain = [(t, self.ways[t][layer][0]) for t in self.tensor]
             values = (
-                min(_both(one) for _, one in plain),
-                min(one.forward for _, one in plain),
-                min(t * _both(one) for t, one in plain),
+                min(_both(way) for _, way in plain),
+                min(way.forward for _, way in plain),
+                min(t * _both(way) for t, way in plain),
             )
             for row, value in zip(rows, values, strict=True):
                 row.append(row[-1] + value)
         return rows
 
-    def _stage(self, t: int, i: int, j: int, held: int, more: float = 0.0) -> tuple[float, float, float, float] | None:
+    def _stage(
+        self, t: int, i: int, j: int, resident: int, more: float = 0.0
+    ) -> tuple[float, float, float, float] | None:
         """Both passes, the forward pass, time after them and transfer to the next of layers i … j - 1."""
         forward, back, after, room, c = self._plain(t, i, j)
-        again = self._again(t, i, j, held, room + more)
+        again = self._again(t, i, j, resident, room + more)
         if again is None:
             return None
         there, flow = forward
@@ -256,15 +258,15 @@ class Setting:
             after += tied * Fraction(question.state_bytes.gradients) / beside
         flow = meanwhile(question, layers, self.zero, shards, rate, whole)
         kept = sum(kept_bytes(question, layers, self.zero, shards, whole))
-        found = (
-            (math.fsum(one.forward for one in layers), (float(flow[0]), float(flow[1]))),
-            math.fsum(one.input_backward + one.weight_backward for one in layers),
+        numbers = (
+            (math.fsum(way.forward for way in layers), (float(flow[0]), float(flow[1]))),
+            math.fsum(way.input_backward + way.weight_backward for way in layers),
             float(after),
             question.memory * (1 + 2 * MARGIN) - float(kept),
             float(Fraction(layers[-1].output_bytes) / beside),
         )
-        self._known[key] = found
-        return found
+        self._known[key] = numbers
+        return numbers
 
     _known: dict[tuple[int, int, int], tuple[tuple[float, tuple[float, float]], float, float, float, float]] = field(
         default_factory=dict
@@ -274,17 +276,17 @@ class Setting:
         servers = self.question.servers
         return Fraction(servers.reached) * Fraction(servers.inner if near else servers.outer)
 
-    def _again(self, t: int, i: int, j: int, held: int, room: float) -> float | None:
-        """Least time to recompute such that `held` microbatches fit; None if nothing does."""
+    def _again(self, t: int, i: int, j: int, resident: int, room: float) -> float | None:
+        """Least time to recompute such that `resident` microbatches fit; None if nothing does."""
         counts: dict[int, int] = {}
         menus: dict[int, list[Configuration]] = {}
         for layer in range(i, j):
             counts[self.kind[layer]] = counts.get(self.kind[layer], 0) + 1
             menus[self.kind[layer]] = self.ways[t][layer]
         best = None
-        for cap in sorted({one.working_bytes for menu in menus.values() for one in menu}):
+        for cap in sorted({way.working_bytes for menu in menus.values() for way in menu}):
             front = self._front(t, cap, tuple(sorted(counts.items())), menus)
-            place = bisect_right(front, ((room - cap) / held, math.inf))
+            place = bisect_right(front, ((room - cap) / resident, math.inf))
             if place and (best is None or front[place - 1][1] < best):
                 best = front[place - 1][1]
         return best
@@ -308,7 +310,7 @@ class Setting:
 def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
     """Bytes and time of all numbers of equal layers that recompute each way below a cap."""
     plain = _both(menu[0])
-    menu = [one for one in menu if one.working_bytes <= cap]
+    menu = [way for way in menu if way.working_bytes <= cap]
     if not menu:
         return []
     if (count + 1) ** (len(menu) - 1) > _MOST_POINTS:
@@ -316,8 +318,8 @@ def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
     others = np.indices((count + 1,) * (len(menu) - 1)).reshape(len(menu) - 1, (count + 1) ** (len(menu) - 1))
     numbers = np.vstack((count - others.sum(axis=0), others))
     numbers = numbers[:, numbers[0] >= 0]
-    stored = np.array([one.stored_bytes for one in menu]) @ numbers
-    again = np.array([_both(one) - plain for one in menu]) @ numbers
+    stored = np.array([way.stored_bytes for way in menu]) @ numbers
+    again = np.array([_both(way) - plain for way in menu]) @ numbers
     return _lowest(list(zip(stored.tolist(), again.tolist(), strict=True)))
 
 
@@ -330,11 +332,11 @@ def _lowest(points: list[Point]) -> list[Point]:
     return kept
 
 
-def _both(one: Configuration) -> float:
-    return one.forward + one.input_backward + one.weight_backward
+def _both(way: Configuration) -> float:
+    return way.forward + way.input_backward + way.weight_backward
 
 
-_NUMBERS = [one.name for one in fields(Configuration) if one.name not in ("tp", "cp", "ep", "recompute")]
+_NUMBERS = [member.name for member in fields(Configuration) if member.name not in ("tp", "cp", "ep", "recompute")]
 
 
 def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
@@ -343,27 +345,27 @@ def equalised(chain: ConfiguredChain) -> list[ConfiguredChain]:
     Of each way to run one it has the least numbers of the heaviest layers, by their parameters, and by their time, of
     so many that their number times the least weight is largest. The others are left out.
     """
-    found = []
+    groups = []
     for names in (("parameters", "expert_parameters"), ("forward", "input_backward", "weight_backward")):
         weights = [sum(getattr(layer.configurations[0], name) for name in names) for layer in chain.layers[1:-1]]
         falling = sorted(weights, reverse=True)
         _, limit = max((weight * number, weight) for number, weight in enumerate(falling, 1))
-        found.append([layer for layer, weight in zip(chain.layers[1:-1], weights, strict=True) if weight >= limit])
-    return [_of_one_kind(chain, layers) for layers in found]
+        groups.append([layer for layer, weight in zip(chain.layers[1:-1], weights, strict=True) if weight >= limit])
+    return [_of_one_kind(chain, layers) for layers in groups]
 
 
 def _of_one_kind(chain: ConfiguredChain, layers: Sequence[ConfiguredLayer]) -> ConfiguredChain:
     """Chain whose layers between the ends have the least numbers of these; what they send is that of all of them."""
-    found: dict[tuple[object, str], list[Configuration]] = {}
+    alike: dict[tuple[object, str], list[Configuration]] = {}
     for layer in layers:
-        for one in layer.configurations:
-            found.setdefault((one.degrees, one.recompute), []).append(one)
+        for way in layer.configurations:
+            alike.setdefault((way.degrees, way.recompute), []).append(way)
     ways = []
-    for (degrees, _), same in found.items():
-        numbers = {name: min(getattr(one, name) for one in same) for name in _NUMBERS}
-        numbers["forward"] = min(one.forward for one in found[degrees, NONE])
+    for (degrees, _), same in alike.items():
+        numbers = {name: min(getattr(way, name) for way in same) for name in _NUMBERS}
+        numbers["forward"] = min(way.forward for way in alike[degrees, NONE])
         numbers["output_bytes"] = min(
-            one.output_bytes for layer in chain.layers[1:-1] for one in layer.configurations if one.degrees == degrees
+            way.output_bytes for layer in chain.layers[1:-1] for way in layer.configurations if way.degrees == degrees
         )
         ways.append(replace(same[0], **numbers))
     middle = replace(layers[0], kind="equal", configurations=tuple(ways))
@@ -387,7 +389,7 @@ class _Others:
 
     tensor: Sequence[int]
     layers: int  # of the model
-    left: int  # of these, those that are left out
+    omitted: int  # of these, those that are left out
     between: dict[int, list[tuple[float, float]]]  # by degree: passes of each layer of the model between its ends
     backward: tuple[float, float, float]  # of the first layer, an equal one, the last one
     both: tuple[float, float]  # of the first layer, and of any layer between the ends
@@ -399,7 +401,7 @@ class _Others:
         n, layers = setting.chain.n, whole.chain.n
         first, equal, last = (min(setting.layer(t, i)[1] for t in tensor) for i in (0, 1, n - 1))
         between = {t: sorted({whole.layer(t, i) for i in range(1, layers - 1)}) for t in tensor}
-        both = min(sum(setting.layer(t, 0)) for t in tensor), min(sum(one) for t in tensor for one in between[t])
+        both = min(sum(setting.layer(t, 0)) for t in tensor), min(sum(passes) for t in tensor for passes in between[t])
         at_last = min(setting.sent(tensor[-1], i) for i in range(1, n - 1))
         inner = min(setting.sent(t, i) for t in tensor for i in range(1, n - 1))
         sent = min(inner, *(setting.sent(t, 0) for t in tensor)), inner, at_last
@@ -438,22 +440,22 @@ def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: f
     first, inner = others.both
     ways = others.after + (first + (g - 1) * inner + 2 * g * others.sent[0] if g else 0.0)
     turn = _LastTurn.of(setting, others, t, S, h, end, ceiling - work)
-    found, v = {}, setting.question.fixed.v or 2
-    beside = int(others.left < v - 1)  # equal layers that turns beside the last one must hold
-    for count in range(others.left < v - (g == 0 or end), L - 1):
-        own = (0, count + 1) if g == 0 else (L - 1 - count, L) if end else (1, count + 1)
-        least = setting.passes(t, *own, h) if own != (1, 1) else 0.0
+    times, v = {}, setting.question.fixed.v or 2
+    beside = int(others.omitted < v - 1)  # equal layers that turns beside the last one must hold
+    for count in range(others.omitted < v - (g == 0 or end), L - 1):
+        span = (0, count + 1) if g == 0 else (L - 1 - count, L) if end else (1, count + 1)
+        least = setting.passes(t, *span, h) if span != (1, 1) else 0.0
         if least is None or M * least + ways >= ceiling:
             break
-        time, most, before = least, count - beside, math.inf if h < S or M == S else -math.inf
-        while most < before and time < math.inf:
-            before, most = most, min(most, turn.most(time))
-            more = (S - h) * (most * turn.stored[0] + turn.stored[1])
-            again = setting.passes(t, *own, S, more) if h < S and most >= 0 and own != (1, 1) else least
-            time = math.inf if again is None or most < 0 else max(least, again)
+        time, limit, before = least, count - beside, math.inf if h < S or M == S else -math.inf
+        while limit < before and time < math.inf:
+            before, limit = limit, min(limit, turn.limit(time))
+            more = (S - h) * (limit * turn.stored[0] + turn.stored[1])
+            again = setting.passes(t, *span, S, more) if h < S and limit >= 0 and span != (1, 1) else least
+            time = math.inf if again is None or limit < 0 else max(least, again)
         if M * time + ways < ceiling:
-            found[count] = time
-    return found
+            times[count] = time
+    return times
 
 
 @dataclass(frozen=True)
@@ -475,18 +477,18 @@ class _LastTurn:
             return (S - h) * forward + (S - 1) * backward
 
         last, layer = turn(*setting.layer(t, n - 1)) if end else 0.0, turn(*setting.layer(t, 1))
-        own = last if end else min(turn(*one) for one in others.between[t])
+        alone = last if end else min(turn(*times) for times in others.between[t])
         first, inner, final = others.backward
         passes = first + (n - 2) * inner + final if setting.M == S else 0.0
         fixed = setting.question.fixed.v
         turns = range(2, others.layers // S + 1) if fixed is None else [fixed]
-        least = min(max(own, (S - 1) * passes / (S * v)) + others.transfers(S, v) for v in turns)
+        least = min(max(alone, (S - 1) * passes / (S * v)) + others.transfers(S, v) for v in turns)
         stored = setting.most_stored(t, 1), setting.most_stored(t, n - 1) if end else 0.0
         return cls(room - others.after, least, last + others.transfers(S, turns[0]), layer, setting.M - S, stored)
 
-    def most(self, time: float) -> int:
+    def limit(self, time: float) -> int:
         """Most equal layers of the last turn of a group whose passes take so long; -1 if it is too long."""
-        left = self.room - self.others * time
-        if left <= self.least:
+        rest = self.room - self.others * time
+        if rest <= self.least:
             return -1
-        return math.floor((left - self.fixed) / self.layer) if self.layer > 0 else 10**9
+        return math.floor((rest - self.fixed) / self.layer) if self.layer > 0 else 10**9

@@ -19,17 +19,17 @@ from instances.planning.grid.stated import StatedGrid
 
 def way_of(chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int], mode: str) -> Configuration | None:
     """The configuration of a layer; None if there is none."""
-    for one in chain.layers[layer].configurations:
-        if (one.tp, one.cp, one.ep) == degrees and one.recompute == mode:
-            return one
+    for way in chain.layers[layer].configurations:
+        if (way.tp, way.cp, way.ep) == degrees and way.recompute == mode:
+            return way
     return None
 
 
 def _numbers(layers: list[Configuration], whole: bool) -> tuple[Fraction, Fraction]:
-    dense = sum((Fraction(one.parameters) for one in layers), Fraction(0))
+    dense = sum((Fraction(way.parameters) for way in layers), Fraction(0))
     if whole and len(layers) > 1:
         dense -= Fraction(layers[-1].tied_parameters)
-    return dense, sum((Fraction(one.expert_parameters) for one in layers), Fraction(0))
+    return dense, sum((Fraction(way.expert_parameters) for way in layers), Fraction(0))
 
 
 def kept_bytes(
@@ -41,7 +41,7 @@ def kept_bytes(
         for i, (size, from_stage) in enumerate(((sizes.weights, 3), (sizes.gradients, 2), (sizes.optimizer, 1))):
             parts[i] += numbers * Fraction(size) / (shared if zero >= from_stage else 1)
     if zero == 3:
-        largest = max(Fraction(one.parameters) for one in layers)
+        largest = max(Fraction(way.parameters) for way in layers)
         parts[0] += 2 * Fraction(sizes.weights) * largest * sum(shared > 1 for shared in shards)
     return parts
 
@@ -113,8 +113,8 @@ class GridCosts:
         for n, layers in enumerate(self.stages):
             rate = self._rate_of(n % self.stated.groups)
             sent = meanwhile(self.stated.instance, list(layers), self.stated.zero, self.shards, rate, self._whole)
-            there.append(max(sum((Fraction(one.forward) for one in layers), Fraction(0)), sent[0]))
-            both = (Fraction(one.input_backward) + Fraction(one.weight_backward) for one in layers)
+            there.append(max(sum((Fraction(way.forward) for way in layers), Fraction(0)), sent[0]))
+            both = (Fraction(way.input_backward) + Fraction(way.weight_backward) for way in layers)
             back.append(max(sum(both, Fraction(0)), sent[1]))
         return there, back
 
@@ -138,9 +138,9 @@ class GridCosts:
             time += self._tied * Fraction(question.state_bytes.gradients) / self._rate(near)
         return time
 
-    def held(self, group: int) -> list[Configuration]:
+    def layers_of(self, group: int) -> list[Configuration]:
         """Layers of all stages of a group."""
-        return [one for n in range(group, len(self.stages), self.stated.groups) for one in self.stages[n]]
+        return [layer for n in range(group, len(self.stages), self.stated.groups) for layer in self.stages[n]]
 
     @property
     def _tied(self) -> Fraction:

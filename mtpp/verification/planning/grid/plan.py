@@ -36,7 +36,7 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
     An `OutOfTimeError` says that the clock has run out.
     """
     settings = list(settings_of(question))
-    works = [one.work for one in settings]
+    works = [setting.work for setting in settings]
     if method == "work-grid":
         return min((Fraction(work) for work in works), default=Fraction(value))
     ceiling, least = value * (1 - MARGIN), value
@@ -46,13 +46,13 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
         models = zip(*map(equalised, question.chains), strict=True)
         relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
         for whole, work, these in zip(settings, works, relaxed, strict=True):
-            if work < ceiling and all(may_hold(one, whole, ceiling, clock) for one in these):
+            if work < ceiling and all(may_hold(setting, whole, ceiling, clock) for setting in these):
                 return Fraction(0)
         return Fraction(value)
-    for one, work in zip(settings, works, strict=True):
+    for setting, work in zip(settings, works, strict=True):
         if work < ceiling:
             try:
-                least = min(least, one.least_below(ceiling, clock))
+                least = min(least, setting.least_below(ceiling, clock))
             except TooManyWaysError:
                 return None
     return Fraction(least)
@@ -128,9 +128,9 @@ def _structure_faults(stated: StatedGrid) -> Iterator[str]:
     if (stated.pipelines * stated.context) % stated.expert:
         yield f"an expert degree of {stated.expert} does not divide pipelines times context degree"
     fixed = question.fixed
-    for name, wanted, found in (("pp", fixed.pp, S), ("dp", fixed.dp, stated.pipelines), ("v", fixed.v, stated.turns)):
-        if wanted not in (None, found):
-            yield f"the question asks for {name} {wanted}, not {found}"
+    for name, wanted, value in (("pp", fixed.pp, S), ("dp", fixed.dp, stated.pipelines), ("v", fixed.v, stated.turns)):
+        if wanted not in (None, value):
+            yield f"the question asks for {name} {wanted}, not {value}"
     if fixed.tp is not None and set(stated.tensor) != {fixed.tp}:
         yield f"the question asks for tp {fixed.tp} in all stages"
     yield from _device_faults(stated)
@@ -159,8 +159,8 @@ def _device_faults(stated: StatedGrid) -> Iterator[str]:
         places.setdefault((stage, dp), set()).add(server)
     if wanted or (-1, -1) in places or not stated.ranks:
         yield "ranks do not name each place of each degree once"
-    for (stage, dp), found in places.items():
-        if len(found) > 1:
+    for (stage, dp), hosts in places.items():
+        if len(hosts) > 1:
             yield f"stage {stage} of pipeline {dp} lies in several servers"
 
 
@@ -219,9 +219,9 @@ def _faults_of_memory(stated: StatedGrid, costs: GridCosts) -> Iterator[str]:
         yield f"memory: give five numbers for each of {S} groups"
         return
     for g in range(S):
-        layers = costs.held(g)
+        layers = costs.layers_of(g)
         parts = kept_bytes(question, layers, stated.zero, costs.shards, len(layers) == question.layers)
-        parts += [_most_stored(stated, costs, g), max(Fraction(one.working_bytes) for one in layers)]
+        parts += [_most_stored(stated, costs, g), max(Fraction(layer.working_bytes) for layer in layers)]
         for name, claimed, true in zip(
             ("weights", "gradients", "optimizer", "stored", "working"), stated.memory[g], parts, strict=True
         ):
@@ -235,10 +235,10 @@ def _most_stored(stated: StatedGrid, costs: GridCosts, group: int) -> Fraction:
     """Most bytes between passes, in the order in which the passes of a group start."""
     events = []
     for n in range(group, len(costs.stages), stated.groups):
-        size = sum((Fraction(one.stored_bytes) for one in costs.stages[n]), Fraction(0))
+        size = sum((Fraction(layer.stored_bytes) for layer in costs.stages[n]), Fraction(0))
         events += [(time, size) for time in stated.starts[2 * n]] + [(time, -size) for time in stated.starts[2 * n + 1]]
-    held = most = Fraction(0)
+    stored = peak = Fraction(0)
     for _, change in sorted(events, key=lambda event: event[0]):
-        held += change
-        most = max(most, held)
-    return most
+        stored += change
+        peak = max(peak, stored)
+    return peak
