@@ -101,6 +101,7 @@ def read_regal(path: str | Path) -> ComputationGraph:
 
 
 def _graph(path: str | Path, communication: str, *, regal: bool = False) -> ComputationGraph:
+    """The graph of a file; with `regal`, without the node for the inputs, and with one tensor a node."""
     nodes = list(_nodes(path))
     index: dict[int, int] = {}
     for v, node in enumerate(nodes):
@@ -119,9 +120,9 @@ def _graph(path: str | Path, communication: str, *, regal: bool = False) -> Comp
             edges.append((u, v, port))
         controls += [(_index_of(source, index, node), v) for source in node.controls]
     if regal:
-        kept = [v for v, node in enumerate(nodes) if node.name != _REGAL_SOURCE]
-        place = {v: i for i, v in enumerate(kept)}
-        nodes = [nodes[v] for v in kept]
+        remaining = [v for v, node in enumerate(nodes) if node.name != _REGAL_SOURCE]
+        place = {v: i for i, v in enumerate(remaining)}
+        nodes = [nodes[v] for v in remaining]
         outputs = [[min(node.outputs)] if node.outputs else [] for node in nodes]
         edges = [(place[u], place[v], 0) for u, v, _ in edges if u in place and v in place]
         controls = [(place[u], place[v]) for u, v in controls if u in place and v in place]
@@ -185,6 +186,7 @@ def _nodes(path: str | Path) -> Iterator[_Node]:
 
 
 def _set(node: _Node, key: str, value: str, place: str) -> None:
+    """Put the value of a field into a node."""
     if key == "name":
         node.name = value.strip("\"'")
     elif key == "compute_cost":
@@ -236,6 +238,7 @@ def _fields(path: str | Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _tokens(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Place and text of each token, without comments."""
     empty = True
     for number, line in enumerate(text_lines(path), start=1):
         place, start, end = f"{path}, line {number}", 0, len(line.rstrip())

@@ -125,9 +125,9 @@ class _Parser:
         while self.kind == "arrow":
             self._next()
             path.append(self._name())
-        given = self._weight(place)
-        weight = 1.0 if given is None else given
-        if given is None:
+        stated = self._weight(place)
+        weight = 1.0 if stated is None else stated
+        if stated is None:
             self.unweighted["nodes" if len(path) == 1 else "edges"] += max(1, len(path) - 1)
         if len(path) == 1:
             if path[0] in self.nodes:
@@ -143,12 +143,12 @@ class _Parser:
         return [f"{' and '.join(missing)} have no weight, which counts as 1; give each its own."] if missing else []
 
     def _weight(self, place: str) -> float | None:
-        given = [value for key, value in self._attributes().items() if key in ("weight", "Weight")]
-        if not given:
+        weights = [value for key, value in self._attributes().items() if key in ("weight", "Weight")]
+        if not weights:
             return None
-        if len(given) > 1:
+        if len(weights) > 1:
             raise InputError(f"{place}: weight is given twice; keep one.")
-        return amount(given[0], "weight", place)
+        return amount(weights[0], "weight", place)
 
     def _attributes(self) -> dict[str, str]:
         attributes: dict[str, str] = {}

@@ -100,9 +100,9 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
     )
     inputs = input_nodes(graph)
     if input_work == "drop":
-        kept = graph.work.copy()
-        kept[inputs] = 0.0
-        return replace(graph, work=kept, source=f"{graph.source}, no time for Input nodes")
+        computed = graph.work.copy()
+        computed[inputs] = 0.0
+        return replace(graph, work=computed, source=f"{graph.source}, no time for Input nodes")
     if input_work is None and graph.work[inputs].any():
         scaled = graph.work / graph.work.max()  # so that no sum is infinite
         share = scaled[inputs].sum() / scaled.sum()
@@ -389,11 +389,11 @@ def _components(pairs: list[tuple[int, int]], n: int) -> IntArray:
 
 def _lost_in_cycles(nodes: list[_Node], remaining: int) -> list[str]:
     """The warning that few of the nodes are left, not counting what colour classes join."""
-    given = int(_components(_ties(nodes), len(nodes)).max()) + 1
-    if 2 * remaining >= given:
+    total = int(_components(_ties(nodes), len(nodes)).max()) + 1
+    if 2 * remaining >= total:
         return []
     return [
-        f"{given - remaining} of {given} nodes (colour classes count as one) are lost to cycles, {remaining} left; "
+        f"{total - remaining} of {total} nodes (colour classes count as one) are lost to cycles, {remaining} left; "
         "nodes on a cycle share a block, so check the direction of the edges."
     ]
 

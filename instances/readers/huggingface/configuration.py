@@ -100,7 +100,7 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     type_fields, type_words = type_defaults(kind), model_types()[kind]
     fields = Fields(_flat(members, type_words), type_fields["defaults"], type_fields["aliases"], type_words, config)
     for name, part in {**_TOWERS, **_DRAFTERS}.items():
-        if any(name in given and given[name].data for given in (outer, members)):
+        if any(name in source and source[name].data for source in (outer, members)):
             but = "; with weights beside it its bytes count" if name in _TOWERS else ""
             warnings.append(f"{part} ({name}) is left out{but}.")
     classes = outer["architectures"].texts() if "architectures" in outer and outer["architectures"].data else ()
@@ -109,8 +109,8 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     if "quantization_config" in members and members["quantization_config"].data:
         warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
     if unknown := _unknown(members, type_fields, type_words):
-        shown = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
-        warnings.append(f"fields that a {kind} does not have are left out: {shown}.")
+        listed = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
+        warnings.append(f"fields that a {kind} does not have are left out: {listed}.")
     return _decoder(kind, fields), warnings
 
 
@@ -163,6 +163,7 @@ _REMEDY = "in Python, give the module itself: mtpp.load(module, args=(example,))
 
 
 def _decoder(kind: str, fields: Fields) -> Decoder:
+    """Sizes of a decoder of this model type."""
     words = fields.words
     hidden = fields.whole("hidden_size")
     norm = words.get("norm", "rms")
@@ -216,6 +217,7 @@ def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
 
 
 def _sparse(fields: Fields, layers: int) -> list[bool]:
+    """Whether each layer has experts; in none unless the configuration names their number."""
     name = fields.word("experts")
     condition = fields.word("experts_if")
     if not name or not fields.has(name) or fields.value(name).data == 0 or (condition and not fields.truth(condition)):
@@ -226,6 +228,7 @@ def _sparse(fields: Fields, layers: int) -> list[bool]:
 
 
 def _norms(fields: Fields) -> int:
+    """Number of norms of a layer."""
     norms = fields.words.get("norms", 2)
     if norms == "falcon":
         if fields.truth("new_decoder_architecture"):
@@ -239,6 +242,7 @@ def _norms(fields: Fields) -> int:
 
 
 def _feed_forward(fields: Fields, hidden: int, sparse: bool) -> FeedForward:
+    """The feed-forward network of a layer, with experts if it is sparse."""
     gated = fields.words.get("gated", True)
     if sparse:
         return FeedForward(0, gated, fields.says("feed_bias"), experts=_experts(fields, hidden))
@@ -248,6 +252,7 @@ def _feed_forward(fields: Fields, hidden: int, sparse: bool) -> FeedForward:
 
 
 def _inner(fields: Fields, hidden: int) -> int:
+    """Inner width of a feed-forward network without experts: a field, or a multiple of the hidden width."""
     name, times = fields.words.get("inner", "intermediate_size"), fields.word("inner_times")
     if name == "lfm2":
         return _lfm2_inner(fields)
@@ -260,7 +265,8 @@ def _inner(fields: Fields, hidden: int) -> int:
 
 
 def _lfm2_inner(fields: Fields) -> int:
-    inner = fields.whole("block_ff_dim" if "block_ff_dim" in fields.given else "intermediate_size")
+    """Inner width of an LFM2 layer: two thirds of what is stated, scaled, and rounded up to a multiple."""
+    inner = fields.whole("block_ff_dim" if "block_ff_dim" in fields.members else "intermediate_size")
     if not fields.truth("block_auto_adjust_ff_dim"):
         return inner
     inner = 2 * inner // 3
@@ -272,6 +278,7 @@ def _lfm2_inner(fields: Fields) -> int:
 
 
 def _experts(fields: Fields, hidden: int) -> Experts:
+    """Experts of a layer, with the network beside them that all tokens take."""
     words: Mapping[str, Any] = fields.words
     count, inner = fields.whole(words["experts"]), fields.whole(words["expert_inner"])
     chosen = fields.whole(words.get("chosen", "num_experts_per_tok"))
@@ -332,7 +339,7 @@ def encoder_of(config: Value) -> tuple[Encoder, list[str]]:
     if unused >= rows:
         fields.value("max_position_embeddings").fail(f"{rows} positions leave none for tokens; give more.")
     sizes = Encoder(
-        layers=fields.whole("num_hidden_layers", most=MOST_LAYERS),
+        layers=fields.whole("num_hidden_layers", largest=MOST_LAYERS),
         hidden=hidden,
         heads=heads,
         inner=fields.whole(words.get("inner", "intermediate_size")),

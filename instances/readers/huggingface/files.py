@@ -131,6 +131,7 @@ def _part(name: str, record: Decoder) -> int | None:
 
 
 def _is_of_tower(name: str) -> bool:
+    """Whether a tensor is of an encoder of images or sounds beside the decoder; `blk.` is GGUF's own decoder."""
     return bool(_TOWERS.search(name)) and not name.startswith("blk.")
 
 
@@ -143,11 +144,13 @@ def _is_behind(name: str, record: Decoder) -> bool:
 
 
 def _part_of_node(name: str, record: Decoder) -> int:
+    """Number of the layer that a node of the graph is in, -1 outside of all layers."""
     rest = name.removeprefix(f"{record.stack}.")
     return int(rest.partition(".")[0]) if rest != name else -1
 
 
 def _check_layers(by_part: dict[int, list[StoredTensor]], record: Decoder, source: str) -> None:
+    """Refuse weights that lack a layer of the model."""
     for number in range(len(record.layers)):
         if number not in by_part:
             raise InputError(
@@ -276,6 +279,7 @@ def _other_width(config: Value, width: int) -> list[str]:
 
 
 def _name(file: Path) -> str:
+    """Name of a model: that of its folder, or of a configuration with a name of its own."""
     return (file.resolve().parent.name if file.name == CONFIGURATION else file.stem) or file.stem
 
 

@@ -47,12 +47,12 @@ def kinds_of(fields: Fields) -> list[str]:
     rule, _, word = str(fields.word("kinds") or "full").partition(" ")
     if rule == "blocks":
         return _blocks(fields)
-    layers = fields.whole("num_hidden_layers", most=MOST_LAYERS)
-    given = fields.value("layer_types")
-    if given.data is not None and "layer_types" in fields.defaults and rule != "indexed":
-        items = given.items()
+    layers = fields.whole("num_hidden_layers", largest=MOST_LAYERS)
+    stated = fields.value("layer_types")
+    if stated.data is not None and "layer_types" in fields.defaults and rule != "indexed":
+        items = stated.items()
         if len(items) != layers:
-            given.fail(f"there are {len(items)} kinds of layers for {layers} layers; give one a layer.")
+            stated.fail(f"there are {len(items)} kinds of layers for {layers} layers; give one a layer.")
         kinds = [_kind_of(item, _WORDS) for item in items]
     else:
         kinds = _RULES[rule](fields, layers, word)
@@ -67,11 +67,11 @@ def _kind_of(item: Value, words: dict[str, str]) -> str:
 
 def sparse_layers(fields: Fields, layers: int) -> list[bool]:
     """Whether each layer has experts."""
-    given = fields.value("mlp_layer_types")
-    if given.data is not None and "mlp_layer_types" in fields.defaults:
-        kinds = given.texts()
+    stated = fields.value("mlp_layer_types")
+    if stated.data is not None and "mlp_layer_types" in fields.defaults:
+        kinds = stated.texts()
         if len(kinds) != layers:
-            given.fail(f"there are {len(kinds)} kinds of layers for {layers} layers; give one a layer.")
+            stated.fail(f"there are {len(kinds)} kinds of layers for {layers} layers; give one a layer.")
         return [kind != "dense" for kind in kinds]
     rule, _, word = str(fields.word("sparse") or "all").partition(" ")
     return _SPARSE[rule](fields, layers, word)
@@ -93,14 +93,6 @@ def _windowed(fields: Fields) -> bool:
     )
 
 
-def _full(fields: Fields, layers: int, word: str) -> list[str]:
-    return [FULL] * layers
-
-
-def _all(fields: Fields, layers: int, word: str) -> list[str]:
-    return [SLIDING if _windowed(fields) else FULL] * layers
-
-
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
     """Kind of each layer: the last of every so many attends to all tokens."""
     period = _number(fields, word) if fields.has("sliding_window") else 0
@@ -113,22 +105,24 @@ def _first(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _after(fields: Fields, layers: int, word: str) -> list[str]:
+    """All layers before a number attend to all tokens, those from there on to a window."""
     first = fields.whole("max_window_layers", 0) if _windowed(fields) else layers
     return [SLIDING if i >= first else FULL for i in range(layers)]
 
 
 def _qwen2_moe(fields: Fields, layers: int, word: str) -> list[str]:
+    """Every other layer up to a number has a window."""
     last = fields.whole("max_window_layers", 0) if _windowed(fields) else 0
     return [SLIDING if (i + 1) % 2 and i < last else FULL for i in range(layers)]
 
 
 def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
     """Layers without rotary positions: they attend to all tokens, or, in SmolLM, to a window."""
-    given, chunked = fields.value("no_rope_layers"), fields.word("window") == "attention_chunk_size"
-    if given.data:
-        rotary = [bool(number) for number in given.whole_numbers()]
+    stated, chunked = fields.value("no_rope_layers"), fields.word("window") == "attention_chunk_size"
+    if stated.data:
+        rotary = [bool(number) for number in stated.whole_numbers()]
         if len(rotary) != layers:
-            given.fail(f"there are {len(rotary)} numbers for {layers} layers; give one a layer.")
+            stated.fail(f"there are {len(rotary)} numbers for {layers} layers; give one a layer.")
     else:
         interval = fields.whole("no_rope_layer_interval")
         rotary = [bool((i + 1) % interval) for i in range(layers)]
@@ -139,6 +133,7 @@ def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
+    """All attend to all tokens; the lists of kinds are checked."""
     kinds: list[str] = []
     for item in fields.value("attention_types").items() if fields.has("attention_types") else ():
         pair = item.items()
@@ -152,6 +147,7 @@ def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _cohere2_moe(fields: Fields, layers: int, word: str) -> list[str]:
+    """Windows but for every so many layers, counted anew behind the dense layers."""
     dense = min(layers, _number(fields, "first_k_dense_replace|0"))
     first, rest = (fields.whole(name) for name in ("prefix_dense_sliding_window_pattern", "sliding_window_pattern"))
     return [
@@ -166,20 +162,22 @@ def _flint(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _linear_but_each(fields: Fields, layers: int, word: str) -> list[str]:
+    """Linear attention but for the last of every so many layers."""
     period = _number(fields, word, 1)
     return [LINEAR if (i + 1) % period else FULL for i in range(layers)]
 
 
 def _some_full(fields: Fields, layers: int, word: str) -> list[str]:
+    """The same, where the last layer attends to all tokens if no other does."""
     kinds = _linear_but_each(fields, layers, word)
     return kinds if FULL in kinds else [*kinds[:-1], FULL]
 
 
 def _blocks(fields: Fields) -> list[str]:
     """Layers of one part each, as a list of words or as a text of letters."""
-    given, pattern = fields.value("layer_types"), fields.value("hybrid_override_pattern")
-    if given.data is not None:
-        kinds = [_kind_of(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in given.items()]
+    stated, pattern = fields.value("layer_types"), fields.value("hybrid_override_pattern")
+    if stated.data is not None:
+        kinds = [_kind_of(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in stated.items()]
     elif pattern.data is not None:
         letters = {"M": LINEAR, "*": FULL, "E": EXPERTS, "-": DENSE}
         if not set(pattern.text()) <= set(letters):
@@ -194,13 +192,13 @@ def _blocks(fields: Fields) -> list[str]:
 
 def _indexed(fields: Fields, layers: int, word: str) -> list[str]:
     """Kind of each layer: those without an indexer of their own take the tokens that the last indexer has chosen."""
-    given = fields.value("indexer_types")
-    if given.data is None:
-        given = fields.value("index_topk_pattern")
-    if given.data is not None:
-        indexed = [item in ("full", "F") for item in (given.data if isinstance(given.data, str) else given.texts())]
+    stated = fields.value("indexer_types")
+    if stated.data is None:
+        stated = fields.value("index_topk_pattern")
+    if stated.data is not None:
+        indexed = [item in ("full", "F") for item in (stated.data if isinstance(stated.data, str) else stated.texts())]
         if len(indexed) != layers:
-            given.fail(f"there are {len(indexed)} kinds of indexers for {layers} layers; give one a layer.")
+            stated.fail(f"there are {len(indexed)} kinds of indexers for {layers} layers; give one a layer.")
     else:
         period, offset = fields.whole_or("index_topk_freq", 1, 0), fields.whole_or("index_skip_topk_offset", 2, 0)
         indexed = [max(i - offset + 1, 0) % max(period, 1) == 0 for i in range(layers)]
@@ -236,8 +234,8 @@ def _listed(name: str) -> Callable[[Fields, int, str], list[str]]:
 
 
 _RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
-    "full": _full,
-    "all": _all,
+    "full": lambda fields, layers, word: [FULL] * layers,
+    "all": lambda fields, layers, word: [SLIDING if _windowed(fields) else FULL] * layers,
     "period": _period,
     "first": _first,
     "after": _after,
@@ -266,11 +264,13 @@ _RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
 
 
 def _first_dense(fields: Fields, layers: int, word: str) -> list[bool]:
+    """So many layers at first are dense."""
     dense = _number(fields, word)
     return [i >= dense for i in range(layers)]
 
 
 def _step(fields: Fields, layers: int, word: str) -> list[bool]:
+    """The last of every so many layers has experts, unless it is listed as dense."""
     step = fields.whole_or("decoder_sparse_step", 1)
     only = fields.value("mlp_only_layers")
     dense = (
@@ -280,6 +280,7 @@ def _step(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 def _moe_layers(fields: Fields, layers: int, word: str) -> list[bool]:
+    """The layers that are listed, else the last of every so many, have experts."""
     if fields.has("moe_layers"):
         chosen = set(fields.value("moe_layers").whole_numbers())
         return [i in chosen for i in range(layers)]
@@ -288,6 +289,7 @@ def _moe_layers(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 def _ernie(fields: Fields, layers: int, word: str) -> list[bool]:
+    """Within a range of layers, each whose number, from 1, is a multiple has experts."""
     start, interval = fields.whole("moe_layer_start_index", 0), fields.whole("moe_layer_interval")
     end = fields.whole("moe_layer_end_index", -1)
     end = layers - 1 if end == -1 else end
@@ -295,6 +297,7 @@ def _ernie(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 def _axk1(fields: Fields, layers: int, word: str) -> list[bool]:
+    """Each layer behind the first dense ones whose number, from 0, is a multiple has experts."""
     first, step = fields.whole_or("first_k_dense_replace", 1, 0), fields.whole_or("moe_layer_freq", 1)
     return [i >= first and i % step == 0 for i in range(layers)]
 
@@ -342,6 +345,7 @@ def scaled(net: NetworkBuilder, x: Tensor, name: str, count: int) -> Tensor:
 
 
 def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cache | None) -> Tensor:
+    """Attention of a layer, whose keys and values come from the cache where there is one."""
     batch, sequence, hidden = x.shape
     with net.scope("attention"):
         query = net.linear(x, attention.heads * attention.width, "query", bias=attention.bias)
@@ -358,7 +362,7 @@ def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cach
         query = net.elementwise("rotary", query, flops_per_element=_ROTARY_FLOPS)
         key = net.elementwise("rotary", key, flops_per_element=_ROTARY_FLOPS)
         cached_tokens = 0 if cache is None else held_tokens(attention, cache.context)
-        kept = [
+        cached = [
             net.state(name, batch, cached_tokens, attention.key_heads * width, element_bytes=cache.element_bytes)
             for name, width in (("keys", attention.width), ("values", attention.value_width))
             if cache is not None and cached_tokens
@@ -369,7 +373,7 @@ def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cach
         more = [net.parameter("vectors", attention.vectors)] if attention.vectors else []
         scores = attention.passes * batch * attention.heads * sequence * seen
         context = _attended(
-            net, [query, key, value, *more], kept, scores, attention.heads, attention.width, attention.value_width
+            net, [query, key, value, *more], cached, scores, attention.heads, attention.width, attention.value_width
         )
         if attention.gate:
             gate = net.sigmoid(net.linear(x, attention.gate, "gate", bias=attention.gate_bias))
@@ -381,20 +385,20 @@ def _attention(net: NetworkBuilder, x: Tensor, attention: Attention, cache: Cach
 def _attended(
     net: NetworkBuilder,
     inputs: list[Tensor],
-    kept: list[Tensor],
+    cached: list[Tensor],
     scores: int,
     heads: int,
     width: int,
     value_width: int,
 ) -> Tensor:
-    """Both products of attention and the softmax between them; what is kept is read, and the newest tokens written."""
+    """Both products of attention and the softmax between them; reads `cached` states, and writes the newest tokens."""
     batch, sequence, _ = inputs[0].shape
     shape = (batch, sequence, heads * value_width)
-    written = sum(inputs[i].elements * state.element_bytes for i, state in enumerate(kept, start=1))
-    moved = sum(tensor.bytes for tensor in (*inputs, *kept)) + batch * sequence * shape[-1] * net.element_bytes
+    written = sum(inputs[i].elements * state.element_bytes for i, state in enumerate(cached, start=1))
+    moved = sum(tensor.bytes for tensor in (*inputs, *cached)) + batch * sequence * shape[-1] * net.element_bytes
     return net.operator(
         "attention",
-        [*inputs, *kept],
+        [*inputs, *cached],
         [shape],
         multiply_adds=scores * (width + value_width),
         flops=_SOFTMAX_FLOPS * scores,
@@ -403,6 +407,7 @@ def _attended(
 
 
 def _latent(net: NetworkBuilder, x: Tensor, attention: LatentAttention, cache: Cache | None) -> Tensor:
+    """Attention whose keys and values are made of a latent vector a token, which alone is cached."""
     batch, sequence, hidden = x.shape
     width = attention.plain + attention.rotary
     with net.scope("attention"):
@@ -415,15 +420,15 @@ def _latent(net: NetworkBuilder, x: Tensor, attention: LatentAttention, cache: C
         latent = scaled(net, latent, "latent_norm", attention.rank)
         query = net.elementwise("rotary", query, flops_per_element=_ROTARY_FLOPS)
         seen = sequence if cache is None else cache.context
-        made = attention.heads * (attention.plain + attention.value_width)
+        outputs = attention.heads * (attention.plain + attention.value_width)
         with net.scope("keys_values"):
-            inputs = [latent, net.parameter("weight", attention.rank, made)]
+            inputs = [latent, net.parameter("weight", attention.rank, outputs)]
             if cache is not None:
                 inputs.append(
                     net.state("latents", batch, seen, attention.token_elements, element_bytes=cache.element_bytes)
                 )
             expanded = net.operator(
-                "matmul", inputs, [(batch, seen, made)], multiply_adds=batch * seen * attention.rank * made
+                "matmul", inputs, [(batch, seen, outputs)], multiply_adds=batch * seen * attention.rank * outputs
             )[0]
         more = [net.parameter("vectors", attention.vectors)] if attention.vectors else []
         if attention.indexer is not None:
@@ -452,10 +457,11 @@ def _chosen(net: NetworkBuilder, x: Tensor, source: Tensor, indexer: Indexer, ca
 
 
 def _recurrence(net: NetworkBuilder, x: Tensor, recurrence: Recurrence, cache: Cache | None) -> Tensor:
+    """A layer with a state in place of attention: convolution, scan and the products around them."""
     batch, sequence, _ = x.shape
     with net.scope(recurrence.kind):
-        made = [_linear(net, x, linear, f"before_{i}") for i, linear in enumerate(recurrence.before)]
-        mixed = made[0]
+        projected = [_linear(net, x, linear, f"before_{i}") for i, linear in enumerate(recurrence.before)]
+        mixed = projected[0]
         if recurrence.channels:
             with net.scope("convolution"):
                 inputs = [mixed, net.parameter("weight", recurrence.channels, recurrence.kernel)]
@@ -471,16 +477,17 @@ def _recurrence(net: NetworkBuilder, x: Tensor, recurrence: Recurrence, cache: C
                 source = net.slice(source, batch, sequence, linear.inputs)
             source = _linear(net, source, linear, f"inner_{i}")
             inner.append(source)
-        kept = [net.parameter("vectors", recurrence.vectors)] if recurrence.vectors else []
+        states = [net.parameter("vectors", recurrence.vectors)] if recurrence.vectors else []
         if cache is not None:
-            kept.append(net.state("state", batch, recurrence.state, element_bytes=cache.element_bytes))
+            states.append(net.state("state", batch, recurrence.state, element_bytes=cache.element_bytes))
         shape = (batch, sequence, recurrence.after.inputs)
         work = batch * sequence * recurrence.multiply_adds
-        mixed = net.operator("scan", [mixed, *made[1:], *inner, *kept], [shape], multiply_adds=work)[0]
+        mixed = net.operator("scan", [mixed, *projected[1:], *inner, *states], [shape], multiply_adds=work)[0]
         return _linear(net, mixed, recurrence.after, "output")
 
 
 def _linear(net: NetworkBuilder, x: Tensor, linear: Linear, name: str) -> Tensor:
+    """A product, or two by way of a narrow width."""
     if linear.between:
         x = net.linear(x, linear.between, f"{name}_narrow", bias=False)
     return net.linear(x, linear.outputs, name, bias=linear.bias)

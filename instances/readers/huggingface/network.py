@@ -46,6 +46,7 @@ def mixers_of(
 
 
 def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
+    """Attention of a layer of this kind, with its window and norms."""
     heads = fields.whole("num_attention_heads")
     width = _head_width(fields, hidden, heads)
     key_heads = _key_heads(fields, heads)
@@ -94,6 +95,7 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
 
 
 def _gate(fields: Fields, heads: int, width: int) -> int:
+    """Width of the gate on the outputs of attention, 0 without one."""
     each, _, condition = str(fields.word("gate") or "").partition(" if ")
     if not each or (condition and not fields.truth(condition)):
         return 0
@@ -101,6 +103,7 @@ def _gate(fields: Fields, heads: int, width: int) -> int:
 
 
 def _head_width(fields: Fields, hidden: int, heads: int) -> int:
+    """Width of a head: as stated, else the hidden width divided by the heads."""
     name = fields.words.get("head_width", "head_dim")
     if name and fields.has(name):
         return fields.whole(name)
@@ -112,6 +115,7 @@ def _head_width(fields: Fields, hidden: int, heads: int) -> int:
 
 
 def _key_heads(fields: Fields, heads: int) -> int:
+    """Heads of keys and values, by the rule of the model type."""
     rule = fields.words.get("key_heads", "num_key_value_heads")
     if rule == "multi_query":
         return 1 if fields.truth("multi_query") else heads
@@ -123,6 +127,7 @@ def _key_heads(fields: Fields, heads: int) -> int:
 
 
 def _latent(fields: Fields, hidden: int, indexed: bool) -> LatentAttention:
+    """Latent attention, with an indexer if the layer has one of its own."""
     indexer = None
     if indexed:
         sizes = (fields.whole(f"index_{name}") for name in ("n_heads", "head_dim", "topk"))
@@ -143,23 +148,28 @@ def _latent(fields: Fields, hidden: int, indexed: bool) -> LatentAttention:
 def _mamba(fields: Fields, hidden: int) -> Recurrence:
     """A selective state space (Gu and Dao, 2023)."""
     inner, state = fields.whole("expand") * hidden, fields.whole("state_size")
-    given = fields.value("time_step_rank").data
-    rank = math.ceil(hidden / 16) if given in (None, "auto") else fields.whole("time_step_rank")
+    rank = _step_rank(fields, "time_step_rank", hidden)
     bias = fields.truth("use_bias")
     return _selective(hidden, inner, state, rank, fields.whole("conv_kernel"), bias, fields.truth("use_conv_bias"), 0)
 
 
 def _jamba(fields: Fields, hidden: int) -> Recurrence:
+    """The same with norms of the step sizes and of the projections of the state."""
     inner, state = fields.whole("mamba_expand") * hidden, fields.whole("mamba_d_state")
-    given = fields.value("mamba_dt_rank").data
-    rank = math.ceil(hidden / 16) if given in (None, "auto") else fields.whole("mamba_dt_rank")
+    rank = _step_rank(fields, "mamba_dt_rank", hidden)
     bias, conv_bias = fields.truth("mamba_proj_bias"), fields.truth("mamba_conv_bias")
     return _selective(hidden, inner, state, rank, fields.whole("mamba_d_conv"), bias, conv_bias, rank + 2 * state)
+
+
+def _step_rank(fields: Fields, name: str, hidden: int) -> int:
+    """Rank of the matrices that yield the step sizes: as stated, else a sixteenth of the width."""
+    return math.ceil(hidden / 16) if fields.value(name).data in (None, "auto") else fields.whole(name)
 
 
 def _selective(
     hidden: int, inner: int, state: int, rank: int, kernel: int, bias: bool, conv_bias: bool, norms: int
 ) -> Recurrence:
+    """A selective state space of these sizes; `norms` are parameters of its norms."""
     return Recurrence(
         kind="mamba",
         before=(Linear(hidden, inner, bias), Linear(hidden, inner, bias)),
@@ -212,18 +222,18 @@ def _delta(fields: Fields, hidden: int) -> Recurrence:
     keys, values = (fields.whole_or(f"linear_num_{name}_heads", heads) for name in ("key", "value"))
     key_width = fields.whole_or("linear_key_head_dim", max(1, 3 * hidden // (4 * keys)))
     value_width = fields.whole_or("linear_value_head_dim", 2 * key_width)
-    made, channels = values * value_width, 2 * keys * key_width + values * value_width
+    inner, channels = values * value_width, 2 * keys * key_width + values * value_width
     kernel = fields.whole("linear_conv_kernel_dim")
     return Recurrence(
         kind="delta_rule",
-        before=(Linear(hidden, channels), Linear(hidden, made), Linear(hidden, 2 * values)),
+        before=(Linear(hidden, channels), Linear(hidden, inner), Linear(hidden, 2 * values)),
         channels=channels,
         kernel=kernel,
         conv_bias=False,
         inner=(),
-        after=Linear(made, hidden),
-        multiply_adds=3 * made * key_width,
-        state=made * key_width + channels * kernel,
+        after=Linear(inner, hidden),
+        multiply_adds=3 * inner * key_width,
+        state=inner * key_width + channels * kernel,
         vectors=2 * values + value_width,
     )
 
@@ -407,6 +417,7 @@ def _dense(net: NetworkBuilder, x: Tensor, inner: int, feed: FeedForward) -> Ten
 
 
 def _experts(net: NetworkBuilder, x: Tensor, feed: FeedForward, experts: Experts) -> Tensor:
+    """Experts with their router, and the network beside them."""
     batch, sequence, hidden = x.shape
     wide = (2 if feed.gated else 1) * experts.inner
     rows = batch * sequence * experts.chosen

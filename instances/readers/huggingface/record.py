@@ -26,8 +26,8 @@ class Fields:
 
     Parameters
     ----------
-    given : mapping of str to Value
-        Members of the file.
+    members : mapping of str to Value
+        Of the file.
     defaults : mapping
         Of the model type.
     aliases : mapping of str to str
@@ -38,7 +38,7 @@ class Fields:
         For messages.
     """
 
-    given: Mapping[str, Value]
+    members: Mapping[str, Value]
     defaults: Mapping[str, Any]
     aliases: Mapping[str, str]
     words: Mapping[str, Any]
@@ -53,8 +53,8 @@ class Fields:
             *(alias for alias, target in self.aliases.items() if target == name),
         ]
         for candidate in names:
-            if candidate in self.given:
-                return self.given[candidate]
+            if candidate in self.members:
+                return self.members[candidate]
         default = next((self.defaults[candidate] for candidate in names if candidate in self.defaults), None)
         return Value(default, self.whole_file.file, name)
 
@@ -62,14 +62,14 @@ class Fields:
         """Whether the field has a value."""
         return self.value(name).data is not None
 
-    def whole(self, name: str, least: int = 1, most: int = _MOST) -> int:
+    def whole(self, name: str, least: int = 1, largest: int = _MOST) -> int:
         """A whole number in its range."""
         value = self.value(name)
         if value.data is None:
             value.fail("it is missing; add this field, which the model needs.")
         number = value.data if isinstance(value.data, float) and value.data.is_integer() else value.whole()
-        if not least <= number <= most:
-            value.fail(f"the number is {number:.10g}; it must be from {least} to {most}.")
+        if not least <= number <= largest:
+            value.fail(f"the number is {number:.10g}; it must be from {least} to {largest}.")
         return int(number)
 
     def whole_or(self, name: str, default: int, least: int = 1) -> int:

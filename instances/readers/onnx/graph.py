@@ -42,10 +42,10 @@ def weight_files(model: ModelProto) -> set[str]:
 
 def check_weights(model: ModelProto, folder: str | Path) -> None:
     """Refuse a model whose weights are not in `folder`, as `copy_weights` does, or exceed their files."""
-    taken: Counter[Path] = Counter()
+    lengths: Counter[Path] = Counter()
     for path, _, length in {_source(tensor, Path(folder)) for tensor in _external_tensors(model)}:
-        taken[path] += length
-    for path, length in taken.items():
+        lengths[path] += length
+    for path, length in lengths.items():
         if length > path.stat().st_size:  # else copies of a small file would fill the disk
             raise InputError(f"different weights overlap in '{path.name}'; give each a place of its own.")
 
@@ -113,6 +113,7 @@ def _source(tensor: TensorProto, folder: Path) -> tuple[Path, int, int]:
 
 
 def _copy(path: Path, offset: int, length: int, out: BinaryIO, tensor: TensorProto) -> None:
+    """Append a piece of a file to another one, in small parts."""
     with path.open("rb") as file:
         file.seek(offset)
         while length:
@@ -124,6 +125,7 @@ def _copy(path: Path, offset: int, length: int, out: BinaryIO, tensor: TensorPro
 
 
 def _entries(tensor: TensorProto) -> dict[str, str]:
+    """Location, offset and length of a weight in another file, as texts."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
@@ -216,6 +218,7 @@ def infer_shapes(model: ModelProto, path: str | Path, dims: Mapping[str, int]) -
 
 
 def _infer_with_loops(model: ModelProto, path: str | Path) -> tuple[ModelProto, Scope]:
+    """The model with its shapes inferred, again each time that a state of a loop has got its shape."""
     for _ in range(_ROUNDS):
         try:
             model = onnx.shape_inference.infer_shapes(model, data_prop=True)
@@ -269,6 +272,7 @@ def _fixed(kind: TypeProto, shape: tuple[int, ...]) -> TypeProto:
 
 
 def _ask(way: str, model: ModelProto, path: str | Path, dims: Mapping[str, int]) -> ModelProto | None:
+    """The model with the shapes that a process of its own finds in this way; None if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder, "question.onnx"), Path(folder, "answer.onnx")
         question.write_bytes(model.SerializeToString())
@@ -314,6 +318,7 @@ def open_shapes(model: ModelProto, scope: Scope) -> frozenset[str]:
 
 
 def _is_open(live: LiveNode) -> bool:
+    """Whether the shape of an operator's result depends on values that depend on the inputs."""
     kind = live.node.op_type
     return kind in _FINDING or (kind in _SIZED and not set(live.reads).isdisjoint(live.node.input[1:]))
 
@@ -362,6 +367,7 @@ def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
 def _assemble(
     scope: Scope, work: list[float], *, name: str, source: str, attributes: dict[str, object]
 ) -> ComputationGraph:
+    """The graph: a node for each operator that runs, with tensors that are read and weights by their users."""
     produced: dict[str, tuple[int, int]] = {}
     outputs: list[list[float]] = []
     edges: list[tuple[int, int, int]] = []
@@ -415,6 +421,7 @@ def node_names(scope: Scope) -> tuple[str, ...]:
 
 
 def _totals(prices: list[Price]) -> dict[str, object]:
+    """Operations of all nodes, and what of them is not known exactly."""
     total = Price()
     for item in prices:
         total.add(item)
@@ -427,6 +434,7 @@ def _totals(prices: list[Price]) -> dict[str, object]:
 
 
 def _measured(live: LiveNode, seconds: Mapping[str, float]) -> float:
+    """Seconds of a node in the profile."""
     name = next(filter(None, live.node.output), "")
     if name not in seconds:
         raise InputError(f"node {live.node.op_type} '{live.node.name or name}' is not in the profile; use roofline.")

@@ -37,12 +37,12 @@ def no_value(missing: Mapping[str, str]) -> str:
     "dimensions 'batch', 'seq_len' have no value; give for example dims='batch=1' dims='seq_len=128'"
     """
     names = list(missing)[:_SHOWN]
-    given = " ".join(said("dims", f"{name}={_usual(name)}") for name in names)
+    example = " ".join(said("dims", f"{name}={_usual(name)}") for name in names)
     if len(missing) == 1:
-        return f"dimension '{names[0]}' of input '{missing[names[0]]}' has no value; give for example {given}"
+        return f"dimension '{names[0]}' of input '{missing[names[0]]}' has no value; give for example {example}"
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     listed = ", ".join(f"'{name}'" for name in names) + more
-    return f"dimensions {listed} have no value; give for example {given}"
+    return f"dimensions {listed} have no value; give for example {example}"
 
 
 def _usual(name: str) -> int:

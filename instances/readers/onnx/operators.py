@@ -73,7 +73,7 @@ _RECURRENT = {"RNN": 4, "GRU": 20, "LSTM": 30}
 
 
 class Count(NamedTuple):
-    """Cost of an operator; `known` is false if only its bytes could be counted."""
+    """Cost of an operator; `is_known` is false if only its bytes could be counted."""
 
     multiply_adds: int
     flops: int
@@ -102,8 +102,8 @@ def count(operator: TypedNode) -> Count:
         return _recurrence(operator, moved)
     if kind in _TAKING:
         source = operator.input(0).bytes
-        taken = sum(tensor.bytes for tensor in operator.outputs if tensor is not None)
-        return Count(0, 0, moved - source + min(source, taken))
+        selected = sum(tensor.bytes for tensor in operator.outputs if tensor is not None)
+        return Count(0, 0, moved - source + min(source, selected))
     if kind in _PER_OUTPUT:
         return Count(0, _PER_OUTPUT[kind] * operator.written, moved)
     if kind in _PER_INPUT:
@@ -119,6 +119,7 @@ def is_view(kind: str, domain: str) -> bool:
 
 
 def _is_listed(kind: str, domain: str) -> bool:
+    """Whether the tables below hold for an operator of this domain."""
     listed = _DOMAINS.get(domain, frozenset())
     return listed is None or kind in listed
 
@@ -130,6 +131,8 @@ def _bias(op: TypedNode) -> int:
 
 
 def _convolution(weight: int) -> Callable[[TypedNode], int]:
+    """Multiply-adds of a convolution whose weight is the input of this number."""
+
     def products(op: TypedNode) -> int:
         kernel = op.input(weight).shape
         _require_fit(op.input(0).shape[1], kernel[1] * op.attributes.get("group", 1))
@@ -139,12 +142,15 @@ def _convolution(weight: int) -> Callable[[TypedNode], int]:
 
 
 def _transposed_convolution(op: TypedNode) -> int:
+    """Multiply-adds: each element of the input meets each weight of its channel."""
     kernel = op.input(1).shape
     _require_fit(op.input(0).shape[1], kernel[0])
     return op.input(0).elements * math.prod(kernel[1:])
 
 
 def _matrix_product(right: int) -> Callable[[TypedNode], int]:
+    """Multiply-adds of a product whose right matrix is the input of this number."""
+
     def products(op: TypedNode) -> int:
         columns = _axis(op.input(0), last=not op.attributes.get("transA", 0))
         _require_fit(columns, _axis(op.input(right), last=bool(op.attributes.get("transB", 0))))
@@ -154,6 +160,7 @@ def _matrix_product(right: int) -> Callable[[TypedNode], int]:
 
 
 def _axis(matrix: TensorType, last: bool) -> int:
+    """Size of the last axis of a matrix, or of the last but one."""
     return matrix.shape[-1 if last or len(matrix.shape) == 1 else -2]
 
 
@@ -163,6 +170,7 @@ def _require_fit(size: int, expected: int) -> None:
 
 
 def _einstein_sum(op: TypedNode) -> int:
+    """Multiply-adds: the product of the sizes of all labels."""
     terms = op.attributes["equation"].decode().replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, int] = {}
     batch = 1
@@ -207,6 +215,7 @@ def _recurrence(op: TypedNode, moved: int) -> Count:
 
 
 def _window(op: TypedNode) -> int:
+    """Operations of pooling: each element of a window once."""
     return op.written * math.prod(op.attributes["kernel_shape"])
 
 
@@ -220,6 +229,7 @@ def _variadic(op: TypedNode) -> int:
 
 
 def _top(op: TypedNode) -> int:
+    """Operations of a search for the largest elements of an axis, as of a heap."""
     return op.input(0).elements * max(1, op.input(0).shape[op.attributes.get("axis", -1)].bit_length())
 
 
@@ -527,10 +537,11 @@ def price(live: LiveNode, scope: Scope, device: Device) -> Price:
 
 
 def _operator(live: LiveNode, scope: Scope, device: Device) -> Price:
+    """Price of an operator without bodies."""
     operator = scope.operator(live.node)
-    made = operator.outputs[:1]
-    if made and made[0] is not None and is_view(operator.kind, operator.domain):
-        old, new = operator.input(0), made[0]
+    first = operator.outputs[:1]
+    if first and first[0] is not None and is_view(operator.kind, operator.domain):
+        old, new = operator.input(0), first[0]
         if old.elements != new.elements:
             raise ValueError(f"it makes {new.shape} of {old.shape}; its target is a constant")
     counts = count(operator)
@@ -544,6 +555,7 @@ def _operator(live: LiveNode, scope: Scope, device: Device) -> Price:
 
 
 def _body(body: Scope, device: Device) -> Price:
+    """Price of all nodes of a body that depend on its inputs."""
     result = Price()
     for live in body.live:
         result.add(price(live, body, device))

@@ -149,6 +149,7 @@ class _Cutter:
         return part
 
     def _stage(self, block: int, part: _Part, sent: list[str]) -> OnnxStage:
+        """Model of a block, with its tensors in and out and the blocks that these come from."""
         place = {name: i for i, name in enumerate(self._given)}
         received = sorted(part.received, key=lambda name: (name not in place, place.get(name, 0), name))
         specs = [self._spec(name) for name in received]
@@ -172,6 +173,7 @@ class _Cutter:
         return OnnxStage(block, model, tuple(zip(specs, senders, strict=True)), tuple(outputs))
 
     def _earlier(self, name: str, i: int, block: int) -> int:
+        """The block of a node that is read; refused if that comes later."""
         if self._home[i] > block:
             raise InputError(
                 f"stage {block} reads '{name}' of the later stage {self._home[i]}; the partition is of another model."
@@ -191,6 +193,7 @@ class _Cutter:
         return block
 
     def _loose_ends(self, block: int) -> list[str]:
+        """An output for a block that sends nothing: one that none of its nodes reads."""
         names = [name for i in self._blocks[block] for name in self._nodes[i].output if name]
         read = {name for i in self._blocks[block] for name in _reads(self._nodes[i])}
         return [name for name in names if name not in read][:1] or names[:1]
@@ -253,10 +256,12 @@ def _homes(scope: Scope, partition: Partition) -> dict[int, int]:
 
 
 def _reads(node: NodeProto) -> list[str]:
+    """Names of the tensors that a node reads, in its bodies as well."""
     return [name for name in (*node.input, *captured(node)) if name]
 
 
 def _types_of(scope: Scope) -> Iterator[tuple[str, TensorSpec]]:
+    """Names and types of the tensors whose shapes are known."""
     for value in (*scope.graph.value_info, *scope.graph.input, *scope.graph.output):
         if value.name in scope.types:
             element = value.type.tensor_type.elem_type

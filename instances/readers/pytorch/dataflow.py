@@ -99,6 +99,7 @@ class Dataflow:
             yield source, min(size, sum(sizes)) if sizes else size
 
     def _operator(self, node: Node, value: Any) -> Any:
+        """Note a node as an operator that reads its sources; return its outputs."""
         number = len(self.operators)
         self.operators.append(node)
         self.home[node] = number
@@ -111,6 +112,7 @@ class Dataflow:
         return Output(number, sum(bytes_of(tensor, node) for tensor in tensors_of(value)))
 
     def _view(self, node: Node, value: Any) -> Any:
+        """The tensors of which a node is a view, at no cost."""
         base = node.args[0]
         whole = self.origin.get(base) if isinstance(base, Node) else None
         if node.target is operator.getitem:
@@ -128,6 +130,7 @@ class Dataflow:
         return part
 
     def _part(self, whole: Any, value: Any, node: Node) -> Any:
+        """A smaller output where a view holds only a part of one."""
         if isinstance(whole, Output) and (size := bytes_of(value, node)) < whole.bytes:
             return Output(whole.producer, size)
         return whole
@@ -265,6 +268,7 @@ def is_unknown(node: Node) -> bool:
 
 
 def _total(module: GraphModule) -> int:
+    """Operations of all calls of a module."""
     return sum(flops_of(node, module) for node in module.graph.nodes if node.op == "call_function")
 
 

@@ -105,10 +105,10 @@ def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> Computation
         costs = (repr(device.peak_flops), repr(device.memory_bandwidth))
         done = run_module("instances.readers.pytorch.files", os.path.abspath(path), out, *costs)
         if not out.exists():
-            said = done.stderr.decode(errors="replace").splitlines()
+            messages = done.stderr.decode(errors="replace").splitlines()
             problem = "the program takes too much time or memory, or PyTorch fails on it"
-            if done.returncode == 2 and said:
-                problem = said[-1].removeprefix(f"{os.path.abspath(path)}").lstrip(":, ")
+            if done.returncode == 2 and messages:
+                problem = messages[-1].removeprefix(f"{os.path.abspath(path)}").lstrip(":, ")
             raise InputError(f"{path}: {problem}")
         return read_graph(out)
 

@@ -63,8 +63,8 @@ def load_program(path: str | Path) -> ExportedProgram:
     parts = document["graph_module"].open_members(["graph", "signature"])
     _check_graph(parts["graph"])
     _check(parts["signature"])
-    kept = {"graph": parts["graph"].data, "signature": parts["signature"].data, "module_call_graph": []}
-    module = _dict_to_dataclass(schema.GraphModule, kept)
+    checked = {"graph": parts["graph"].data, "signature": parts["signature"].data, "module_call_graph": []}
+    module = _dict_to_dataclass(schema.GraphModule, checked)
     dialects = document["verifiers"].items() if "verifiers" in document else []
     return _program(module, _ranges(document), [load_verifier(dialect.text()) for dialect in dialects])
 
@@ -157,6 +157,7 @@ def _check(value: Value, key: str = "") -> None:
 
 
 def _matching(pattern: str) -> Callable[[Value], None]:
+    """A check that a text has this pattern."""
     allowed = re.compile(pattern)
 
     def check(value: Value) -> None:
@@ -213,25 +214,25 @@ def _program(
     module: schema.GraphModule, ranges: Mapping[str, ValueRanges[Any]], verifiers: list[Any]
 ) -> ExportedProgram:
     """The program of a checked graph; its weights are fake tensors, as its inputs are."""
-    made = GraphModuleDeserializer().deserialize(module, {}, {}, None, dict(ranges))
-    values = {node.name: node.meta["val"] for node in made.graph_module.graph.nodes if node.op == "placeholder"}
+    restored = GraphModuleDeserializer().deserialize(module, {}, {}, None, dict(ranges))
+    values = {node.name: node.meta["val"] for node in restored.graph_module.graph.nodes if node.op == "placeholder"}
     states: dict[str, Any] = {}
     constants: dict[str, Any] = {}
-    for spec in made.signature.input_specs:
+    for spec in restored.signature.input_specs:
         if spec.kind is InputKind.PARAMETER:
             states[spec.target] = torch.nn.Parameter(values[spec.arg.name], values[spec.arg.name].requires_grad)
         elif spec.kind is InputKind.BUFFER and spec.persistent:
             states[spec.target] = values[spec.arg.name]
         elif spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             constants[spec.target] = values[spec.arg.name]
-    given: tuple[Any, ...] = (tuple(s.arg for s in made.signature.input_specs if s.kind is InputKind.USER_INPUT), {})
-    returned = tuple(s.arg for s in made.signature.output_specs if s.kind is OutputKind.USER_OUTPUT)
-    call = ModuleCallSignature([], [], pytree.tree_structure(given), pytree.tree_structure(returned))
-    symbols = made.names_to_symbols
+    arguments = tuple(s.arg for s in restored.signature.input_specs if s.kind is InputKind.USER_INPUT)
+    returned = tuple(s.arg for s in restored.signature.output_specs if s.kind is OutputKind.USER_OUTPUT)
+    call = ModuleCallSignature([], [], pytree.tree_structure((arguments, {})), pytree.tree_structure(returned))
+    symbols = restored.names_to_symbols
     return ExportedProgram(
-        root=made.graph_module,
-        graph=made.graph_module.graph,
-        graph_signature=made.signature,
+        root=restored.graph_module,
+        graph=restored.graph_module.graph,
+        graph_signature=restored.signature,
         state_dict=states,
         range_constraints={symbols[name]: ranges[name] for name in ranges if name in symbols},
         module_call_graph=[ModuleCallEntry("", call)],

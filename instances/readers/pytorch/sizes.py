@@ -66,9 +66,9 @@ def observed_sizes(program: ExportedProgram, args: Sequence[Any], kwargs: Mappin
         If the run fails, as without weights.
     """
     constants = {**program.state_dict, **program.constants}
-    given = iter(tree_leaves((tuple(args), dict(kwargs))))
+    leaves = iter(tree_leaves((tuple(args), dict(kwargs))))
     inputs = [
-        next(given) if spec.kind is InputKind.USER_INPUT else constants[str(spec.target)]
+        next(leaves) if spec.kind is InputKind.USER_INPUT else constants[str(spec.target)]
         for spec in program.graph_signature.input_specs
     ]
     observer = _Observer(program.graph_module)
@@ -107,6 +107,7 @@ def _tensors(node: Node) -> list[torch.Tensor]:
 
 
 def _fixed(tensor: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
+    """The tensor on the meta device, with numbers for its symbolic sizes."""
     if all(isinstance(size, int) for size in tensor.shape):
         return tensor
     shape = [_value(size, sizes) for size in tensor.shape]
@@ -114,6 +115,7 @@ def _fixed(tensor: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
 
 
 def _value(size: Any, sizes: Mapping[str, int]) -> int:
+    """The number that a symbolic size has for these sizes."""
     if isinstance(size, int):
         return size
     expression = size.node.expr
