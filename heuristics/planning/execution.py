@@ -168,23 +168,23 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
                 turning[n] = True
                 ends[n] = now + b[n]
         for n in range(S - 1):
-            there, back = S + n, 2 * S - 1 + n if full_duplex else S + n
+            outgoing, incoming = S + n, 2 * S - 1 + n if full_duplex else S + n
             out, home = sending[n], receiving[n]
-            may_send = ends[there] == np.inf and out < ended_forward[n]
-            may_receive = ends[back] == np.inf and home < ended_backward[n + 1]
+            may_send = ends[outgoing] == np.inf and out < ended_forward[n]
+            may_receive = ends[incoming] == np.inf and home < ended_backward[n + 1]
             if may_send and may_receive and not full_duplex:
                 may_send = send[n, out] <= receive[n, home]
                 may_receive = not may_send
             if may_send:
                 send[n, out] = now
                 sending[n] = out + 1
-                turning[there] = False
-                ends[there] = now + cf[n]
+                turning[outgoing] = False
+                ends[outgoing] = now + cf[n]
             if may_receive:
                 receive[n, home] = now
                 receiving[n] = home + 1
-                turning[back] = True
-                ends[back] = now + cb[n]
+                turning[incoming] = True
+                ends[incoming] = now + cb[n]
         now = ends[0]
         for c in range(1, machines):
             now = min(now, ends[c])
@@ -283,12 +283,12 @@ def _bound(arrays: TrainingArrays, state: PlanState, times: Times) -> float:
         bound = max(bound, head + M * (f[n] + b[n]) + max(tail, A[n]))
         if n < S - 1:
             q = state.replicas[n + 1]
-            there, back = np.inf, np.inf
+            forth, back = np.inf, np.inf
             for u in range(place, place + r):
                 for v in range(place + r, place + r + q):
-                    there = min(there, bandwidth[order[u], order[v]])
+                    forth = min(forth, bandwidth[order[u], order[v]])
                     back = min(back, bandwidth[order[v], order[u]])
-            cf[n] = transfer_time(arrays.forward_bytes[j], r * q * there)
+            cf[n] = transfer_time(arrays.forward_bytes[j], r * q * forth)
             cb[n] = transfer_time(arrays.backward_bytes[j], r * q * back)
             busy = max(cf[n], cb[n]) if arrays.full_duplex else cf[n] + cb[n]
             bound = max(bound, head + f[n] + M * busy + b[n] + tail)
@@ -317,6 +317,7 @@ def change(state: PlanState, M: int) -> bool:
 
 @compiled
 def _move_cut(state: PlanState, S: int) -> bool:
+    """Move a cut by up to 3 layers; return whether it moved."""
     if S == 1:
         return False
     n = np.random.randint(1, S)
@@ -460,6 +461,7 @@ def iteration_time(plan: Plan, warmup: IntArray) -> float:
 
 
 def _run(plan: Plan, warmup: IntArray, starts: Starts) -> float:
+    """Makespan of a plan with a warm-up, (S,) forward passes; fills in the starts [s]."""
     M = plan.instance.microbatches
     if len(warmup) != plan.n_stages or (np.diff(warmup) > 0).any() or not 1 <= warmup[-1] <= warmup[0] <= M:
         raise InputError(

@@ -60,15 +60,15 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
     ahead_of_weights = np.minimum(M, ahead + behind)
     if math.isfinite(plan.instance.memory):
         room = plan.instance.memory - plan.instance.parameter_copies * plan.param_bytes
-        kept = plan.stored_bytes / plan.replicas
-        fits = np.divide(room, kept, out=np.full(S, float(M)), where=room < M * kept)
+        stored = plan.stored_bytes / plan.replicas
+        fits = np.divide(room, stored, out=np.full(S, float(M)), where=room < M * stored)
         ahead_of_weights = np.minimum(ahead_of_weights, np.maximum(fits, 1.0).astype(np.int64))
     limits = Orders(NO_LIMITS, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, ahead_of_weights), ahead_of_weights)
     log = empty_log(S, M)
     run(Flows.of(plan), limits, M, log, np.inf)
     late = "free" if behind >= M else str(behind)
     name = {(1, "1"): "zb-h1", (1, "free"): "zb-free"}.get((distance, late), f"zb-{distance}-{late}")
-    return decoded(log.taken.reshape(S, -1), M), name
+    return decoded(log.passes.reshape(S, -1), M), name
 
 
 def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
@@ -109,7 +109,7 @@ def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:
         Flows.of(plan), encoded(orders, plan.instance.microbatches), plan.instance.microbatches
     )
     if math.isinf(makespan):
-        ends = [[_end(end, *one) for one in order] for order in orders]
+        ends = [[_end(end, *task) for task in order] for order in orders]
         stuck = [(max(row), group) for group, row in enumerate(ends) if min(row) < 0]
         group = min(stuck)[1]
         kind, n, m = orders[group][next(i for i, moment in enumerate(ends[group]) if moment < 0)]
@@ -118,6 +118,7 @@ def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:
 
 
 def _fitting(plan: Plan, name: str, orders: PassLists) -> Iterator[tuple[str, PassLists]]:
+    """The order, if each group fits into memory with it."""
     if all(peak.total <= plan.instance.memory for peak in memory_peaks(plan, orders)):
         yield name, orders
 
@@ -151,6 +152,7 @@ def interleaved_plans(instance: TrainingInstance, orders: Sequence[IntArray]) ->
 
 
 def _on_part(instance: TrainingInstance, V: int, orders: Sequence[IntArray]) -> Iterator[tuple[Plan, PassLists]]:
+    """The same on V devices of some servers."""
     chain, M = instance.chain, instance.microbatches
     for groups in (count for count in range(2, V + 1) if M % count == 0 and V % count == 0):
         for chunks in range(2, min(_CHUNKS, chain.n // groups) + 1):
@@ -161,26 +163,27 @@ def _on_part(instance: TrainingInstance, V: int, orders: Sequence[IntArray]) -> 
                 yield from ((plan, lists) for plan in _recomputing(instance, cuts, devices, lists))
 
 
-def better_cuts(found: Timeline, deadline: Deadline) -> Timeline:
+def better_cuts(best: Timeline, deadline: Deadline) -> Timeline:
     """Move single layers between the stages of a plan, in its order of passes, as long as the time falls."""
-    pairs, quiet = list(permutations(range(found.plan.n_stages), 2)), 0
+    pairs, quiet = list(permutations(range(best.plan.n_stages), 2)), 0
     for pair in islice(cycle(pairs), _MOVES):
-        cuts = moves_of(found.plan.cuts, pair)
+        cuts = moves_of(best.plan.cuts, pair)
         if quiet == len(pairs) or deadline.passed:
             break
         quiet += 1
         for plan in (
-            [] if cuts is None else _recomputing(found.plan.instance, list(cuts), found.plan.devices, found.orders)
+            [] if cuts is None else _recomputing(best.plan.instance, list(cuts), best.plan.devices, best.orders)
         ):
-            timeline = execute_orders(plan, found.orders, found.order_name)
-            if timeline.makespan < found.makespan:
-                found, quiet = timeline, 0
-    return found
+            timeline = execute_orders(plan, best.orders, best.order_name)
+            if timeline.makespan < best.makespan:
+                best, quiet = timeline, 0
+    return best
 
 
 def _recomputing(
     instance: TrainingInstance, cuts: list[int], devices: Sequence[tuple[int, ...]], lists: PassLists
 ) -> Iterator[Plan]:
+    """The plan, without recomputation or else with it in all stages, if it fits into memory with these orders."""
     for again in (False, True) if instance.recomputation else (False,):
         try:
             plan = Plan(instance, tuple(cuts), tuple(devices), (again,) * len(devices))

@@ -180,8 +180,8 @@ def improved_on_servers(
         if _even_share(instance) * instance.cluster.n / sizes[part].sum() >= best.time:
             break
         with suppress(InputError):  # does not fit on so few
-            found = improved_on_cards(_on(instance, part), deepcopy(fresh), limits, replace(effort, tell=None))
-            best = min(best, _idle_elsewhere(found, instance, part), key=lambda one: one.time)
+            iteration = improved_on_cards(_on(instance, part), deepcopy(fresh), limits, replace(effort, tell=None))
+            best = min(best, _idle_elsewhere(iteration, instance, part), key=lambda candidate: candidate.time)
     if effort.tell is not None:
         effort.tell("fewer servers", best.time)
     return best
@@ -211,14 +211,14 @@ def _on(instance: TrainingInstance, part: IntArray) -> TrainingInstance:
     )
 
 
-def _idle_elsewhere(found: Iteration, instance: TrainingInstance, part: IntArray) -> Iteration:
+def _idle_elsewhere(iteration: Iteration, instance: TrainingInstance, part: IntArray) -> Iteration:
     """The same plan and order on all servers."""
-    (timeline,), plan = found.schedules, found.plan
+    (timeline,), plan = iteration.schedules, iteration.plan
     assert plan is not None
     devices = np.flatnonzero(np.isin(instance.cluster.server, part))
     stages = tuple(tuple(devices[list(stage)].tolist()) for stage in plan.devices)
-    there = Plan(instance, plan.cuts, stages, plan.recompute)
-    return Iteration(instance, (execute_orders(there, timeline.orders, timeline.order_name),))
+    widened = Plan(instance, plan.cuts, stages, plan.recompute)
+    return Iteration(instance, (execute_orders(widened, timeline.orders, timeline.order_name),))
 
 
 # Plans whose stages all have as many replicas, as runtimes want them.
@@ -253,24 +253,21 @@ def equal_replicas(
     """
     limits, best = limits or Limits(), None
     order = recursive_device_order(instance.cluster)
-    for stages in _divisors(instance.cluster.n, min(instance.chain.n, _STAGES)):
+    counts = range(1, min(instance.chain.n, _STAGES) + 1)
+    for stages in (count for count in counts if instance.cluster.n % count == 0):
         cuts = _even(instance.chain.forward + instance.chain.backward, stages)
-        found = _timed(instance, cuts, order, legal, orders)
-        while found is not None and not limits.reached(found.makespan):
-            moved = (_timed(instance, near, order, legal, orders) for near in _neighbours(found.plan.cuts))
-            better = min((one for one in moved if one is not None), key=lambda one: one.makespan, default=found)
-            if better.makespan >= found.makespan:
+        timeline = _timed(instance, cuts, order, legal, orders)
+        while timeline is not None and not limits.reached(timeline.makespan):
+            moved = (_timed(instance, near, order, legal, orders) for near in _neighbours(timeline.plan.cuts))
+            better = min(filter(None, moved), key=lambda candidate: candidate.makespan, default=timeline)
+            if better.makespan >= timeline.makespan:
                 break
-            found = better
-        if found is not None and (best is None or found.makespan < best.makespan):
-            best = found
+            timeline = better
+        if timeline is not None and (best is None or timeline.makespan < best.makespan):
+            best = timeline
     if best is None:
         raise instance.no_plan
     return Iteration(instance, (best,))
-
-
-def _divisors(devices: int, most: int) -> list[int]:
-    return [stages for stages in range(1, most + 1) if devices % stages == 0]
 
 
 def _even(time: FloatArray, stages: int) -> tuple[int, ...]:

@@ -69,17 +69,17 @@ class Scored(NamedTuple):
 def score(arrays: TrainingArrays, scored: Scored, state: PlanState, limit: float) -> float:
     """Simulated makespan of a plan; infinite if it does not fit into memory, or takes longer than `limit`."""
     (S, distance, behind), M = state.counts, arrays.microbatches
-    ahead, kept = np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int64)
+    ahead, flight_limit = np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int64)
     for n in range(S):
         ahead[n] = min(M, distance * (S - 1 - n) + 1)
-        kept[n] = min(M, ahead[n] + behind)
-    bound, flows = _flows(arrays, scored, state, ahead, kept)
+        flight_limit[n] = min(M, ahead[n] + behind)
+    bound, flows = _flows(arrays, scored, state, ahead, flight_limit)
     if not bound <= limit or bound == np.inf:
         return np.inf
     orders = warmed_up_orders(ahead, M)
     if behind > 0:
         none = np.zeros(0, dtype=np.int64)
-        orders = Orders(none, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, kept), kept)
+        orders = Orders(none, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, flight_limit), flight_limit)
     return run(flows, orders, M, empty_log(S, M), limit)
 
 
@@ -109,32 +109,32 @@ def anneal_on_cards(
 
 @compiled
 def _flows(
-    arrays: TrainingArrays, scored: Scored, state: PlanState, ahead: IntArray, kept: IntArray
+    arrays: TrainingArrays, scored: Scored, state: PlanState, ahead: IntArray, flight_limit: IntArray
 ) -> tuple[float, Flows]:
     """A bound on the time of the plan, infinite if it does not fit into memory, and its flows.
 
-    With split backward passes, `kept` microbatches may be in flight, and is lowered to what fits.
+    With split backward passes, `flight_limit` microbatches may be in flight; it is lowered to what fits.
     """
     (S, _, behind), M, order, ports = state.counts, arrays.microbatches, state.order, scored.ports
     P, V = len(ports.rate), len(order)
     passes, alone, load = np.zeros((4, S)), np.zeros(3 * S - 2), np.zeros((3 * S - 2, P))
     channel = np.empty(2 * S - 2, dtype=np.int64)
-    here, there = np.zeros(P), np.zeros(P)
+    counts, next_counts = np.zeros(P), np.zeros(P)
     head, tail, bound, place = 0.0, 0.0, 0.0, 0
-    _count(here, ports.server, order, 0, state.replicas[0])
+    _count(counts, ports.server, order, 0, state.replicas[0])
     for n in range(S):
         i, j, r = state.cuts[n], state.cuts[n + 1], state.replicas[n]
         f = (arrays.forward[r - 1, j] - arrays.forward[r - 1, i]) / r
         b = (arrays.backward[r - 1, j] - arrays.backward[r - 1, i]) / r
         first = (scored.inputs[r - 1, j] - scored.inputs[r - 1, i]) / r if behind > 0 else b
-        in_flight = kept[n] if behind > 0 else ahead[n]
+        in_flight = flight_limit[n] if behind > 0 else ahead[n]
         if r == V and scored.at_once > 0.0:
             f, b, first, in_flight = f * scored.at_once, b * scored.at_once, first * scored.at_once, M
         params, stored = arrays.params[j] - arrays.params[i], arrays.stored[j] - arrays.stored[i]
         room = arrays.memory - arrays.copies * params
         if in_flight * stored / r > room:
             if behind > 0 and stored / r <= room and (r < V or scored.at_once == 0.0):
-                kept[n] = int(room / (stored / r))
+                flight_limit[n] = int(room / (stored / r))
             elif behind == 0 and scored.recomputation and (in_flight * arrays.forward_bytes[i] + stored) / r <= room:
                 b, first = b + f, first + f
             else:
@@ -142,18 +142,18 @@ def _flows(
         passes[FORWARD, n], passes[BACKWARD, n], passes[INPUT, n], passes[WEIGHTS, n] = f, b, first, max(b - first, 0.0)
         k = 2 * S - 2 + n
         alone[k] = transfer_time(2 * (r - 1) * params, r * _slowest_within(arrays.bandwidth, order, place, r))
-        _load_allreduce(load[k], 2 * (r - 1) * params / r, here, ports, r)
+        _load_allreduce(load[k], 2 * (r - 1) * params / r, counts, ports, r)
         alone[k] = max(alone[k], load[k].max())
         bound = max(bound, head + M * (f + b) + alone[k], head + M * (f + first) + tail)
         if n < S - 1:
             q = state.replicas[n + 1]
-            there[:] = 0.0
-            _count(there, ports.server, order, place + r, q)
+            next_counts[:] = 0.0
+            _count(next_counts, ports.server, order, place + r, q)
             out, back = _slowest_between(arrays.bandwidth, order, place, r, q)
             alone[n] = transfer_time(arrays.forward_bytes[j], r * q * out)
             alone[S - 1 + n] = transfer_time(arrays.backward_bytes[j], r * q * back)
-            _load_transfer(load[n], arrays.forward_bytes[j], here, there, ports, r, q)
-            _load_transfer(load[S - 1 + n], arrays.backward_bytes[j], there, here, ports, q, r)
+            _load_transfer(load[n], arrays.forward_bytes[j], counts, next_counts, ports, r, q)
+            _load_transfer(load[S - 1 + n], arrays.backward_bytes[j], next_counts, counts, ports, q, r)
             alone[n] = max(alone[n], load[n].max())
             alone[S - 1 + n] = max(alone[S - 1 + n], load[S - 1 + n].max())
             cf, cb = alone[n], alone[S - 1 + n]
@@ -161,7 +161,7 @@ def _flows(
             bound = max(bound, head + f + M * (max(cf, cb) if arrays.full_duplex else cf + cb) + first + tail)
             head += f + cf
             tail += first + cb
-            here[:] = there
+            counts[:] = next_counts
         place += r
     for p in range(P):
         total = 0.0
@@ -176,12 +176,14 @@ def _flows(
 
 @compiled(allocates=False)
 def _count(counts: FloatArray, server: IntArray, order: IntArray, place: int, r: int) -> None:
+    """Add the r devices from a place of the order on to the counts of their servers."""
     for u in range(place, place + r):
         counts[server[order[u]]] += 1.0
 
 
 @compiled(allocates=False)
 def _slowest_within(bandwidth: FloatArray, order: IntArray, place: int, r: int) -> float:
+    """Slowest link among the r devices from a place of the order on; infinite for one [bytes/s]."""
     slowest = np.inf
     for u in range(place, place + r):
         for v in range(place, u):
@@ -191,29 +193,32 @@ def _slowest_within(bandwidth: FloatArray, order: IntArray, place: int, r: int) 
 
 @compiled(allocates=False)
 def _slowest_between(bandwidth: FloatArray, order: IntArray, place: int, r: int, q: int) -> tuple[float, float]:
-    there, back = np.inf, np.inf
+    """Slowest links from the r devices at a place of the order to the q after them, and back [bytes/s]."""
+    forth, back = np.inf, np.inf
     for u in range(place, place + r):
         for v in range(place + r, place + r + q):
-            there = min(there, bandwidth[order[u], order[v]])
+            forth = min(forth, bandwidth[order[u], order[v]])
             back = min(back, bandwidth[order[v], order[u]])
-    return there, back
+    return forth, back
 
 
 @compiled(allocates=False)
 def _load_transfer(
-    load: FloatArray, size: float, here: FloatArray, there: FloatArray, ports: Ports, q: int, r: int
+    load: FloatArray, size: float, senders: FloatArray, receivers: FloatArray, ports: Ports, q: int, r: int
 ) -> None:
+    """Add the seconds that a transfer from q devices to r loads each port, given how many of both each server has."""
     for h in range(ports.entering or len(load)):
-        load[h] += transfer_time(size * here[h] * (r - there[h]) / (q * r), ports.rate[h])
+        load[h] += transfer_time(size * senders[h] * (r - receivers[h]) / (q * r), ports.rate[h])
         load[h + ports.entering] += transfer_time(
-            size * there[h] * (q - here[h]) / (q * r), ports.rate[h + ports.entering]
+            size * receivers[h] * (q - senders[h]) / (q * r), ports.rate[h + ports.entering]
         )
 
 
 @compiled(allocates=False)
-def _load_allreduce(load: FloatArray, size: float, here: FloatArray, ports: Ports, r: int) -> None:
+def _load_allreduce(load: FloatArray, size: float, counts: FloatArray, ports: Ports, r: int) -> None:
+    """Add the seconds that an AllReduce of r devices in several servers loads each of their ports."""
     for h in range(ports.entering or len(load)):
-        if 0.0 < here[h] < r:
+        if 0.0 < counts[h] < r:
             load[h] += transfer_time(size, ports.rate[h])
             load[h + ports.entering] += transfer_time(size, ports.rate[h + ports.entering])
 
@@ -372,7 +377,7 @@ def on_cards(iteration: Iteration, instance: TrainingInstance) -> Iteration:
 class _Search:
     def __init__(self, instance: TrainingInstance, rng: np.random.Generator, limits: Limits, effort: Effort) -> None:
         self.instance, self.rng, self.limits, self.effort = instance, rng, limits, effort
-        self.found: list[_Candidate] = []
+        self.candidates: list[_Candidate] = []
         self.timelines: list[Timeline] = []
         M = instance.microbatches
         self.ways = [(d or distance, min(M, behind)) for d, behind in _WAYS[effort.orders] for distance in _DISTANCES]
@@ -415,10 +420,11 @@ class _Search:
     def anneal(self) -> None:
         """Change the best plans of different numbers of stages at random, with split backward passes and without."""
         kinds: dict[bool, dict[int, _Candidate]] = {}
-        for one in sorted(self.found, key=lambda one: -one.time):
-            kinds.setdefault(bool(one.state.counts[2]), {})[int(one.state.counts[0])] = one
+        for candidate in sorted(self.candidates, key=lambda candidate: -candidate.time):
+            kinds.setdefault(bool(candidate.state.counts[2]), {})[int(candidate.state.counts[0])] = candidate
         for by_stages in kinds.values():
-            for start in sorted(by_stages.values(), key=lambda one: one.time)[: _STARTS if len(kinds) == 1 else _FEWER]:
+            starts = sorted(by_stages.values(), key=lambda candidate: candidate.time)
+            for start in starts[: _STARTS if len(kinds) == 1 else _FEWER]:
                 self._anneal_from(start)
         while self.effort.level == 3 and self.limits.deadline.left < math.inf and not self._stops():
             self._anneal_from(self._different()[0])
@@ -438,8 +444,8 @@ class _Search:
 
     def _executed(self) -> Iterator[Timeline]:
         """The best plans in the orders that may be chosen, then interleaved ones."""
-        for one in self._different()[:_VARIED]:
-            yield from self._in_orders(one)
+        for candidate in self._different()[:_VARIED]:
+            yield from self._in_orders(candidate)
         if self.effort.orders in ("auto", "interleaved"):
             best: Timeline | None = None
             for plan, orders in interleaved_plans(self.instance, self._device_orders()):
@@ -449,10 +455,10 @@ class _Search:
             if best is not None and self.effort.level > 1:
                 yield better_cuts(best, self.limits.deadline)
 
-    def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
+    def _in_orders(self, candidate: _Candidate) -> Iterator[Timeline]:
         """Execute in the order that was scored, and in others if orders are free."""
-        kinds, (_, distance, behind) = self.effort.orders, one.state.counts.tolist()
-        plan = one.state.plan(self.instance)
+        kinds, (_, distance, behind) = self.effort.orders, candidate.state.counts.tolist()
+        plan = candidate.state.plan(self.instance)
         if kinds == "interleaved":
             return
         if behind > 0:
@@ -468,10 +474,10 @@ class _Search:
     def _different(self) -> list[_Candidate]:
         """The best candidates, each plan once."""
         seen: dict[tuple[object, ...], _Candidate] = {}
-        for one in sorted(self.found, key=lambda one: one.time):
-            S = one.state.counts[0]
-            key = (*one.state.cuts[: S + 1], *one.state.replicas[:S], *one.state.order)
-            seen.setdefault(key, one)
+        for candidate in sorted(self.candidates, key=lambda candidate: candidate.time):
+            S = candidate.state.counts[0]
+            key = (*candidate.state.cuts[: S + 1], *candidate.state.replicas[:S], *candidate.state.order)
+            seen.setdefault(key, candidate)
         return list(seen.values())
 
     def _even(self) -> Iterator[Plan]:
@@ -485,29 +491,33 @@ class _Search:
                         yield Plan.along(self.instance, cuts, even_counts(len(part), stages), part.tolist())
 
     def _least_load(self, order: IntArray) -> Iterator[Plan]:
+        """Plans of least load, one of each number of stages, along an order of the devices."""
         execution = _one_in_flight if self.instance.recomputation else one_forward_one_backward
         return (plan for plan in plans_by_stages(self.instance, order, execution) if plan is not None)
 
     def _device_orders(self) -> list[IntArray]:
+        """Orders of the devices that are tried, each once."""
         cluster = self.instance.cluster
         sizes = np.repeat(cluster.servers, cluster.servers)
         by_size = [np.argsort(sign * sizes, kind="stable") for sign in (-1, 1)]
         return list({tuple(order.tolist()): order for order in [*device_orders(self.instance), *by_size]}.values())
 
     def _add(self, phase: str, plans: Iterable[Plan]) -> None:
+        """Score plans with all distances, and keep those that fit; at least one plan is scored."""
         for plan in plans:
             for distance, behind in self.ways:
                 state = PlanState.of(plan, distance, behind)
                 time = score(self.instance.arrays, self.scored, state, np.inf)
                 if time < np.inf:
-                    self.found.append(_Candidate(time, state))
+                    self.candidates.append(_Candidate(time, state))
             if self._stops():
                 break
         self._tell(phase, self._least())
 
     def _anneal_from(self, start: _Candidate) -> None:
-        most = _OPERATIONS // int(2 * start.state.counts[0] * self.instance.microbatches)
-        steps = self.limits.allow(max(1, min(_STEPS, most)))
+        """Anneal from a candidate; each new best plan becomes a candidate."""
+        limit = _OPERATIONS // int(2 * start.state.counts[0] * self.instance.microbatches)
+        steps = self.limits.allow(max(1, min(_STEPS, limit)))
         cooling, state = _HOT * (_COLD / _HOT) ** (np.arange(steps) / steps), start.state
         for piece in np.array_split(cooling, -(-steps // _PIECE)):
             if self._stops():
@@ -515,21 +525,23 @@ class _Search:
             seed = int(self.rng.integers(2**31))
             state, least, best = anneal_on_cards(self.instance.arrays, self.scored, state, piece, seed)
             if least < self._least():
-                self.found.append(_Candidate(least, best))
+                self.candidates.append(_Candidate(least, best))
         self._tell("annealing", self._least())
 
     def _least(self) -> float:
-        return min((one.time for one in self.found), default=math.inf)
+        """Least time of a candidate; infinite without one [s]."""
+        return min((candidate.time for candidate in self.candidates), default=math.inf)
 
     def _stops(self) -> bool:
-        return bool(self.found) and self.limits.reached(self._least())
+        return bool(self.candidates) and self.limits.reached(self._least())
 
     def _tell(self, phase: str, time: float) -> None:
         if self.effort.tell is not None and time < math.inf:
             self.effort.tell(phase, time)
 
     def _refusal(self) -> InputError:
-        if not self.found:
+        """Error for a search without an answer: nothing fits, or nothing in these orders."""
+        if not self.candidates:
             return self.instance.no_plan
         kinds, V, M = self.effort.orders, self.instance.cluster.n, self.instance.microbatches
         why = _NEEDS.get(kinds[:2], "").format(devices=V, microbatches=M)

@@ -65,6 +65,7 @@ def minimum_cut(weight: FloatArray) -> BoolArray:
 
 @compiled
 def _stoer_wagner(weight: FloatArray) -> BoolArray:
+    """(n,) whether each vertex is on one side of a least cut, by Stoer and Wagner; overwrites the weights."""
     n = len(weight)
     group = np.arange(n)  # the vertex that stands for each one
     least, side = np.inf, np.zeros(n, dtype=np.bool_)
@@ -138,6 +139,7 @@ def reversed_instance(instance: TrainingInstance) -> TrainingInstance:
 
 
 def _along(instance: TrainingInstance, order: IntArray, execution: Order, allow_idle: bool) -> list[Plan | None]:
+    """Plans of least W by number of stages; where memory is tight, those of the mirrored chain where they fit."""
     stages = min(instance.chain.n, len(order))
     free = _best_stages(replace(instance, memory=np.inf), order, np.ones(stages), allow_idle)
     plans: list[Plan | None] = []
@@ -160,6 +162,7 @@ def _along(instance: TrainingInstance, order: IntArray, execution: Order, allow_
 def _fitting(
     instance: TrainingInstance, cuts: list[int], replicas: list[int], used: int, order: IntArray, execution: Order
 ) -> Plan | None:
+    """The plan, None if it does not fit into memory or lacks links."""
     try:
         plan = Plan.along(instance, cuts, replicas, order[:used])
         plan.check_memory(execution(plan.n_stages, instance.microbatches))
@@ -208,7 +211,7 @@ def _prm(arrays: TrainingArrays, speeds: LinkSpeeds, in_flight: FloatArray) -> t
     replica = np.zeros((levels, V + 1, V + 1, L + 1), dtype=np.int16)
     before = np.full((V + 1, V + 1, L + 1), np.inf)
     for x in range(levels):
-        here = np.full((V + 1, V + 1, L + 1), np.inf)
+        current = np.full((V + 1, V + 1, L + 1), np.inf)
         for i in range(x + 1, V + 1):
             for r in range(1, i - x + 1):
                 if (x == 0) != (r == i):
@@ -249,10 +252,10 @@ def _prm(arrays: TrainingArrays, speeds: LinkSpeeds, in_flight: FloatArray) -> t
                         value = max(best[k], stage)
                         if value < least:
                             least, at = value, k
-                    here[i, r, l] = least
+                    current[i, r, l] = least
                     cut[x, i, r, l], replica[x, i, r, l] = at, arg[at]
-                last[x, i, r] = here[i, r, L]
-        before = here
+                last[x, i, r] = current[i, r, L]
+        before = current
     return last, cut, replica
 
 
@@ -317,6 +320,7 @@ def hierarchical_split(
 
 
 def _stages(i: int, j: int, units: int, cut: IntArray, last: IntArray) -> list[tuple[int, int]]:
+    """Layer after each stage, and its units, of the best split of the layers i … j - 1 on so many units."""
     stages = []
     while j > i:
         stages.append((j, int(last[i, j, units])))
@@ -377,10 +381,10 @@ def fastest(instance: TrainingInstance, plans: Iterable[Plan | None]) -> Plan:
     InputError
         If there is none.
     """
-    found = [plan for plan in plans if plan is not None]
-    if not found:
+    fitting = [plan for plan in plans if plan is not None]
+    if not fitting:
         raise instance.no_plan
-    return min(found, key=lambda plan: iteration_time(plan, pe(plan.n_stages, plan.instance.microbatches)))
+    return min(fitting, key=lambda plan: iteration_time(plan, pe(plan.n_stages, plan.instance.microbatches)))
 
 
 # Beyond SPP: plans of least makespan bound along several device orders, then annealing of the makespan.
@@ -413,22 +417,22 @@ def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limit
     InputError
         If no plan fits into memory.
     """
-    found = list(_fitting_plan((plan for plan in spp_plans(instance) if plan is not None), (4,)))
-    ceiling = min((candidate.time for candidate in found), default=np.inf)
+    candidates = list(_fitting_plan((plan for plan in spp_plans(instance) if plan is not None), (4,)))
+    ceiling = min((candidate.time for candidate in candidates), default=np.inf)
     limits = limits or Limits()
     for order in device_orders(instance):
-        if found and limits.deadline.interrupted.is_set():
+        if candidates and limits.deadline.interrupted.is_set():
             break
-        found += _fitting_plan(least_bound_plans(instance, order, ceiling), (1, 2, 3, 4, instance.microbatches))
-    if not found:
+        candidates += _fitting_plan(least_bound_plans(instance, order, ceiling), (1, 2, 3, 4, instance.microbatches))
+    if not candidates:
         raise instance.no_plan
-    found.sort(key=lambda candidate: candidate.time)
-    best_by_stages = {candidate.plan.n_stages: candidate for candidate in reversed(found)}
+    candidates.sort(key=lambda candidate: candidate.time)
+    best_by_stages = {candidate.plan.n_stages: candidate for candidate in reversed(candidates)}
     starts = sorted(best_by_stages.values(), key=lambda candidate: candidate.time)[:_STARTS]
     for start in starts:
-        if not limits.reached(min(candidate.time for candidate in found)):
-            found.append(_annealed(start, rng, limits))
-    best = min(found, key=lambda candidate: candidate.time)
+        if not limits.reached(min(candidate.time for candidate in candidates)):
+            candidates.append(_annealed(start, rng, limits))
+    best = min(candidates, key=lambda candidate: candidate.time)
     warmup = steady(best.plan.n_stages, instance.microbatches, best.distance)
     return Iteration(instance, (execute(best.plan, warmup),))
 
@@ -456,15 +460,16 @@ def least_bound_plans(instance: TrainingInstance, order: IntArray, ceiling: floa
     points = z_points(
         instance, speeds_along(instance.cluster, order, instance.ports), ceiling, in_flight, allow_idle=True
     )
-    taken: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for point in points.first.tolist():
         cuts, replicas, start = points.stages(point)
-        taken[len(replicas)] += 1
-        if taken[len(replicas)] <= _PLANS:
+        counts[len(replicas)] += 1
+        if counts[len(replicas)] <= _PLANS:
             yield Plan.along(instance, cuts, replicas, order[start:])
 
 
 def _annealed(start: _Candidate, rng: np.random.Generator, limits: Limits) -> _Candidate:
+    """The best plan of annealing from a start."""
     instance, stages = start.plan.instance, start.plan.n_stages
     steps = min(_STEPS, _OPERATIONS // (_STARTS * 4 * stages * instance.microbatches))
     steps = limits.allow(steps)

@@ -93,6 +93,7 @@ def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray, ports: Ports
 
 @compiled
 def _along(bandwidth: FloatArray) -> LinkSpeeds:
+    """Slowest links along the order, from its bandwidths, (V, V) [bytes/s]."""
     V = len(bandwidth)
     within = np.full((V + 1, V + 1), np.inf)
     forth = np.full((V + 1, V + 1, V + 1), np.inf)
@@ -111,7 +112,7 @@ def _along(bandwidth: FloatArray) -> LinkSpeeds:
 
 @compiled
 def _through_ports(speeds: LinkSpeeds, server: IntArray, rate: FloatArray, entering: int, servers: int) -> None:
-    """Slow down what its ports do not let through."""
+    """Lower the speeds to what the ports of the servers let through."""
     V = len(server)
     both = 2.0 if entering == 0 else 1.0
     for i in range(V + 1):
@@ -128,14 +129,14 @@ def _through_ports(speeds: LinkSpeeds, server: IntArray, rate: FloatArray, enter
             after = np.zeros(servers)
             for r in range(1, V - i + 1):
                 after[server[i + r - 1]] += 1.0
-                there, back = 0.0, 0.0
+                forth, back = 0.0, 0.0
                 for h in range(servers):
                     out, home = before[h] * (r - after[h]), after[h] * (q - before[h])
                     if entering == 0:
                         out, home = out + home, out + home
-                    there = max(there, transfer_time(out, rate[h]), transfer_time(home, rate[h + entering]))
+                    forth = max(forth, transfer_time(out, rate[h]), transfer_time(home, rate[h + entering]))
                     back = max(back, transfer_time(home, rate[h]), transfer_time(out, rate[h + entering]))
-                speeds.forth[i, q, r] = min(speeds.forth[i, q, r], transfer_time(1.0, there) if there > 0.0 else np.inf)
+                speeds.forth[i, q, r] = min(speeds.forth[i, q, r], transfer_time(1.0, forth) if forth > 0.0 else np.inf)
                 speeds.back[i, q, r] = min(speeds.back[i, q, r], transfer_time(1.0, back) if back > 0.0 else np.inf)
 
 
@@ -173,11 +174,11 @@ def fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
 
 
 def _core(linked: BoolArray, degree: int) -> BoolArray:
-    """The graph among the devices that are left when those with less than `degree` links to others left go."""
-    left = np.ones(len(linked), dtype=bool)
-    while (few := left & ((linked & left).sum(axis=1) < degree)).any():
-        left &= ~few
-    return linked[np.ix_(left, left)]
+    """(n, n) links among the n devices that remain when those with fewer than `degree` links to others are removed."""
+    remaining = np.ones(len(linked), dtype=bool)
+    while (few := remaining & ((linked & remaining).sum(axis=1) < degree)).any():
+        remaining &= ~few
+    return linked[np.ix_(remaining, remaining)]
 
 
 def _largest_component(linked: BoolArray) -> int:
@@ -315,6 +316,7 @@ def _z_kernel(
     ceiling: float,
     allow_idle: bool,
 ) -> tuple[FloatArray, IntArray]:
+    """(p,) values Z of the points that begin with the first layer [s]; `ZPoints.links` of all points, these last."""
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
     L, V, levels = forward.shape[1] - 1, len(speeds.within) - 1, len(in_flight)
     step = min(levels - 1, 1)
@@ -387,4 +389,5 @@ def _z_kernel(
 
 @compiled
 def _longer(array: np.ndarray) -> np.ndarray:
+    """The array with room for as many entries more."""
     return np.concatenate((array, np.empty_like(array)))

@@ -70,9 +70,10 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
             f"{graph.name}: node {v} ({graph.names[v]}) keeps {graph.state_bytes[v]:g} bytes from run to run, which a "
             "training step does not; give a graph without states."
         )
-    held = graph.attributes.get("not_trained")
-    if trained_only and isinstance(held, list):
-        graph = replace(graph, parameters=tuple(one for one in graph.parameters if one.name not in held))
+    untrained = graph.attributes.get("not_trained")
+    if trained_only and isinstance(untrained, list):
+        trained = tuple(parameter for parameter in graph.parameters if parameter.name not in untrained)
+        graph = replace(graph, parameters=trained)
     times = 2 * graph.work if backward is None else numbers(backward, "backward")
     if len(times) != graph.n:
         raise InputError(f"There are {graph.n} nodes but {len(times)} backward times; give one a node.")
@@ -107,18 +108,18 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
         stored_bytes=per_layer(outputs),
         names=tuple(names[i] if i == j else f"{names[i]} … {names[j]}" for i, j in zip(starts, ends, strict=True)),
         name=graph.name,
-        source="; ".join([graph.source, *_said(graph, layer)]),
+        source="; ".join([graph.source, *_assumptions(graph, layer)]),
     )
 
 
-def _said(graph: ComputationGraph, layer: IntArray) -> Iterator[str]:
+def _assumptions(graph: ComputationGraph, layer: IntArray) -> Iterator[str]:
     """Yield assumptions behind the costs of the layers."""
     if any("attention" in name and name.endswith("softmax") for name in graph.names):
         yield "attention is unfused"
-    for one in graph.parameters:
-        count = len(set(layer[list(one.users)].tolist()))
+    for parameter in graph.parameters:
+        count = len(set(layer[list(parameter.users)].tolist()))
         if count > 1:
-            yield f"{one.name} counts in each of {count} layers"
+            yield f"{parameter.name} counts in each of {count} layers"
 
 
 def by_block(chain: LayerChain) -> LayerChain:
@@ -137,6 +138,7 @@ def by_block(chain: LayerChain) -> LayerChain:
 
 
 def _block(name: str) -> str:
+    """Name of the block of a layer, as in `by_block`; of a merged layer that of one of its ends, if it has dots."""
     first, *_, last = name.split(" … ") * 2
     head, *tail = (first if "." in first else last).split(".")
     return f"{head}.{tail[0]}" if tail and tail[0].isdigit() else head
@@ -221,8 +223,8 @@ def bert_chain(
     >>> chain.n, round(chain.param_bytes.sum() / 4e6)
     (27, 335)
     """
-    given = {"layers": layers, "microbatch": microbatch, "sequence": sequence, "flops": flops}
-    for label, value in given.items():
+    sizes = {"layers": layers, "microbatch": microbatch, "sequence": sequence, "flops": flops}
+    for label, value in sizes.items():
         if not value > 0:
             raise InputError(f"bert_chain: {label} is {value}; it must be positive.")
     hidden, heads = _HIDDEN, _HEADS
@@ -235,7 +237,7 @@ def bert_chain(
         2 * hidden + 2,
     ]
     output = _ELEMENT_BYTES * sequence * hidden
-    kept = [output, *[66 * sequence * hidden + 9 * heads * sequence**2] * layers, output, output]
+    stored = [output, *[66 * sequence * hidden + 9 * heads * sequence**2] * layers, output, output]
     forward = np.array(operations) * microbatch / flops
     between = np.full(layers + 2, output * microbatch * activation_scale)
     return LayerChain(
@@ -244,7 +246,7 @@ def bert_chain(
         forward_bytes=between,
         backward_bytes=between,
         param_bytes=np.array(parameters) * _ELEMENT_BYTES,
-        stored_bytes=np.array(kept) * microbatch,
+        stored_bytes=np.array(stored) * microbatch,
         names=("embedding", *(f"encoder.{layer}" for layer in range(layers)), "pooler", "head"),
         name=f"bert-{layers}",
         source=f"analytic; microbatch {microbatch}, sequence {sequence}, {flops:g} flop/s, activations x "
@@ -411,8 +413,8 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
         item.open_members(("TMPCs",))["TMPCs"] for item in read_json(path).open_members(("nodes",))["nodes"].items()
     ]
     ways = [_ways_of(node) for node in nodes]
-    for node, known in zip(nodes, ways, strict=True):
-        for degree, way in ways[0].keys() ^ known.keys():
+    for node, node_ways in zip(nodes, ways, strict=True):
+        for degree, way in ways[0].keys() ^ node_ways.keys():
             node.fail(f"'{way}' of degree {degree} is not there for all nodes; measure it, or leave it out of all.")
     order = latest_order(graph)
     ends = 1 + np.flatnonzero(graph.work[order])
@@ -421,16 +423,16 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
     for end, inside in zip(ends.tolist(), np.split(order, ends[:-1]), strict=True):
         name = graph.names[inside[graph.work[inside].argmax()]]
         sums = {way: np.sum([ways[v][way] for v in inside], axis=0) for way in ways[0]}
-        sent = {degree: _sent(graph, order, end, [one[degree, "vanilla"][-1] for one in ways]) for degree, _ in sums}
-        found = tuple(_configuration(way, sums, sent[way[0]], unit) for way in sums)
-        layers.append(ConfiguredLayer(name, name, found))
+        sent = {degree: _sent(graph, order, end, [node[degree, "vanilla"][-1] for node in ways]) for degree, _ in sums}
+        configurations = tuple(_configuration(way, sums, sent[way[0]], unit) for way in sums)
+        layers.append(ConfiguredLayer(name, name, configurations))
     source = f"workload {Path(path).name}, times in {time_unit}"
     return ConfiguredChain(tuple(layers), name=graph.name, source=source, dtype="fp32")
 
 
 def _ways_of(node: Value) -> dict[_Way, list[float]]:
     """Numbers of a node, and the most that it sends to join its degree, by its ways to run."""
-    found = {}
+    numbers_by_way = {}
     for degree, items in node.open_members(()).items():
         if not degree.isdecimal() or int(degree) < 1:
             items.fail("a tensor degree is a whole number, 1 or more.")
@@ -440,10 +442,10 @@ def _ways_of(node: Value) -> dict[_Way, list[float]]:
             if way not in _MODES:
                 members["id"].fail(f"choose one of {', '.join(_MODES)}.")
             joined = max(map(json_amount, members["syncTimeBw"].open_members(()).values()), default=0.0)
-            found[int(degree), way] = [*(json_amount(members[name]) for name in _NUMBERS), joined]
-        if (int(degree), "vanilla") not in found:
+            numbers_by_way[int(degree), way] = [*(json_amount(members[name]) for name in _NUMBERS), joined]
+        if (int(degree), "vanilla") not in numbers_by_way:
             items.fail("there is no configuration 'vanilla'.")
-    return found
+    return numbers_by_way
 
 
 def _sent(graph: ComputationGraph, order: IntArray, end: int, joined: list[float]) -> float:
@@ -459,6 +461,7 @@ def _sent(graph: ComputationGraph, order: IntArray, end: int, joined: list[float
 
 
 def _configuration(way: _Way, sums: dict[_Way, np.ndarray], sent: float, unit: float) -> Configuration:
+    """A way to run the nodes of a layer: `sums` of their numbers by way, bytes `sent`, seconds a `unit` of the file."""
     plain = unit * sums[way[0], "vanilla"][0]
     time, parameters, stored, _, _ = sums[way].tolist()
     again = max(unit * time - plain, 0.0)

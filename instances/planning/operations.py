@@ -96,9 +96,9 @@ class Flows(NamedTuple):
         group = np.array([plan.groups.index(stage) for stage in plan.devices])
         machines: dict[tuple[int, ...], int] = {}
         channel = np.full(2 * S - 2, -1)
-        for n, (here, there) in enumerate(pairwise(group.tolist())):
-            for row, ends in ((n, (here, there)), (S - 1 + n, (there, here))):
-                if here != there:
+        for n, (source, target) in enumerate(pairwise(group.tolist())):
+            for row, ends in ((n, (source, target)), (S - 1 + n, (target, source))):
+                if source != target:
                     pair = ends if plan.instance.full_duplex else tuple(sorted(ends))
                     channel[row] = machines.setdefault(pair, len(machines))
         loads = np.divide(plan.loads, alone[:, None], out=np.zeros_like(plan.loads), where=alone[:, None] > 0)
@@ -133,7 +133,7 @@ def encoded(orders: PassLists, microbatches: int) -> Orders:
 
 def decoded(passes: IntArray, microbatches: int) -> PassLists:
     """Orders of G groups as tuples, from their (G, n) passes as in `Orders`."""
-    return tuple(tuple((one % 4, *divmod(one // 4, microbatches)) for one in row) for row in passes.tolist())
+    return tuple(tuple((code % 4, *divmod(code // 4, microbatches)) for code in row) for row in passes.tolist())
 
 
 @lru_cache(maxsize=32)
@@ -184,7 +184,7 @@ class Waiting(Exception):  # noqa: N818
 class _Running:
     what: Pass | tuple[int, int]  # a pass, or the row and microbatch of a transfer
     start: Fraction
-    left: Fraction  # seconds at full speed
+    remaining: Fraction  # seconds at full speed
     loads: Loads = field(default_factory=dict)
     speed: Fraction = Fraction(1)
 
@@ -238,7 +238,7 @@ class _Run:
         self.alone = [Fraction(t) for t in flows.alone.tolist()]
         self.loads = [{port: Fraction(u) for port, u in enumerate(row) if u} for row in flows.speed_load.tolist()]
         self.channel, self.channels = flows.channel.tolist(), flows.channels
-        self.now, self.found = Fraction(0), Simulation()
+        self.now, self.simulation = Fraction(0), Simulation()
         self.place = [0] * len(orders)
         self.running: dict[tuple[str, int], _Running] = {}  # by machine
         self.ready: dict[tuple[int, int], Fraction] = {}  # transfers that wait, and since when
@@ -248,55 +248,62 @@ class _Run:
         self.complete = [0] * self.S  # microbatches whose backward pass has ended
 
     def run(self) -> Simulation:
+        """All operations with their times; `Waiting` if some never start."""
         while True:
             while self._start_passes() | self._start_transfers():
                 self._end_due()
             if not self.running:
                 break
             self._set_speeds()
-            step = min(job.left / job.speed for job in self.running.values())
+            step = min(job.remaining / job.speed for job in self.running.values())
             self.now += step
             for job in self.running.values():
-                job.left -= step * job.speed
+                job.remaining -= step * job.speed
             self._end_due()
-        stuck = [(self._idle_since(order), order) for order in self.orders if order[-1] not in self.found.passes]
+        stuck = [(self._idle_since(order), order) for order in self.orders if order[-1] not in self.simulation.passes]
         if stuck:
             _, order = min(stuck, key=lambda pair: pair[0])
-            raise Waiting(next(one for one in order if one not in self.found.passes))
-        return self.found
+            raise Waiting(next(task for task in order if task not in self.simulation.passes))
+        return self.simulation
 
     def _idle_since(self, order: Sequence[Pass]) -> Fraction:
-        return max((self.found.passes[one][1] for one in order if one in self.found.passes), default=Fraction(0))
+        """End of the last pass that a group has run."""
+        passes = self.simulation.passes
+        return max((passes[task][1] for task in order if task in passes), default=Fraction(0))
 
     def _end_due(self) -> None:
-        due = [key for key, job in self.running.items() if job.left <= _INSTANT * self.now * job.speed]
+        """End all that is due at this instant."""
+        due = [key for key, job in self.running.items() if job.remaining <= _INSTANT * self.now * job.speed]
         for job in [self.running.pop(key) for key in due]:
             if len(job.what) == 3:
                 self._pass_ends(job.what, job.start)
             else:
                 self._transfer_ends(*job.what, job.start)
 
-    def _can_start(self, one: Pass) -> bool:
-        kind, n, m = one
+    def _can_start(self, task: Pass) -> bool:
+        """Whether all that a pass needs has ended."""
+        kind, n, m = task
         if kind == FORWARD:
             return m in self.inputs[n]
         if kind == WEIGHTS:
-            return (INPUT, n, m) in self.found.passes
-        return m in self.gradients[n] if n < self.S - 1 else (FORWARD, n, m) in self.found.passes
+            return (INPUT, n, m) in self.simulation.passes
+        return m in self.gradients[n] if n < self.S - 1 else (FORWARD, n, m) in self.simulation.passes
 
     def _start_passes(self) -> bool:
+        """Start a pass in each idle group that can; return whether there was one."""
         started = False
         for group, order in enumerate(self.orders):
             if ("group", group) in self.running or self.place[group] == len(order):
                 continue
-            one = order[self.place[group]]
-            if self._can_start(one):
+            task = order[self.place[group]]
+            if self._can_start(task):
                 self.place[group] += 1
-                self.running["group", group] = _Running(one, self.now, self.durations[one[0]][one[1]])
+                self.running["group", group] = _Running(task, self.now, self.durations[task[0]][task[1]])
                 started = True
         return started
 
     def _start_transfers(self) -> bool:
+        """Start a transfer in each idle channel that has one; return whether there was one."""
         started = False
         for c in range(self.channels):
             waiting = [key for key in self.ready if self.channel[key[0]] == c]
@@ -311,9 +318,9 @@ class _Run:
     def _transfer(self, row: int, m: int) -> _Running:
         return _Running((row, m), self.now, self.alone[row], self.loads[row])
 
-    def _pass_ends(self, one: Pass, start: Fraction) -> None:
-        kind, n, m = one
-        self.found.passes[one] = (start, self.now)
+    def _pass_ends(self, task: Pass, start: Fraction) -> None:
+        kind, n, m = task
+        self.simulation.passes[task] = (start, self.now)
         if kind == FORWARD and n < self.S - 1:
             self._send(n, m)
         if kind in (BACKWARD, INPUT) and n > 0:
@@ -324,13 +331,14 @@ class _Run:
                 self.running["allreduce", n] = self._transfer(2 * self.S - 2 + n, 0)
 
     def _send(self, row: int, m: int) -> None:
+        """Queue a transfer; between stages of one group it takes no time."""
         if self.channel[row] < 0:
             self._transfer_ends(row, m, self.now)
         else:
             self.ready[row, m] = self.now
 
     def _transfer_ends(self, row: int, m: int, start: Fraction) -> None:
-        self.found.transfers[row, m] = (start, self.now)
+        self.simulation.transfers[row, m] = (start, self.now)
         if row < self.S - 1:
             self.inputs[row + 1].add(m)
         elif row < 2 * self.S - 2:

@@ -122,6 +122,7 @@ class Plan(Displayed):
 
     @property
     def _again(self) -> FloatArray:
+        """(S,) time of the forward passes that are run again before backward passes [s]."""
         return np.where(self.recompute, self.forward_time, 0.0)
 
     @property
@@ -180,10 +181,10 @@ class Plan(Displayed):
         if ports is None:
             return np.zeros((3 * S - 2, 0))
         rows = np.zeros((3 * S - 2, len(ports.rate)))
-        for n, (here, there) in enumerate(pairwise(self.devices)):
-            if here != there:
-                rows[n] = ports.transfer_load(chain.forward_bytes[self.cuts[n + 1] - 1], here, there)
-                rows[S - 1 + n] = ports.transfer_load(chain.backward_bytes[self.cuts[n + 1] - 1], there, here)
+        for n, (source, target) in enumerate(pairwise(self.devices)):
+            if source != target:
+                rows[n] = ports.transfer_load(chain.forward_bytes[self.cuts[n + 1] - 1], source, target)
+                rows[S - 1 + n] = ports.transfer_load(chain.backward_bytes[self.cuts[n + 1] - 1], target, source)
         for n, stage in enumerate(self.devices):
             rows[2 * S - 2 + n] = ports.allreduce_load(self.param_bytes[n], stage)
         return rows
@@ -226,9 +227,9 @@ class Plan(Displayed):
 
     def memory_needed(self, in_flight: Sequence[int] | FloatArray | IntArray) -> FloatArray:
         """(S,) bytes on each device of each stage with `in_flight` microbatches between their passes there."""
-        fixed, kept = self.instance.parameter_copies * self.param_bytes, np.asarray(in_flight) * self.stored_bytes
+        fixed, stored = self.instance.parameter_copies * self.param_bytes, np.asarray(in_flight) * self.stored_bytes
         again = np.asarray(in_flight) * self.input_bytes + self.stored_bytes
-        return fixed + np.where(self.recompute, again, kept) / self.replicas
+        return fixed + np.where(self.recompute, again, stored) / self.replicas
 
     def check_memory(self, in_flight: Sequence[int] | FloatArray | IntArray) -> None:
         """Refuse this plan if a stage does not fit into the memory of its devices.
@@ -267,21 +268,24 @@ class Plan(Displayed):
         return ["stage", "first layer", "last layer", "devices", "time [s]"], rows
 
     def _compute_time(self, sums: FloatArray) -> FloatArray:
+        """(S,) times of the stages, from sums as those of `TrainingArrays.forward` [s]."""
         rows, cuts = sums[self.replicas - 1], np.array(self.cuts)
         stage = np.arange(self.n_stages)
         times = (rows[stage, cuts[1:]] - rows[stage, cuts[:-1]]) / self.replicas
         return times * self.instance.at_once if self.is_at_once else times
 
     def _transfer_time(self, sizes: FloatArray, bandwidth: FloatArray) -> FloatArray:
+        """(S - 1,) times to the next stages, without ports, for (L - 1,) sizes between layers [s]; 0 within a group."""
         times = np.zeros(self.n_stages - 1)
-        for n, (here, there) in enumerate(pairwise(self.devices)):
-            if here == there:
+        for n, (source, target) in enumerate(pairwise(self.devices)):
+            if source == target:
                 continue
-            slowest = bandwidth[np.ix_(here, there)].min()
-            times[n] = _time(sizes[self.cuts[n + 1] - 1], len(here) * len(there) * slowest)
+            slowest = bandwidth[np.ix_(source, target)].min()
+            times[n] = _time(sizes[self.cuts[n + 1] - 1], len(source) * len(target) * slowest)
         return times
 
     def _check_links(self) -> None:
+        """Refuse a plan in which an AllReduce or a transfer has no link."""
         for times, what in (
             (self.allreduce_time, "the devices of stage {n} have to add up their gradients"),
             (self.forward_transfer_time, "stage {n} has to send activations to the next one"),
@@ -291,6 +295,7 @@ class Plan(Displayed):
                 raise InputError(f"There is no link where {what.format(n=n)}; use other devices.")
 
     def _lower_bound(self, round_trips: bool) -> float:
+        """The bound of `lower_bound`; without round trips a stage is charged its own passes alone [s]."""
         M, f, b, A = self.instance.microbatches, self.forward_time, self.backward_time, self.allreduce_time
         cf, cb = self.forward_transfer_time, self.backward_transfer_time
         channel = np.maximum(cf, cb) if self.instance.full_duplex else cf + cb

@@ -55,8 +55,8 @@ def load_chain(path: str | Path, **options: Any) -> LayerChain:
         return read_profile(path, **options)
     for name, value in options.items():
         if value or value == "":
-            shown = f"{name} (peak_flops, memory_bandwidth)" if name == "device" else name
-            raise InputError(f"{path}: a chain file takes no {shown}; leave it out.")
+            label = f"{name} (peak_flops, memory_bandwidth)" if name == "device" else name
+            raise InputError(f"{path}: a chain file takes no {label}; leave it out.")
     return read_chain(path)
 
 
@@ -158,14 +158,14 @@ def operations_document(timeline: Timeline) -> dict[str, list[str]]:
     return {"stages": _orders(*passes), "channels": _orders(*transfers)}
 
 
-def _orders(forward: FloatArray, there: FloatArray, backward: FloatArray, back: FloatArray) -> list[str]:
-    """Order of the operations of each machine; starts are (machines, M), durations (machines,), in both directions."""
+def _orders(forward: FloatArray, f: FloatArray, backward: FloatArray, b: FloatArray) -> list[str]:
+    """Order of the operations of each machine, whose starts are (machines, M), and whose durations f, b (machines,)."""
     if (np.diff(forward) < 0).any() or (np.diff(backward) < 0).any():
         raise InputError("A plan file holds schedules that take the microbatches in their order; this one does not.")
     M, orders = forward.shape[1], []
     for n in range(len(forward)):
         starts = np.concatenate((forward[n], backward[n]))
-        ends = starts + np.repeat((there[n], back[n]), M)
+        ends = starts + np.repeat((f[n], b[n]), M)
         kind, microbatch = np.divmod(np.arange(2 * M), M)
         # What takes no time comes first, and of one instant a microbatch after the other, forward before backward.
         orders.append("".join("fb"[kind[i]] for i in np.lexsort((kind, microbatch, ends, starts))))
@@ -173,6 +173,7 @@ def _orders(forward: FloatArray, there: FloatArray, backward: FloatArray, back: 
 
 
 def _cluster_from_table(text: str, path: str | Path) -> Cluster:
+    """The cluster of a CSV table of bandwidths [bytes/s]."""
     rows = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
@@ -208,7 +209,7 @@ def timeline_document(timeline: Timeline) -> dict[str, Any]:
         "devices": [list(stage) for stage in plan.devices],
         "recompute": list(plan.recompute),
         "order_name": timeline.order_name,
-        "order": [[_cell(one) for one in order] for order in timeline.orders],
+        "order": [[_cell(task) for task in order] for order in timeline.orders],
         "starts": _moments(timeline.start),
         "ends": _moments(timeline.end),
         "peak_bytes": [peak.total for peak in timeline.peaks],
@@ -222,7 +223,7 @@ def schedule_csv(timeline: Timeline) -> str:
     and the pipelines add up their gradients.
     """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([_cell(one) for one in order] for order in timeline.orders)
+    csv.writer(text, lineterminator="\n").writerows([_cell(task) for task in order] for order in timeline.orders)
     return text.getvalue()
 
 
@@ -297,29 +298,31 @@ def _ports(timeline: Timeline) -> Iterator[dict[str, Any]]:
 def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:
     """Counters of what a device of each group keeps."""
     plan = timeline.plan
-    kept = np.where(plan.recompute, plan.input_bytes, plan.stored_bytes) / plan.replicas
+    stored = np.where(plan.recompute, plan.input_bytes, plan.stored_bytes) / plan.replicas
     for g, order in enumerate(timeline.orders):
-        held = 0.0
+        resident = 0.0
         for kind, n, m in order:
             if kind == INPUT:
                 continue
             moments = timeline.start.forward if kind == FORWARD else timeline.end[1 if kind == BACKWARD else 2]
-            held += kept[n] if kind == FORWARD else -kept[n]
+            resident += stored[n] if kind == FORWARD else -stored[n]
             yield {
                 "ph": "C",
                 "name": f"activations of group {g} [MiB]",
                 "pid": 0,
                 "ts": float(moments[n, m]) * 1e6,
-                "args": {"MiB": float(held) / 2**20},
+                "args": {"MiB": float(resident) / 2**20},
             }
 
 
-def _cell(one: Pass) -> str:
-    kind, n, m = one
+def _cell(task: Pass) -> str:
+    """A pass as a cell of a table, such as 0F3."""
+    kind, n, m = task
     return f"{n}{KINDS[kind]}{m}"
 
 
 def _parsed(cell: str, place: str) -> Pass:
+    """The pass of a cell."""
     match = _CELL.fullmatch(cell)
     if match is None:
         raise InputError(f"{place}: '{cell}' is no pass such as 0F3, the forward pass of microbatch 3 in stage 0.")

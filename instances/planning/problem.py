@@ -169,6 +169,7 @@ class LayerChain(Displayed):
 
 
 def _from_to(first: str, last: str) -> str:
+    """Name of merged layers, from the beginning of the first name to the end of the last one."""
     return f"{first.split(_TO)[0]}{_TO}{last.split(_TO)[-1]}"
 
 
@@ -206,8 +207,8 @@ def chain_lines(chain: LayerChain) -> Iterator[str]:
         yield " ".join(["layer", said_text(name), *map(said_number, sizes)])
     if chain.input_backward is not None:
         yield " ".join(["inputs", *map(said_number, chain.input_backward.tolist())])
-    for there, back in zip(chain.forward_bytes.tolist(), chain.backward_bytes.tolist(), strict=True):
-        yield f"between {said_number(there)} {said_number(back)}"
+    for forth, back in zip(chain.forward_bytes.tolist(), chain.backward_bytes.tolist(), strict=True):
+        yield f"between {said_number(forth)} {said_number(back)}"
 
 
 def cluster_lines(cluster: Cluster) -> Iterator[str]:
@@ -228,11 +229,11 @@ def network_line(network: Network | None) -> str:
 def cluster_in_words(cluster: Cluster) -> list[str]:
     """Number of devices, and their slowest and fastest link."""
     rates, sizes = cluster.bandwidth[~np.eye(cluster.n, dtype=bool)], cluster.servers
-    shown = (
+    extremes = (
         sorted({figures(rate, "bytes/s") for rate in {float(rates.min()), float(rates.max())}}) if len(rates) else []
     )
     servers = str(sizes[0]) if len(set(sizes)) == 1 else "+".join(map(str, sizes))
-    links = " and ".join(shown) or "no links"
+    links = " and ".join(extremes) or "no links"
     return [f"{cluster.n} devices in servers of {servers}", f"{links} {digest_of(cluster_lines(cluster))}"]
 
 
@@ -413,9 +414,9 @@ class TrainingInstance(QuestionRecord):
         A layer in one stage on all devices keeps least of a microbatch, and no stages are more even than shares of all.
         """
         chain, V = self.chain, self.cluster.n
-        fixed, kept = self.parameter_copies * chain.param_bytes, chain.stored / V
-        layer = int((fixed + kept).argmax())
-        needed, total = float((fixed + kept)[layer]), float((fixed / V + kept).sum())
+        fixed, stored = self.parameter_copies * chain.param_bytes, chain.stored / V
+        layer = int((fixed + stored).argmax())
+        needed, total = float((fixed + stored)[layer]), float((fixed / V + stored).sum())
         shares = f"{figures(total, 'bytes')} on each of {V}, with one microbatch on its way"
         if needed > self.memory:
             why = f"layer {layer} ({chain.names[layer]}) alone needs {figures(needed, 'bytes')} on each"
@@ -505,6 +506,7 @@ def _after_zero(values: FloatArray) -> FloatArray:
 
 
 def _share(values: FloatArray, layers: int, devices: int) -> FloatArray:
+    """The replica_share as a read-only array; refused unless it has the right shape and positive numbers."""
     try:
         share = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

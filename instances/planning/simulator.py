@@ -33,7 +33,7 @@ class Log(NamedTuple):
     transfer_end: FloatArray
     allreduce_start: FloatArray  # (S,)
     allreduce_end: FloatArray
-    taken: IntArray  # (n,): as `Orders.passes`
+    passes: IntArray  # (n,): as `Orders.passes`
 
 
 @compiled
@@ -67,7 +67,7 @@ class _Run(NamedTuple):
     group_end: FloatArray  # (G,)
     group_pass: IntArray  # (G,): as in `Orders.passes`
     end: FloatArray  # (C + S,)
-    left: FloatArray  # (C + S,): seconds at full speed, at the time of the stamp
+    remaining: FloatArray  # (C + S,): seconds at full speed, at the time of the stamp
     stamp: FloatArray
     speed: FloatArray
     row: IntArray  # (C + S,): what each machine works on
@@ -89,6 +89,7 @@ def timed(flows: Flows, orders: Orders, microbatches: int) -> tuple[Moments, Mom
 
 
 def _moments(passes: FloatArray, transfers: FloatArray, allreduce: FloatArray) -> Moments:
+    """The times of a log by kind of operation; nan for gradients of weights that are not passes of their own."""
     S = passes.shape[1]
     weights = np.where(passes[2] < 0, np.nan, passes[2])
     return Moments(passes[0], passes[1], weights, transfers[: S - 1], transfers[S - 1 :], allreduce)
@@ -106,6 +107,7 @@ def run(flows: Flows, orders: Orders, M: int, log: Log, limit: float) -> float:
 
 @compiled(allocates=False)
 def _run(flows: Flows, orders: Orders, M: int, log: Log, limit: float, going: _Run, room: FloatArray) -> float:
+    """The makespan [s], infinite as in `run`; `room` holds one number a port, to be overwritten."""
     S = len(flows.group)
     total = orders.begin[-1] if len(orders.ahead_of_input) == 0 else 3 * S * M
     now, last, done = 0.0, 0.0, 0
@@ -118,8 +120,8 @@ def _run(flows: Flows, orders: Orders, M: int, log: Log, limit: float, going: _R
             done += ended
             changed = _end_transfers(now, S, going, log) or freed or changed
             again = _start_passes(now, flows, orders, M, going, log)
-            begun, shared = _start_transfers(now, flows, going, log)
-            again, changed = again or begun, changed or shared
+            instant, shared = _start_transfers(now, flows, going, log)
+            again, changed = again or instant, changed or shared
         if changed:
             _share_ports(now, flows, going, room)
         now = np.inf
@@ -132,6 +134,7 @@ def _run(flows: Flows, orders: Orders, M: int, log: Log, limit: float, going: _R
 
 @compiled
 def _begin(flows: Flows, S: int, G: int, M: int) -> _Run:
+    """The state before the first pass: the first stage may take all microbatches."""
     C, load = flows.channels, flows.speed_load
     rows, begin, count = np.zeros(2 * S - 2, dtype=np.int64), np.zeros(C + 1, dtype=np.int64), 0
     for c in range(C):
@@ -161,7 +164,7 @@ def _begin(flows: Flows, S: int, G: int, M: int) -> _Run:
         group_end=np.full(G, np.inf),
         group_pass=np.zeros(G, dtype=np.int64),
         end=np.full(C + S, np.inf),
-        left=np.zeros(C + S),
+        remaining=np.zeros(C + S),
         stamp=np.zeros(C + S),
         speed=np.ones(C + S),
         row=np.zeros(C + S, dtype=np.int64),
@@ -174,7 +177,7 @@ def _begin(flows: Flows, S: int, G: int, M: int) -> _Run:
 
 @compiled(allocates=False)
 def _end_passes(now: float, flows: Flows, M: int, going: _Run, log: Log) -> tuple[int, bool]:
-    """End what is due; return how many passes, and whether an AllReduce begins that shares ports."""
+    """End the passes that are due; return how many, and whether an AllReduce began that uses a port."""
     S, C, ended, changed = len(flows.group), flows.channels, 0, False
     for g in range(len(going.group_end)):
         if going.group_end[g] > now * (1.0 + INSTANT):
@@ -199,14 +202,15 @@ def _end_passes(now: float, flows: Flows, M: int, going: _Run, log: Log) -> tupl
 
 @compiled(allocates=False)
 def _start(machine: int, row: int, microbatch: int, now: float, flows: Flows, going: _Run) -> None:
+    """Let an idle machine work on a transfer or AllReduce, at full speed until ports are shared anew."""
     going.row[machine], going.microbatch[machine] = row, microbatch
-    going.left[machine], going.stamp[machine], going.speed[machine] = flows.alone[row], now, 1.0
+    going.remaining[machine], going.stamp[machine], going.speed[machine] = flows.alone[row], now, 1.0
     going.end[machine] = now + flows.alone[row]
 
 
 @compiled(allocates=False)
 def _send(row: int, m: int, now: float, flows: Flows, going: _Run, log: Log) -> None:
-    """Queue a transfer; between stages of one group it is there at once."""
+    """Queue a transfer; between stages of one group it takes no time."""
     if flows.channel[row] < 0:
         log.transfer_start[row, m] = log.transfer_end[row, m] = now
         _arrive(row, m, len(flows.group), going)
@@ -221,6 +225,7 @@ def _send(row: int, m: int, now: float, flows: Flows, going: _Run, log: Log) -> 
 
 @compiled(allocates=False)
 def _arrive(row: int, m: int, S: int, going: _Run) -> None:
+    """Let the stage behind a transfer take the microbatch."""
     if row < S - 1:
         going.inputs[row + 1, m] = True
     else:
@@ -229,7 +234,7 @@ def _arrive(row: int, m: int, S: int, going: _Run) -> None:
 
 @compiled(allocates=False)
 def _end_transfers(now: float, S: int, going: _Run, log: Log) -> bool:
-    """End what is due; return whether that leaves ports."""
+    """End the transfers and AllReduces that are due; return whether one of them used a port."""
     changed = False
     for k in range(len(going.end)):
         if going.end[k] <= now * (1.0 + INSTANT):
@@ -246,22 +251,22 @@ def _end_transfers(now: float, S: int, going: _Run, log: Log) -> bool:
 
 @compiled(allocates=False)
 def _start_passes(now: float, flows: Flows, orders: Orders, M: int, going: _Run, log: Log) -> bool:
-    """Start what idle groups can; return whether something takes no time."""
+    """Start a pass in each idle group that can; return whether one of them takes no time."""
     again = False
     for g in range(len(going.group_end)):
         if going.group_end[g] < np.inf:
             continue
-        one = (
+        code = (
             _listed(g, orders, M, going, log) if len(orders.ahead_of_input) == 0 else _greedy(g, orders, M, going, log)
         )
-        if one >= 0:
-            kind, n, m = one % 4, one // 4 // M, one // 4 % M
+        if code >= 0:
+            kind, n, m = code % 4, code // 4 // M, code // 4 % M
             log.start[_LOGGED[kind], n, m] = now
             if len(orders.ahead_of_input):
-                log.taken[3 * M * g + going.place[g]] = one
+                log.passes[3 * M * g + going.place[g]] = code
             going.place[g] += 1
             going.counts[_LOGGED[kind], n] += 1
-            going.group_pass[g], going.group_end[g] = one, now + flows.passes[kind, n]
+            going.group_pass[g], going.group_end[g] = code, now + flows.passes[kind, n]
             again = again or going.group_end[g] <= now * (1.0 + INSTANT)
     return again
 
@@ -272,8 +277,8 @@ def _listed(g: int, orders: Orders, M: int, going: _Run, log: Log) -> int:
     at = orders.begin[g] + going.place[g]
     if at == orders.begin[g + 1]:
         return -1
-    one = orders.passes[at]
-    return one if _can_start(one % 4, one // 4 // M, one // 4 % M, going, log) else -1
+    code = orders.passes[at]
+    return code if _can_start(code % 4, code // 4 // M, code // 4 % M, going, log) else -1
 
 
 @compiled(allocates=False)
@@ -292,6 +297,7 @@ def _greedy(n: int, orders: Orders, M: int, going: _Run, log: Log) -> int:
 
 @compiled(allocates=False)
 def _can_start(kind: int, n: int, m: int, going: _Run, log: Log) -> bool:
+    """Whether all that a pass needs has ended."""
     if kind == FORWARD:
         return going.inputs[n, m]
     if kind == WEIGHTS:
@@ -301,7 +307,7 @@ def _can_start(kind: int, n: int, m: int, going: _Run, log: Log) -> bool:
 
 @compiled(allocates=False)
 def _start_transfers(now: float, flows: Flows, going: _Run, log: Log) -> tuple[bool, bool]:
-    """Start what idle channels can; return whether something takes no time, and whether something shares ports."""
+    """Start a transfer in each idle channel that can; return whether one takes no time, and whether one uses a port."""
     again, changed = False, False
     for c in range(flows.channels):
         if going.end[c] < np.inf:
@@ -323,7 +329,7 @@ def _start_transfers(now: float, flows: Flows, going: _Run, log: Log) -> tuple[b
 
 @compiled(allocates=False)
 def _share_ports(now: float, flows: Flows, going: _Run, room: FloatArray) -> None:
-    """Give all that shares ports its new speed."""
+    """Set the speeds of all operations that use ports, and when these end at their speeds."""
     count = 0
     for k in range(len(going.end)):
         if going.end[k] < np.inf and going.shares[going.row[k]]:
@@ -333,9 +339,9 @@ def _share_ports(now: float, flows: Flows, going: _Run, room: FloatArray) -> Non
     for j in range(count):
         k, speed = going.active[j], going.new_speed[j]
         if speed != going.speed[k]:
-            going.left[k] = max(going.left[k] - (now - going.stamp[k]) * going.speed[k], 0.0)
+            going.remaining[k] = max(going.remaining[k] - (now - going.stamp[k]) * going.speed[k], 0.0)
             going.stamp[k], going.speed[k] = now, speed
-            going.end[k] = now + going.left[k] / speed
+            going.end[k] = now + going.remaining[k] / speed
 
 
 @compiled
@@ -367,8 +373,8 @@ def fair_speeds(
         room[p] = 1.0
     for j in range(count):
         speeds[j] = -1.0
-    level, left = 0.0, count
-    while left > 0:
+    level, remaining = 0.0, count
+    while remaining > 0:
         step = 1.0 - level
         for p in range(len(room)):
             share = _share(p, active, count, row, load, speeds)
@@ -386,12 +392,12 @@ def fair_speeds(
                     full = full or (load[row[active[j]], p] > 0.0 and room[p] <= INSTANT)
                 if full:
                     speeds[j] = level
-                    left -= 1
+                    remaining -= 1
 
 
 @compiled(allocates=False)
 def _share(p: int, active: IntArray, count: int, row: IntArray, load: FloatArray, speeds: FloatArray) -> float:
-    """Part of a port that is used for each unit of speed by what has no speed yet."""
+    """Part of a port that the machines without a speed take together for each unit of speed."""
     share = 0.0
     for j in range(count):
         if speeds[j] < 0.0:

@@ -191,6 +191,7 @@ def _shared(fields: dict[str, Value]) -> dict[str, Any]:
 
 
 def _whole(fields: dict[str, Value], name: str) -> int | None:
+    """A whole number, None where it is missing or null."""
     return None if name not in fields or fields[name].data is None else fields[name].whole()
 
 
@@ -327,6 +328,7 @@ def timeline_from_document(document: Value) -> StatedTimeline:
 
 
 def _check_provenance(fields: dict[str, Value]) -> None:
+    """Refuse a planner, seed, limit or version of the wrong type; none of them is kept."""
     for name in PROVENANCE:
         if name in fields and name == "seed":
             fields[name].whole()
@@ -352,6 +354,7 @@ def _copies(fields: dict[str, Value], stated_hash: str | None) -> dict[str, obje
 
 
 def _pass(cell: Value) -> tuple[int, str, int]:
+    """Stage, letter of the kind, and microbatch of a pass such as 0F3."""
     match = _PASS.fullmatch(cell.text())
     if match is None:
         cell.fail("this is no pass such as 0F3, the forward pass of microbatch 3 in stage 0.")
@@ -359,6 +362,7 @@ def _pass(cell: Value) -> tuple[int, str, int]:
 
 
 def _moments(value: Value) -> dict[str, tuple[tuple[float | None, ...], ...]]:
+    """Times of all kinds of operations, null as None [s]."""
     return {
         name: tuple(tuple(moment.optional_number() for moment in row.items()) for row in rows.items())
         for name, rows in value.members(MOMENTS).items()

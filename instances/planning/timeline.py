@@ -35,27 +35,27 @@ class Peak(NamedTuple):
 
 
 def memory_peaks(plan: Plan, orders: Sequence[Sequence[Pass]]) -> list[Peak]:
-    """(G,) what each group holds at most if it takes its passes in this order; times do not matter."""
-    kept = np.where(plan.recompute, plan.input_bytes, plan.stored_bytes)
+    """(G,) peaks of memory of a device of each group, for its passes in this order; times do not matter."""
+    stored = np.where(plan.recompute, plan.input_bytes, plan.stored_bytes)
     again = np.where(plan.recompute, plan.stored_bytes, 0.0)
     fixed = plan.instance.parameter_copies * plan.param_bytes
     peaks = []
     for group, order in zip(plan.groups, orders, strict=True):
         kinds, at, _ = np.array(order).T
-        begun, resumed = kinds == FORWARD, (kinds == BACKWARD) | (kinds == INPUT)
-        ended = (kinds == BACKWARD) | (kinds == WEIGHTS)
+        forward, backward = kinds == FORWARD, (kinds == BACKWARD) | (kinds == INPUT)
+        final = (kinds == BACKWARD) | (kinds == WEIGHTS)
         stages = [n for n, stage in enumerate(plan.devices) if stage == group]
         in_flight, sizes = np.zeros(len(kinds), dtype=np.int64), np.zeros(len(kinds))
         for n in stages:  # during each pass
-            here, done = at == n, np.cumsum((at == n) & ended) - ((at == n) & ended)
-            flying, running = np.cumsum(here & begun) - done, np.cumsum(here & resumed) - done
+            in_stage, complete = at == n, np.cumsum((at == n) & final) - ((at == n) & final)
+            flying, running = np.cumsum(in_stage & forward) - complete, np.cumsum(in_stage & backward) - complete
             in_flight += flying
-            sizes += (flying * kept[n] + running * again[n]) / len(group)
-        most, largest = int(in_flight.max()), float(sizes.max())
+            sizes += (flying * stored[n] + running * again[n]) / len(group)
+        peak_in_flight, peak_bytes = int(in_flight.max()), float(sizes.max())
         if plan.is_at_once:
-            most = plan.instance.microbatches
-            largest = float((most * kept[0] + again[0]) / len(group))
-        peaks.append(Peak(most, float(fixed[stages].sum()), largest))
+            peak_in_flight = plan.instance.microbatches
+            peak_bytes = float((peak_in_flight * stored[0] + again[0]) / len(group))
+        peaks.append(Peak(peak_in_flight, float(fixed[stages].sum()), peak_bytes))
     return peaks
 
 
@@ -123,7 +123,7 @@ class Timeline(Displayed):
 
     @cached_property
     def peaks(self) -> list[Peak]:
-        """(G,) what each group holds at most."""
+        """(G,) peak of memory of a device of each group."""
         return memory_peaks(self.plan, self.orders)
 
     @property
@@ -148,6 +148,7 @@ class Timeline(Displayed):
                 yield operation
 
     def _check_orders(self) -> None:
+        """Refuse orders that lack a pass, name one twice, or name one of another group."""
         plan, M = self.plan, self.plan.instance.microbatches
         if len(self.orders) != len(plan.groups):
             raise InputError(f"There are {len(self.orders)} orders for {len(plan.groups)} groups of devices.")
@@ -172,6 +173,7 @@ class Timeline(Displayed):
                     raise InputError(f"A time of {name} is not a finite number, 0 or more.")
 
     def _check_precedence(self) -> None:
+        """Refuse an operation that starts before what it needs has ended."""
         start, end, slack = self.start, self.end, _ROUNDING * self.makespan
         last = end.backward if not self.split else np.where(np.isnan(end.weights), end.backward, end.weights)
         rules = (  # (name of the rule, stage of the first row, actual and earliest starts)
@@ -188,6 +190,7 @@ class Timeline(Displayed):
                 raise InputError(f"Stage {first + place[0]}: {what}; start it later.")
 
     def _check_machines(self) -> None:
+        """Refuse operations of one machine that overlap."""
         start, end, slack = self.start, self.end, _ROUNDING * self.makespan
         for order in self.orders:
             at = np.array([start[_FIELD[kind]][n, m] for kind, n, m in order])

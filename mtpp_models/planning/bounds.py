@@ -148,7 +148,7 @@ def _least(
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
     L, V, g = forward.shape[1] - 1, len(speeds.packed) - 1, speeds.largest
     U = 2 * g + 1
-    # Fronts of what begins at layer l with `left` devices, r of them in the first stage, in a run of u; and of what
+    # Fronts of what begins at layer l with so many devices, r of them in the first stage, in a run of u; and of what
     # follows a stage of r devices, which makes the run one of u. Of a spread stage u is g + 1 + y, or U without anchor.
     z1, z2 = np.empty((V + 1, V + 1, U + 1, FRONT)), np.empty((V + 1, V + 1, U + 1, FRONT))
     count, stay = np.zeros((V + 1, V + 1, U + 1), dtype=np.int64), np.empty((V + 1, V + 1, U + 1))
@@ -160,8 +160,8 @@ def _least(
     best = ceiling
     for l in range(L - 1, -1, -1):  # noqa: E741 (the paper's letter)
         count[:], stay[:] = 0, np.inf
-        for left in range(1, V + 1):
-            for r in range(1, left + 1):
+        for devices in range(1, V + 1):
+            for r in range(1, devices + 1):
                 for u in range(min(r, g + 1), U + 1):
                     if u > g and (r == 1 or r + g < u < U):
                         continue
@@ -180,25 +180,25 @@ def _least(
                             break
                         rho, channel = t, 0.0
                         if e < L:
-                            rho += next_least[e, left - r, r, u, 0]
-                            channel = t + next_least[e, left - r, r, u, 1] + after
-                        kept = room * (1 + 1e-9) / stored if stored > 0 else np.inf
-                        held = max(fewest_kept, int(kept)) if kept < M else M
-                        low = least_span(M, held, f, t - f, rho - t)
+                            rho += next_least[e, devices - r, r, u, 0]
+                            channel = t + next_least[e, devices - r, r, u, 1] + after
+                        fitting = room * (1 + 1e-9) / stored if stored > 0 else np.inf
+                        in_flight = max(fewest_kept, int(fitting)) if fitting < M else M
+                        low = least_span(M, in_flight, f, t - f, rho - t)
                         done = max(done, channel, low + after)
                         if e == L:
                             if (u == U or u == r <= g) and low < best and done < best:
-                                stay[left, r, u] = min(stay[left, r, u], rho)
+                                stay[devices, r, u] = min(stay[devices, r, u], rho)
                                 n = insert_pair(front1, front2, link, n, low, done, 0)
                             continue
-                        for p in range(next_count[e, left - r, r, u]):
-                            a = max(low, t + next1[e, left - r, r, u, p])
-                            b = max(done, f + next2[e, left - r, r, u, p])
+                        for p in range(next_count[e, devices - r, r, u]):
+                            a = max(low, t + next1[e, devices - r, r, u, p])
+                            b = max(done, f + next2[e, devices - r, r, u, p])
                             if a < best and b < best:
-                                stay[left, r, u] = min(stay[left, r, u], rho)
+                                stay[devices, r, u] = min(stay[devices, r, u], rho)
                                 n = insert_pair(front1, front2, link, n, a, b, 0)
-                    count[left, r, u] = n
-                    z1[left, r, u, :n], z2[left, r, u, :n] = front1[:n], front2[:n]
+                    count[devices, r, u] = n
+                    z1[devices, r, u, :n], z2[devices, r, u, :n] = front1[:n], front2[:n]
                     if l == 0:
                         for p in range(n):
                             best = min(best, max(front1[p], front2[p]))
@@ -224,14 +224,14 @@ def _follow(
     U = 2 * g + 1
     front1, front2, link = np.empty(FRONT + 1), np.empty(FRONT + 1), np.empty(FRONT + 1, dtype=np.int64)
     sizes = arrays.forward_bytes[layer], arrays.backward_bytes[layer]
-    for left in range(1, V):
-        for q in range(1, V - left + 1):
+    for devices in range(1, V):
+        for q in range(1, V - devices + 1):
             for u in range(min(q, g + 1), U + 1):
                 n, least_back, least_busy = 0, np.inf, np.inf
                 crossing = u == q or u > g
-                for r in range(1, left + 1 if crossing else min(left, u - q) + 1):
+                for r in range(1, devices + 1 if crossing else min(devices, u - q) + 1):
                     for v in range(min(r, g + 1), U + 1) if crossing else range(u - q, u - q + 1):
-                        if count[left, r, v] == 0:
+                        if count[devices, r, v] == 0:
                             continue
                         part = _crossing_part(q, u, r, v, g, speeds.half) if crossing else 0.0
                         if part == np.inf:
@@ -244,15 +244,15 @@ def _follow(
                         busy = M * (max(cf, cb) if arrays.full_duplex else cf + cb)
                         if busy >= best:
                             continue
-                        least_back = min(least_back, cf + cb + stay[left, r, v])
+                        least_back = min(least_back, cf + cb + stay[devices, r, v])
                         least_busy = min(least_busy, busy)
-                        for p in range(count[left, r, v]):
-                            a, b = max(busy, cf + cb + z1[left, r, v, p]), cf + z2[left, r, v, p]
+                        for p in range(count[devices, r, v]):
+                            a, b = max(busy, cf + cb + z1[devices, r, v, p]), cf + z2[devices, r, v, p]
                             if a < best and b < best:
                                 n = insert_pair(front1, front2, link, n, a, b, 0)
-                next_count[left, q, u] = n
-                next1[left, q, u, :n], next2[left, q, u, :n] = front1[:n], front2[:n]
-                next_least[left, q, u, 0], next_least[left, q, u, 1] = least_back, least_busy
+                next_count[devices, q, u] = n
+                next1[devices, q, u, :n], next2[devices, q, u, :n] = front1[:n], front2[:n]
+                next_least[devices, q, u, 0], next_least[devices, q, u, 1] = least_back, least_busy
 
 
 @compiled
@@ -338,8 +338,8 @@ def lemma_1(schedule: Timeline) -> Guarantee:
     """PE takes at most M + 4 S - 4 cycles and the longest AllReduce, for a schedule by PE."""
     plan = schedule.plan
     cycles = plan.instance.microbatches + 4 * plan.n_stages - 4
-    most = cycles * plan.cycle_time + float(plan.allreduce_time.max())
-    return Guarantee("Lemma 1", "T_PE ≤ (M + 4 S - 4) C + max A", schedule.makespan, most)
+    limit = cycles * plan.cycle_time + float(plan.allreduce_time.max())
+    return Guarantee("Lemma 1", "T_PE ≤ (M + 4 S - 4) C + max A", schedule.makespan, limit)
 
 
 def lemma_2(instance: TrainingInstance, workload: float) -> Guarantee:

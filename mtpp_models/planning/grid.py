@@ -57,8 +57,9 @@ from instances.results import Bound
 
 def relaxations(question: GridInstance) -> list[GridInstance]:
     """Questions of equal layers between the ends whose plans all take no longer, other ones than each other."""
-    kept = dict.fromkeys(tuple(_most(one, weight) for one in question.chains) for weight in (_parameters, _time))
-    return [replace(question, chains=tuple(map(_equal_between_ends, question.chains, layers))) for layers in kept]
+    chains = question.chains
+    choices = dict.fromkeys(tuple(_heaviest(chain, weight) for chain in chains) for weight in (_parameters, _time))
+    return [replace(question, chains=tuple(map(_equal_between_ends, chains, layers))) for layers in choices]
 
 
 def _parameters(layer: ConfiguredLayer) -> float:
@@ -69,7 +70,7 @@ def _time(layer: ConfiguredLayer) -> float:
     return layer.configurations[0].forward + layer.configurations[0].backward
 
 
-def _most(chain: ConfiguredChain, weight: Callable[[ConfiguredLayer], float]) -> tuple[int, ...]:
+def _heaviest(chain: ConfiguredChain, weight: Callable[[ConfiguredLayer], float]) -> tuple[int, ...]:
     """Those layers between the ends whose number times their least weight is most."""
     weights = [weight(layer) for layer in chain.layers[1:-1]]
     _, least = max((number * value, value) for number, value in enumerate(sorted(weights, reverse=True), start=1))
@@ -86,18 +87,18 @@ def _equal_between_ends(chain: ConfiguredChain, layers: Sequence[int]) -> Config
         return chain
     sent: dict[Degrees, float] = {}
     for layer in between:
-        for one in layer.configurations:
-            sent[one.degrees] = min(one.output_bytes, sent.get(one.degrees, one.output_bytes))
+        for way in layer.configurations:
+            sent[way.degrees] = min(way.output_bytes, sent.get(way.degrees, way.output_bytes))
     ways: dict[tuple[Degrees, str], Configuration] = {}
     for layer in map(chain.layers.__getitem__, layers):
-        for one in layer.configurations:
-            way = one.degrees, one.recompute
-            least = ways.get(way, one)
+        for way in layer.configurations:
+            key = way.degrees, way.recompute
+            least = ways.get(key, way)
             numbers = {
-                name: min(getattr(least, name), value) for name, value in vars(one).items() if isinstance(value, float)
+                name: min(getattr(least, name), value) for name, value in vars(way).items() if isinstance(value, float)
             }
-            ways[way] = replace(one, **numbers | {"output_bytes": sent[one.degrees]})
-    alike = [replace(one, forward=ways[one.degrees, NONE].forward) for one in ways.values()]
+            ways[key] = replace(way, **numbers | {"output_bytes": sent[way.degrees]})
+    alike = [replace(way, forward=ways[way.degrees, NONE].forward) for way in ways.values()]
     equal = ConfiguredLayer("between", "between", tuple(alike))
     return replace(chain, layers=(first, *[equal] * len(layers), last))
 
@@ -114,11 +115,11 @@ def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
     if question.layers < 4:
         return None
     whole, relaxed = settings_of(question), relaxations(question)
-    works = [even_work(question, *one) for one in whole]
+    works = [even_work(question, *pair) for pair in whole]
     low = least = min([high, *works])
     try:
         rooms = [
-            [_Room(one, *settings_of(one)[i], whole[i][1], deadline) for one in relaxed]
+            [_Room(other, *settings_of(other)[i], whole[i][1], deadline) for other in relaxed]
             for i, work in enumerate(works)
             if work < high
         ]
@@ -137,9 +138,9 @@ def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
     return low
 
 
-def _hold(room: list[_Room], ceiling: float, deadline: Deadline) -> bool:
+def _hold(relaxed: list[_Room], ceiling: float, deadline: Deadline) -> bool:
     """Whether groups of a setting may hold all layers below a time, in each relaxation."""
-    return all(one.holds(ceiling, deadline) for one in room)
+    return all(relaxation.holds(ceiling, deadline) for relaxation in relaxed)
 
 
 class _OutOfTimeError(Exception):
@@ -153,7 +154,7 @@ class _Tables(NamedTuple):
     run: NDArray[np.int32]  # (L, L + 1): as `Fronts.run`
     tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group, for microbatches held
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
-    there: FloatArray  # (T, L): forward pass of each layer
+    forward: FloatArray  # (T, L): forward pass of each layer
     single: FloatArray  # (2, T): least forward and backward pass of a layer between the ends, of those left out as well
     after: FloatArray  # (T,): what follows the passes of the first layer
     transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
@@ -176,8 +177,8 @@ class _Room:
         self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
         self.K = question.servers.devices // (setting.pipelines * setting.context)
         L, layers, fixed, v = arrays.output.shape[1], whole.output.shape[1], question.fixed.pp, question.fixed.v
-        most = min(layers // (v or 2), self.K)
-        self.groups = [S for S in range(2, most + 1) if self.M % S == 0 and fixed in (None, S)]
+        limit = min(layers // (v or 2), self.K)
+        self.groups = [S for S in range(2, limit + 1) if self.M % S == 0 and fixed in (None, S)]
         costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)), deadline)
         fronts = arrays.fronts(deadline)
         if costs is None or fronts is None:
@@ -195,8 +196,8 @@ class _Room:
             run=run,
             tau=by_count(costs.tau),
             plain=np.diff(arrays.forward + arrays.backward, axis=1),
-            there=np.diff(arrays.forward, axis=1),
-            single=np.array([np.diff(one, axis=1)[:, 1:-1].min(axis=1) for one in (whole.forward, whole.backward)]),
+            forward=np.diff(arrays.forward, axis=1),
+            single=np.array([np.diff(sums, axis=1)[:, 1:-1].min(axis=1) for sums in (whole.forward, whole.backward)]),
             after=np.ascontiguousarray(costs.after[:, run[0, 1]]),
             transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
             between=np.array([np.minimum.accumulate(between), between]),
@@ -256,32 +257,32 @@ def _least_work(tables: _Tables, times: FloatArray, K: int, ceiling: float) -> f
     many_work, many = _priced(tables.degrees, times, K, len(times) * ceiling)
     if many < equal:
         return np.inf
-    found = few_work
+    least = few_work
     for _ in range(_PRICES):
         price = (many_work - few_work) / (many - few)
         expected = many_work + price * (equal - many)
         work, number = _priced(tables.degrees, times, K, price)
-        found = max(found, work + price * (equal - number))
-        if found >= expected * (1 - 1e-9):
+        least = max(least, work + price * (equal - number))
+        if least >= expected * (1 - 1e-9):
             break
         if number < equal:
             few_work, few = work, number
         else:
             many_work, many = work, number
-    return found
+    return least
 
 
 @compiled
 def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple[float, int]:
     """Time and equal layers of groups, one of the last degree, for the least time less the price of each layer."""
-    S, T, most = times.shape
+    S, T, N = times.shape
     value, layers = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
     value[0, 0] = 0.0  # without a group of the last degree, and with one
     for g in range(S):
-        more, held = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
+        more, more_layers = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
         for t in range(T):
             cost, number, degree = np.inf, 0, degrees[t]
-            for count in range(most):
+            for count in range(N):
                 if times[g, t, count] - price * count < cost:
                     cost, number = times[g, t, count] - price * count, count
             for before in range(2 if cost < np.inf else 0):
@@ -289,8 +290,8 @@ def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple
                 for k in range(degree, K + 1):
                     if value[before, k - degree] + cost < more[now, k]:
                         more[now, k] = value[before, k - degree] + cost
-                        held[now, k] = layers[before, k - degree] + number
-        value, layers = more, held
+                        more_layers[now, k] = layers[before, k - degree] + number
+        value, layers = more, more_layers
     k = value[1].argmin()
     return value[1, k] + price * layers[1, k], layers[1, k]
 
@@ -302,15 +303,15 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
     All groups have one of the degrees of the rows, and together they take `work`.
     """
     T, c = len(times), tables.transfer[len(times) - 1]
-    plain, there, single = tables.plain[:T], tables.there, tables.single
+    plain, forward, single = tables.plain[:T], tables.forward, tables.single
     L, kind, r = plain.shape[1], 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
     around = after = tables.after[:T].min()
     if g > 0:
         around += plain[:, 0].min() + (g - 1) * (single[0] + single[1])[:T].min() + 2 * g * c
-    step = (S - r) * there[t, 1] + (S - 1) * (plain[t, 1] - there[t, 1])
+    step = (S - r) * forward[t, 1] + (S - 1) * (plain[t, 1] - forward[t, 1])
     end, stored = 0.0, 0.0  # of the last layer in the last turn
     if kind == 2:
-        end = (S - r) * there[t, L - 1] + (S - 1) * (plain[t, L - 1] - there[t, L - 1])
+        end = (S - r) * forward[t, L - 1] + (S - 1) * (plain[t, L - 1] - forward[t, L - 1])
         stored = tables.stored[1, t]
     least_turn = end if kind == 2 else (S - r) * single[0, t] + (S - 1) * single[1, t]
     filled = _filled(tables, S, M, T - 1, least_turn)
@@ -346,13 +347,13 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
     Of a group's last turn it is `turn`.
     """
     L = tables.plain.shape[1]
-    back = tables.plain[: top + 1] - tables.there[: top + 1]
+    back = tables.plain[: top + 1] - tables.forward[: top + 1]
     passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0
-    found = np.inf
+    least = np.inf
     for v in range(tables.turns[0], min(tables.turns[1], tables.layers // S) + 1):
         sent = 2 * (tables.transfer[top] + (2 * v - 2) * tables.between[1, top] + (S - 2) * v * tables.between[0, top])
-        found = min(found, max(turn, (S - 1) * passes / (S * v)) + sent)
-    return found
+        least = min(least, max(turn, (S - 1) * passes / (S * v)) + sent)
+    return least
 
 
 # Bounds on training plans in a grid, named by the plans that they cover.
@@ -376,18 +377,18 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
     Settings whose program the deadline leaves out or breaks off count with their even share of work.
     """
     question, narrow = plan.instance, plan.time
-    settings = [(even_work(question, *one), *one) for one in settings_of(question)]
+    settings = [(even_work(question, *pair), *pair) for pair in settings_of(question)]
     work = Bound(min([plan.time, *(least for least, _, _ in settings)]), "work-grid")
     if plan.turns > 1:
         turns = None if deadline.passed else turns_bound(plan, deadline)
         return (work,) if turns is None else (Bound(max(turns, work.value), "turns-grid"), work)
     complete = True
-    for least, setting, arrays in sorted(settings, key=lambda one: one[0]):
+    for least, setting, arrays in sorted(settings, key=lambda row: row[0]):
         if least >= narrow:
             break
-        found = None if deadline.passed else solve(question, arrays, setting, plan.time, deadline)
-        complete &= found is not None
-        narrow = min(narrow, least if found is None else found.bound)
+        solution = None if deadline.passed else solve(question, arrays, setting, plan.time, deadline)
+        complete &= solution is not None
+        narrow = min(narrow, least if solution is None else solution.bound)
     return Bound(narrow, "z-grid", optimal=complete), work
 
 

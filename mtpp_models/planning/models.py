@@ -144,8 +144,8 @@ class ScaledTraining:
         """Transfer times of a microbatch to the next stage and back, c^f and c^b."""
         k, i, q, r = channel
         forth, back = self.speeds.forth[i, q, r], self.speeds.back[i, q, r]
-        there, here = self._between
-        return _over(there[k - 1], q * r * float(forth)), _over(here[k - 1], q * r * float(back))
+        forward_bytes, backward_bytes = self._between
+        return _over(forward_bytes[k - 1], q * r * float(forth)), _over(backward_bytes[k - 1], q * r * float(back))
 
     def traffic(self, channel: Channel, *, makespan: bool = False) -> float:
         """Time that the channel is busy in an iteration, M (c^f + c^b).
@@ -187,26 +187,28 @@ class ScaledTraining:
         return self._that_reach_the_end(stages, channels)
 
     def _that_reach_the_end(self, stages: list[Stage], channels: list[Channel]) -> StageNetwork:
+        """The network without stages and channels from which no path leads to the last layer and device."""
         tails = {(self.L, self.V, r) for r in range(1, self.V + 1)}
         heads: set[tuple[int, int, int]] = set()
-        kept = StageNetwork([], [])
+        network = StageNetwork([], [])
         s, c = len(stages), len(channels)
         for k in range(self.L - 1, -1, -1):
             while s > 0 and stages[s - 1].k == k:
                 s -= 1
                 _, e, i, r = stages[s]
                 if (e, i + r, r) in tails:
-                    kept.stages.append(stages[s])
+                    network.stages.append(stages[s])
                     heads.add((k, i, r))
             while c > 0 and channels[c - 1].k == k:
                 c -= 1
                 _, i, q, r = channels[c]
                 if (k, i, r) in heads:
-                    kept.channels.append(channels[c])
+                    network.channels.append(channels[c])
                     tails.add((k, i, q))
-        return StageNetwork(kept.stages[::-1], kept.channels[::-1])
+        return StageNetwork(network.stages[::-1], network.channels[::-1])
 
     def _within_reach(self, cost: float) -> bool:
+        """Whether a cost is finite and no more than the ceiling, up to rounding."""
         return math.isfinite(cost) and cost <= self.ceiling * (1 + _ROUNDING)
 
     @cached_property
@@ -319,11 +321,11 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
 def start_compact(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
     """Set z and w to the stages of a plan."""
     for n in m.N:
-        here = stages[n - 1] if n <= len(stages) else None
+        stage = stages[n - 1] if n <= len(stages) else None
         for k in m.layers:
-            m.z[n, k].set_value(int(k == (m.layers.last() if here is None else here.e)))
+            m.z[n, k].set_value(int(k == (m.layers.last() if stage is None else stage.e)))
         for i, r in m.D:
-            m.w[n, i, r].set_value(int(here is not None and (i, r) == here[2:]))
+            m.w[n, i, r].set_value(int(stage is not None and (i, r) == stage[2:]))
 
 
 def compact_stages(m: pyo.ConcreteModel) -> list[Stage]:
@@ -361,7 +363,7 @@ def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:
     m.objective = pyo.Objective(expr=m.workload)
     load = {x: data.load(x) for x in network.stages}
     traffic = {y: data.traffic(y) for y in network.channels}
-    x_with, y_after = _by(network.stages, _parts), _by(network.channels, _before)
+    x_with, y_after = _grouped(network.stages, _parts), _grouped(network.channels, _before)
 
     m.P = pyo.Set(initialize=list(x_with), dimen=2, doc="layers and devices k")
     m.P_before = pyo.Set(initialize=list(y_after), dimen=2, doc="layers and devices k before a channel")
@@ -386,7 +388,8 @@ def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
     passes = {x: data.passes(x) for x in network.stages}
     load = {x: data.load(x) for x in network.stages}
     transfers = {y: data.transfers(y) for y in network.channels}
-    x_with, x_ends, y_after = _by(network.stages, _parts), _by(network.stages, _ends), _by(network.channels, _before)
+    x_with, x_ends = _grouped(network.stages, _parts), _grouped(network.stages, _ends)
+    y_after = _grouped(network.channels, _before)
     m.P = pyo.Set(initialize=list(x_with), dimen=2, doc="layers and devices k")
     m.kinds = pyo.Set(initialize=("layer", "device"), doc="what k counts")
     m.P_or_0 = pyo.RangeSet(0, max(data.L, data.V), doc="k, and 0 before the first")
@@ -429,10 +432,10 @@ def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.Concre
     m.channels = pyo.Set(initialize=network.channels, dimen=4, doc="(k, i, q, r): after k layers, i devices, q to r")
     m.x = pyo.Var(m.stages, domain=pyo.Binary, doc="(6) layers k + 1 … e are a stage on r devices after i")
     m.y = pyo.Var(m.channels, bounds=(0, 1), doc="(6) after k layers and i devices, q replicas send to r")
-    x_to = _by(network.stages, lambda x: [(x.e, x.i + x.r, x.r)])
-    x_from = _by(network.stages, lambda x: [(x.k, x.i, x.r)])
-    y_from = _by(network.channels, lambda y: [(y.k, y.i, y.q)])
-    y_to = _by(network.channels, lambda y: [(y.k, y.i, y.r)])
+    x_to = _grouped(network.stages, lambda x: [(x.e, x.i + x.r, x.r)])
+    x_from = _grouped(network.stages, lambda x: [(x.k, x.i, x.r)])
+    y_from = _grouped(network.channels, lambda y: [(y.k, y.i, y.q)])
+    y_to = _grouped(network.channels, lambda y: [(y.k, y.i, y.r)])
     m.path = pyo.Constraint(expr=sum(m.x[x] for x in network.stages if x.k == 0) == 1, doc="(1)")
 
     m.ends = pyo.Set(initialize=[end for end in x_to if end[0] < data.L], dimen=3, doc="(e, i, q) where stages end")
@@ -451,12 +454,13 @@ def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.Concre
     return m
 
 
-def _by(items: Iterable[Item], keys: Callable[[Item], Iterable[Key]]) -> dict[Key, list[Item]]:
-    found = defaultdict(list)
+def _grouped(items: Iterable[Item], keys: Callable[[Item], Iterable[Key]]) -> dict[Key, list[Item]]:
+    """Items by each of their keys."""
+    groups = defaultdict(list)
     for item in items:
         for key in keys(item):
-            found[key].append(item)
-    return found
+            groups[key].append(item)
+    return groups
 
 
 def _parts(x: Stage) -> list[tuple[str, int]]:
@@ -481,6 +485,7 @@ def _start_path(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
 
 
 def _path(m: pyo.ConcreteModel) -> list[Stage]:
+    """Stages of a solution, in their order."""
     return sorted(Stage(*x) for x in m.x if (m.x[x].value or 0) > _HALF)
 
 

@@ -115,8 +115,8 @@ def solve_replication(
         controls = Controls(options, replace(deadline, interrupted=interrupted))
         outcome = SolverOutcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
         stopped = interrupted.is_set()
-    found = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)
-    best = min(filter(None, (start, found)), key=chosen.cost)
+    solution = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)
+    best = min(filter(None, (start, solution)), key=chosen.cost)
     stated = _proved(outcome, driver) * unit
     if stated > chosen.cost(best) * (1 + _ROUNDING):
         symptom = f"states the bound {stated:.6g} of {form}, against a plan of cost {chosen.cost(best):.6g}"

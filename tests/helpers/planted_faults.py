@@ -119,8 +119,8 @@ FAULTS = {
     ),
     "time of a transfer": Fault(
         "instances/planning/plan.py",
-        "len(here) * len(there) * slowest)",
-        "2 * len(here) * len(there) * slowest)",
+        "len(source) * len(target) * slowest)",
+        "2 * len(source) * len(target) * slowest)",
         ("gpipe",),
         script=USE_PLAN,
     ),

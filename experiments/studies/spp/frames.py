@@ -24,9 +24,10 @@ TITLES = {
 }
 
 
-def training_frame(asked: Sequence[Question], runs: Iterable[Run]) -> pd.DataFrame:
-    """Frame with one row for each question and method, with `figure` and `label`; points in the order of `asked`."""
-    where = pd.DataFrame([(q.figure, q.label, q.instance.key) for q in asked], columns=["figure", "label", "question"])
+def training_frame(questions: Sequence[Question], runs: Iterable[Run]) -> pd.DataFrame:
+    """Frame with one row for each question and method, with `figure` and `label`; in the order of `questions`."""
+    rows = [(q.figure, q.label, q.instance.key) for q in questions]
+    where = pd.DataFrame(rows, columns=["figure", "label", "question"])
     answers = pd.DataFrame(list(runs)).astype({"time": float, "bound": float, "utilisation": float})
     return where.merge(answers, on="question", sort=False)
 

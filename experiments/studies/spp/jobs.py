@@ -98,25 +98,25 @@ def questions(*, quick: bool) -> list[Question]:
     If `quick`, there is one seed instead of three; no point is left out.
     """
     seeds = 1 if quick else _SEEDS
-    asked = []
+    points = []
     for figure, (parameter, values) in SWEEPS.items():
         for value in values:
             for seed in range(seeds):
                 options: dict[str, Any] = {parameter: value}
-                asked.append(Question(figure, _label(parameter, value), simulation(seed, **options)))
-    asked += [Question("11", "default", simulation(seed)) for seed in range(seeds)]
-    asked += [
+                points.append(Question(figure, _label(parameter, value), simulation(seed, **options)))
+    points += [Question("11", "default", simulation(seed)) for seed in range(seeds)]
+    points += [
         Question(f"{TABLE_III} {testbed}", name, model.instance(testbed))
         for testbed in TESTBEDS
         for name, model in TRAINED_MODELS.items()
     ]
-    return asked
+    return points
 
 
-def jobs_of(asked: Sequence[Question]) -> list[TrainingJob]:
+def jobs_of(points: Sequence[Question]) -> list[TrainingJob]:
     """List the jobs: every planner and the bound on each instance, and extras of some figures and Table III."""
     jobs = []
-    for question in asked:
+    for question in points:
         methods = [*PLANNERS, BOUND, GUARANTEES]
         if question.figure == "11":
             methods = [STAGES]
@@ -129,6 +129,7 @@ def jobs_of(asked: Sequence[Question]) -> list[TrainingJob]:
 
 
 def _label(parameter: str, value: Any) -> str:
+    """The value of a parameter as the axis of its figure shows it."""
     if parameter == "servers":
         return ",".join(f"{value.count(size)}x{size}" for size in dict.fromkeys(value))
     if parameter == "between":

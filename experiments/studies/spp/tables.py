@@ -53,13 +53,13 @@ def cells(frame: pd.DataFrame) -> pd.DataFrame:
         for model, seconds in models.items():
             run = _calibration(frame, testbed, model)
             for planner, paper in seconds.items():
-                here = None if run is None else run["settings"][planner][0]
+                time = None if run is None else run["settings"][planner][0]
                 least = None if run is None else run["settings"]["spp"][0]
                 needed = None if run is None else run["needs"][planner]
                 fits = None if needed is None else needed <= DEVICE_MEMORY[testbed]
-                over = None if here is None or least is None else here / least - 1
-                said = None if planner == "spp" else speed_up(testbed, model, planner)
-                rows.append([testbed, model, planner, paper, said, here, over, needed, fits])
+                over = None if time is None or least is None else time / least - 1
+                paper_speed_up = None if planner == "spp" else speed_up(testbed, model, planner)
+                rows.append([testbed, model, planner, paper, paper_speed_up, time, over, needed, fits])
     numbers = ("paper", "paper speed-up", "here", "speed-up", "memory")
     return pd.DataFrame(rows, columns=_COLUMNS).astype(dict.fromkeys(numbers, float))
 
@@ -99,14 +99,14 @@ def correlations(frame: pd.DataFrame) -> dict[str, float]:
     paper, stated, fitted, left_out = [], [], [], []
     for ratios in ratios_of.values():
         assert ratios is not None
-        said, here = ratios  # of each model, (cells,) and (settings, cells)
-        errors = [np.abs(np.log(there / published)).sum(axis=1) for published, there in zip(said, here, strict=True)]
+        models = list(zip(*ratios, strict=True))  # of each the paper's ratios, (cells,), and ours, (settings, cells)
+        errors = [np.abs(np.log(ours / published)).sum(axis=1) for published, ours in models]
         total = np.sum(errors, axis=0)
-        for published, there, error in zip(said, here, errors, strict=True):
+        for (published, ours), error in zip(models, errors, strict=True):
             paper += published.tolist()
-            stated += there[0].tolist()
-            fitted += there[int(total.argmin())].tolist()
-            left_out += there[int((total - error).argmin())].tolist()
+            stated += ours[0].tolist()
+            fitted += ours[int(total.argmin())].tolist()
+            left_out += ours[int((total - error).argmin())].tolist()
     names = {"as stated": stated, "fitted": fitted, "left out": left_out}
     return {name: float(spearmanr(paper, values).statistic) for name, values in names.items()}
 
@@ -118,10 +118,10 @@ def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.plot([0, limit], [0, limit], color="0.8", zorder=0)
     for i, planner in enumerate(BASELINES):
         for testbed, marker in zip(TABLE, "os", strict=True):
-            shown = table[(table["planner"] == planner) & (table["testbed"] == testbed)]
-            if len(shown):
+            rows = table[(table["planner"] == planner) & (table["testbed"] == testbed)]
+            if len(rows):
                 colour, label = matplotlib.colormaps["tab10"](i), f"{BASELINES[planner]}, {testbed}"
-                x, y = (100 * shown[column] for column in ("paper speed-up", "speed-up"))
+                x, y = (100 * rows[column] for column in ("paper speed-up", "speed-up"))
                 ax.plot(x, y, marker, color=colour, label=label, fillstyle="full" if marker == "o" else "none")
     ax.set_xlabel("time over SPP, less 1, in the paper [%]")
     ax.set_ylabel("the same here, analytic layer times [%]")
@@ -129,24 +129,25 @@ def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _calibration(frame: pd.DataFrame, testbed: str, model: str) -> Mapping[Hashable, Any] | None:
-    here = frame[(frame["figure"] == f"{TABLE_III} {testbed}") & (frame["label"] == model)]
-    rows = here[(here["method"] == CALIBRATION) & here["error"].isna()]
+    """The run of CALIBRATION of a model on a testbed; None if it is missing or failed."""
+    cell = frame[(frame["figure"] == f"{TABLE_III} {testbed}") & (frame["label"] == model)]
+    rows = cell[(cell["method"] == CALIBRATION) & cell["error"].isna()]
     return None if rows.empty else rows.iloc[0].to_dict()
 
 
 def _ratios(frame: pd.DataFrame, testbed: str) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
     """Times over SPP's of each model: in the paper, and here in each setting, for the planners that the paper has."""
-    said, here = [], []
+    paper_ratios, run_ratios = [], []
     for model, seconds in TABLE[testbed].items():
         run = _calibration(frame, testbed, model)
-        shown = [planner for planner in seconds if planner != "spp" and seconds[planner] is not None]
-        if run is None or any(None in run["settings"][planner] for planner in ("spp", *shown)):
+        planners = [planner for planner in seconds if planner != "spp" and seconds[planner] is not None]
+        if run is None or any(None in run["settings"][planner] for planner in ("spp", *planners)):
             return None
         least = np.array(run["settings"]["spp"])
-        said.append(np.array([1 + (speed_up(testbed, model, planner) or 0.0) for planner in shown]))
-        here.append(np.array([run["settings"][planner] / least for planner in shown]).T)
-        assert here[-1].shape == (len(SETTINGS), len(shown))
-    return said, here
+        paper_ratios.append(np.array([1 + (speed_up(testbed, model, planner) or 0.0) for planner in planners]))
+        run_ratios.append(np.array([run["settings"][planner] / least for planner in planners]).T)
+        assert run_ratios[-1].shape == (len(SETTINGS), len(planners))
+    return paper_ratios, run_ratios
 
 
 def _number(value: float, style: str, missing: str = "–") -> str:
@@ -206,27 +207,27 @@ def _guarantees(frame: pd.DataFrame) -> Iterator[PaperClaim]:
     sides = runs["guarantees"].to_list() if "guarantees" in runs else []
     for name, text in _PROVED.items():
         pairs = [guarantees[name] for guarantees in sides]
-        kept = sum(left <= right * (1 + _TIE) for left, right in pairs)
+        holding = sum(left <= right * (1 + _TIE) for left, right in pairs)
         nearest = max((left / right for left, right in pairs if right > 0), default=math.nan)
-        measured = f"{kept} of {len(pairs)} questions, left side at most {nearest:.0%} of the right one"
-        measured += "" if kept == len(pairs) else ", where a bound stands for the least, so nothing is refuted"
-        yield PaperClaim("text", f"{name}: {text}", True if pairs and kept == len(pairs) else None, measured)
+        measured = f"{holding} of {len(pairs)} questions, left side at most {nearest:.0%} of the right one"
+        measured += "" if holding == len(pairs) else ", where a bound stands for the least, so nothing is refuted"
+        yield PaperClaim("text", f"{name}: {text}", True if pairs and holding == len(pairs) else None, measured)
 
 
 def _polynomial(frame: pd.DataFrame) -> PaperClaim:
     """Proved by the loops, of which the seconds are an example; they are no proof, and refute nothing."""
     runs = points(frame, "9", "spp").groupby("label", sort=False)["seconds"].mean()
-    shown = ", ".join(f"{seconds:.2g} s at {label} layers" for label, seconds in runs.dropna().items())
+    examples = ", ".join(f"{seconds:.2g} s at {label} layers" for label, seconds in runs.dropna().items())
     return PaperClaim(
-        "text", "SPP takes polynomial time", True, f"its loops: L² V² + L V³ a stage count; {shown or '–'}"
+        "text", "SPP takes polynomial time", True, f"its loops: L² V² + L V³ a stage count; {examples or '–'}"
     )
 
 
 def _example() -> PaperClaim:
-    stages, microbatches, said = _CYCLES
+    stages, microbatches, expected = _CYCLES
     took = cycles(stages, microbatches)
-    text = f"PE takes {said} cycles for {stages} stages and {microbatches} microbatches"
-    return PaperClaim("Figure 4", text, took == said, f"{took} cycles")
+    text = f"PE takes {expected} cycles for {stages} stages and {microbatches} microbatches"
+    return PaperClaim("Figure 4", text, took == expected, f"{took} cycles")
 
 
 def _never_above_data_parallel(frame: pd.DataFrame) -> PaperClaim:
@@ -365,9 +366,9 @@ def _table_iii(table: pd.DataFrame) -> Iterator[PaperClaim]:
     yield claim(f"SPP outperforms all in all {len(over)} cells", faster == len(over), measured)
     for planner in _NAMED:
         largest = rivals[rivals["planner"] == planner]["paper speed-up"].max()
-        here = rivals[rivals["planner"] == planner]["speed-up"].max()
+        ours = rivals[rivals["planner"] == planner]["speed-up"].max()
         text = f"SPP is up to {100 * largest:.0f} % faster than {BASELINES[planner]}"
-        yield claim(text, abs(here / largest - 1) < STABLE - 1, f"up to {100 * here:.0f} %")
+        yield claim(text, abs(ours / largest - 1) < STABLE - 1, f"up to {100 * ours:.0f} %")
     reduced = rivals[rivals["planner"].isin(("data-parallel", "hetpipe"))]["speed-up"]
     many = int((reduced > _MUCH - 1).sum())
     text = "more than 20 % faster than DP and HetPipe in most cases"
@@ -377,13 +378,13 @@ def _table_iii(table: pd.DataFrame) -> Iterator[PaperClaim]:
 
 def _out_of_memory(table: pd.DataFrame) -> PaperClaim:
     text = "two cells run out of memory: DP on BERT-48 and PipeDream on ResNet152, 1080Ti x 8"
-    said = table[table["paper"].isna()]
-    if said["memory"].isna().any():
+    missing = table[table["paper"].isna()]
+    if missing["memory"].isna().any():
         return PaperClaim("Table III", text, None, "not all runs are there")
-    needs = ", ".join(f"{cell['model']} {cell['memory'] / 2**30:.1f} GiB" for cell in said.to_dict("records"))
+    needs = ", ".join(f"{cell['model']} {cell['memory'] / 2**30:.1f} GiB" for cell in missing.to_dict("records"))
     others = int((table["fits"].eq(False) & table["paper"].notna()).sum())
     measured = f"they need {needs}; {others} cells that the paper ran need more than is there"
-    return PaperClaim("Table III", text, bool(said["fits"].eq(False).all() and others == 0), measured)
+    return PaperClaim("Table III", text, bool(missing["fits"].eq(False).all() and others == 0), measured)
 
 
 def _claim(figure: str, text: str, holds: bool, measured: str, numbers: Iterable[float]) -> PaperClaim:
@@ -418,7 +419,7 @@ _LIMIT = (
 )
 
 
-def make_training_tables(asked: Sequence[Question], workers: Workers, report: Report) -> int:
+def make_training_tables(points: Sequence[Question], workers: Workers, report: Report) -> int:
     """Make the runs that are missing, then print and write tables, plots and claims; 1 if a run failed, else 0.
 
     Raises
@@ -426,8 +427,8 @@ def make_training_tables(asked: Sequence[Question], workers: Workers, report: Re
     InputError, OSError
         Before any run is made.
     """
-    runs = report.make_runs(jobs_of(asked), workers)
-    frame = training_frame(asked, runs)
+    runs = report.make_runs(jobs_of(points), workers)
+    frame = training_frame(points, runs)
     report.publish(_sections(frame), lambda: _pictures(frame))
     return report.exit_code([TrainingJob.failed(run) for run in runs])
 
@@ -446,6 +447,7 @@ def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[
 
 
 def _figure_numbers(frame: pd.DataFrame, figure: str) -> pd.DataFrame:
+    """The numbers of `figure_rows`, as parts and seconds, for the file of a table."""
     over = mean_ratios(frame, figure).rename(columns={method: f"{method} over spp" for method in PLANNERS})
     over.insert(0, "spp [s]", mean_times(frame, figure, "spp"))
     return over.drop(columns="spp over spp").rename_axis(TITLES[figure][1]).reset_index()
@@ -506,11 +508,13 @@ def table_iii_sections(frame: pd.DataFrame) -> list[Section]:
 
 
 def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
+    """Plots by the names of their files."""
     drawn = {_file(figure): plot_sweep(frame, figure) for figure in TITLES}
     return drawn | {_file("11"): plot_stages(frame), "table-iii-paper": plot_cells(cells(frame))}
 
 
 def _side_by_side(table: pd.DataFrame, testbed: str) -> Section:
+    """Table III of one testbed beside the paper."""
     note = _CELLS.format(DEVICE_MEMORY[testbed] / 2**30)
     title, numbers = f"Table III, {testbed}, beside the paper", table[table["testbed"] == testbed]
     return Section(f"table-iii-paper-{testbed}", title, *cell_rows(table, testbed), note, numbers=numbers)
@@ -529,13 +533,15 @@ def _ranking(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def _stage_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text of Figure 11."""
     stages, workloads, times = by_stages(frame)
     rows = [[str(n), f"{w:.4g}", f"{t:.4g}"] for n, w, t in zip(stages, workloads, times, strict=True)]
     return ["stages", "W [s]", "time [s]"], rows
 
 
-def _claim_rows(said: Iterable[PaperClaim]) -> tuple[list[str], list[list[str]]]:
-    rows = [[c.source, c.text, c.finding.shown, c.measured] for c in said]
+def _claim_rows(compared: Iterable[PaperClaim]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text of claims."""
+    rows = [[c.source, c.text, c.finding.shown, c.measured] for c in compared]
     return ["", "claim", "here", "measured"], rows
 
 

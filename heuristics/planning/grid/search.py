@@ -69,12 +69,12 @@ def moved(stages: Stages, pair: tuple[int, int]) -> Stages | None:
 def exchanged(stages: Stages, pair: tuple[int, int]) -> Stages | None:
     """Stages after two have changed places, each with its number of layers; None if that changes no tensor degree."""
     cuts, tensor = stages
-    one, other = pair
-    if len(cuts) > len(tensor) + 1 or tensor[one] == tensor[other]:
+    first, second = pair
+    if len(cuts) > len(tensor) + 1 or tensor[first] == tensor[second]:
         return None
     counts, degrees = np.diff(cuts).tolist(), list(tensor)
     for values in (counts, degrees):
-        values[one], values[other] = values[other], values[one]
+        values[first], values[second] = values[second], values[first]
     return (0, *np.cumsum(counts).tolist()), tuple(degrees)
 
 
@@ -112,10 +112,10 @@ class Fitting:
             key = (runs[g::S], t, min(v * self.M, first) / v, part)
             if key not in self._groups:
                 self._groups[key] = self._fitting(*key)
-            found = self._groups[key]
-            if found is None:
+            chosen = self._groups[key]
+            if chosen is None:
                 return None
-            modes[_by_depth(key[0])] = found
+            modes[_by_depth(key[0])] = chosen
         return tuple(modes.tolist())
 
     def least(self, cuts: tuple[int, ...], tensor: tuple[int, ...], modes: tuple[str, ...]) -> float:
@@ -143,18 +143,19 @@ class Fitting:
             self._menus[t] = [menus[layer.kind] for layer in chain.layers]
         return self._menus[t]
 
-    def _fitting(self, runs: _Runs, t: int, held: float, part: float) -> tuple[str, ...] | None:
+    def _fitting(self, runs: _Runs, t: int, in_flight: float, part: float) -> tuple[str, ...] | None:
+        """Modes of the layers in the order of `_by_depth` that fit into a part of the memory; None if none do."""
         menus = self.menus(t)
         ways = [menus[layer] for layer in _by_depth(runs)]
         plain = [menus[layer][0] for begin, end in runs for layer in range(begin, end)]
         room = part * self.question.memory - self.kept(plain, whole=len(plain) == self.question.layers)
-        return chosen_modes(ways, held, room)
+        return chosen_modes(ways, in_flight, room)
 
     def kept(self, layers: list[Configuration], *, whole: bool) -> float:
         """Bytes of parameters, gradients and optimizer of a group."""
-        one = self.setting
-        D = one.pipelines * one.context
-        return sum(self.question.kept_bytes(layers, one.zero, (D, D // one.expert), whole=whole))
+        setting = self.setting
+        D = setting.pipelines * setting.context
+        return sum(self.question.kept_bytes(layers, setting.zero, (D, D // setting.expert), whole=whole))
 
 
 def _by_depth(runs: _Runs) -> list[int]:
@@ -190,7 +191,7 @@ def no_plan(
     if not least:
         return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
     groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
-    if (question.fixed.v or 1) > 1 and all(fitting_of(one).M % S for one, _ in settings for S in groups):
+    if (question.fixed.v or 1) > 1 and all(fitting_of(setting).M % S for setting, _ in settings for S in groups):
         return InputError(
             f"{question.label}: stages in turns need a multiple of pp as microbatches of a pipeline, which this batch "
             "never has; leave v out, or change pp or the batch."
@@ -243,7 +244,7 @@ class GridSearch:
     best: GridPlan | None = None
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
-    known: float = np.inf  # time that plans must be below, of those of other servers [s]
+    limit: float = np.inf  # time that plans must be below, of those of other servers [s]
     tell: Callable[[str, float], None] | None = None
     #: Best plan of each setting, degrees of groups, and number of stages.
     met: dict[tuple[Setting, tuple[int, ...], int], tuple[float, Sketch]] = field(default_factory=dict)
@@ -313,7 +314,7 @@ class GridSearch:
     @property
     def ceiling(self) -> float:
         """Time that plans must be below; infinite if none is known [s]."""
-        return min(self.known, np.inf if self.best is None else self.best.time)
+        return min(self.limit, np.inf if self.best is None else self.best.time)
 
     def say(self, phase: str) -> None:
         """Tell the phase that has ended."""
@@ -363,19 +364,20 @@ def _on_fewer_servers(search: GridSearch) -> None:
             settings = list(_settings(fewer, search.runtime))
             if deadline.passed or all(even_work(fewer, *pair) >= search.ceiling for pair in settings):
                 continue
-            own = GridSearch(fewer, deadline, runtime=search.runtime, known=_NEAR * search.ceiling, times=search.times)
-            _uniform(own, settings)
-            _plan_settings(own, settings)
-            for time, sketch in _first(own):
-                _change(own, time, sketch)
-            for _, sketch in _first(own):
+            limit = _NEAR * search.ceiling
+            smaller = GridSearch(fewer, deadline, runtime=search.runtime, limit=limit, times=search.times)
+            _uniform(smaller, settings)
+            _plan_settings(smaller, settings)
+            for time, sketch in _first(smaller):
+                _change(smaller, time, sketch)
+            for _, sketch in _first(smaller):
                 search.offer(sketch)
     search.say("fewer servers")
 
 
 def _first(search: GridSearch) -> list[tuple[float, Sketch]]:
     """The best plans of different settings, with their times."""
-    return sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]
+    return sorted(search.met.values(), key=lambda pair: pair[0])[:_STARTS]
 
 
 def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
@@ -395,10 +397,10 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
     coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
     sketches = _listed(coming, search.deadline.share(_LISTED))
     fitting = 0
-    for sketch in (one for one in sketches if one.modes):
+    for sketch in (sketch for sketch in sketches if sketch.modes):
         if fitting >= _UNIFORM or search.over:
             break
-        if search.fitting(sketch.setting).least(sketch.cuts, sketch.tensor, sketch.modes) < search.known:
+        if search.fitting(sketch.setting).least(sketch.cuts, sketch.tensor, sketch.modes) < search.limit:
             search.offer(sketch)
             fitting += search.best is not None
     for sketch in coming:  # those that were not listed in time
@@ -411,7 +413,7 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
     search.uniform = search.best
     search.say("uniform plans")
     fitting = 0
-    for sketch in (one for one in sketches if not one.modes):
+    for sketch in (sketch for sketch in sketches if not sketch.modes):
         if fitting == _UNIFORM or sketch.estimate >= search.ceiling or search.over:
             break
         fitting += search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor) < np.inf
@@ -420,22 +422,22 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
 
 def _listed(coming: Iterator[Sketch], deadline: Deadline) -> list[Sketch]:
     """Sketches that come until the deadline, at least one, by their estimates."""
-    found = []
+    sketches = []
     for sketch in coming:
-        found.append(sketch)
+        sketches.append(sketch)
         if deadline.passed:
             break
-    return sorted(found, key=lambda sketch: sketch.estimate)
+    return sorted(sketches, key=lambda sketch: sketch.estimate)
 
 
 def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
     """The first of each, then the second ones, and so on."""
     waiting = deque(many)
     while waiting:
-        one = waiting.popleft()
-        sketch = next(one, None)
+        sketches = waiting.popleft()
+        sketch = next(sketches, None)
         if sketch is not None:
-            waiting.append(one)
+            waiting.append(sketches)
             yield sketch
 
 
@@ -461,17 +463,17 @@ def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> N
                 return
         return
     M = search.fitting(setting).M
-    left, seen = int(np.clip(_PASSES / (M * question.layers), _FEWEST, _MOST)), set[object]()
+    remaining, seen = int(np.clip(_PASSES / (M * question.layers), _FEWEST, _MOST)), set[object]()
     by_groups: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    found = solve(question, arrays, setting, _WIDER * search.ceiling, search.until)
-    for value, cuts, tensor in () if found is None else found.plans():
+    solution = solve(question, arrays, setting, _WIDER * search.ceiling, search.until)
+    for value, cuts, tensor in () if solution is None else solution.plans():
         if search.over:
             return
         by_groups.setdefault(len(tensor), (cuts, tensor))
-        if value < search.ceiling and left and (cuts, tensor) not in seen:
+        if value < search.ceiling and remaining and (cuts, tensor) not in seen:
             seen.add((cuts, tensor))
-            left -= search.offer_stages(setting, cuts, tensor) < np.inf
-    for cuts, tensor in (one for S, one in by_groups.items() if S > 1 and M % S == 0):
+            remaining -= search.offer_stages(setting, cuts, tensor) < np.inf
+    for cuts, tensor in (stages for S, stages in by_groups.items() if S > 1 and M % S == 0):
         for turns in range(2, int(np.diff(cuts).min()) + 1):
             if search.over:
                 return
@@ -485,14 +487,14 @@ def _change(search: GridSearch, time: float, sketch: Sketch) -> None:
         return
     places = range(len(sketch.cuts) - 1)
     changes = [*product([moved], permutations(places, 2)), *product([exchanged], combinations(places, 2))]
-    quiet, left = 0, _MOVES
+    quiet, remaining = 0, _MOVES
     time = min(time, search.offer_stages(setting, *stages, time))
     for change, pair in cycle(changes):
-        if quiet == len(changes) or not left or search.over:
+        if quiet == len(changes) or not remaining or search.over:
             return
         other = change(stages, pair)
-        found = np.inf if other is None else search.offer_stages(setting, *other, time)
-        left -= found < np.inf
+        other_time = np.inf if other is None else search.offer_stages(setting, *other, time)
+        remaining -= other_time < np.inf
         quiet += 1
-        if other is not None and found < time:
-            time, stages, quiet = found, other, 0
+        if other is not None and other_time < time:
+            time, stages, quiet = other_time, other, 0

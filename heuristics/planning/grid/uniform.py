@@ -11,7 +11,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import IntArray
 from instances.planning.grid.configurations import FULL, NONE, ConfiguredChain, Degrees
 from instances.planning.grid.plan import PLACINGS, GridPlan
 from instances.planning.grid.problem import GridInstance
@@ -34,19 +34,19 @@ class Sketch:
 
 def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
     """The plan in each placing; none if it does not fit."""
-    plans, one = [], sketch.setting
-    for placing in PLACINGS[: 1 if one.expert > 1 or one.pipelines == 1 or len(sketch.tensor) == 1 else 2]:
+    plans, setting = [], sketch.setting
+    for placing in PLACINGS[: 1 if setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 else 2]:
         try:
             plan = GridPlan(
                 question,
-                one.micro_batch,
-                one.pipelines,
+                setting.micro_batch,
+                setting.pipelines,
                 sketch.cuts,
                 sketch.tensor,
                 sketch.modes,
-                one.context,
-                one.expert,
-                one.zero,
+                setting.context,
+                setting.expert,
+                setting.zero,
                 placing,
             )
         except InputError:
@@ -85,24 +85,20 @@ class _Sums:
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
         ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in chain.kinds.values()}
-        chosen = {kind: mode if mode in one else "none" for kind, one in ways.items()}
+        chosen = {kind: mode if mode in modes else "none" for kind, modes in ways.items()}
         self.modes = tuple(chosen[layer.kind] for layer in chain.layers)
         layers = [ways[layer.kind][chosen[layer.kind]] for layer in chain.layers]
-        self.found = mode == "none" or mode in self.modes
+        self.applies = mode == "none" or mode in self.modes
         self.times, self.stored, self.numbers = (
             np.cumsum([0.0, *values])
             for values in (
-                [one.forward + one.backward for one in layers],
-                [one.stored_bytes for one in layers],
-                [one.parameters + one.expert_parameters for one in layers],
+                [layer.forward + layer.backward for layer in layers],
+                [layer.stored_bytes for layer in layers],
+                [layer.parameters + layer.expert_parameters for layer in layers],
             )
         )
-        self.working = max(one.working_bytes for one in layers)
-        self.output = max(one.output_bytes for one in layers)
-
-    def of(self, sums: FloatArray, cuts: IntArray) -> FloatArray:
-        """Sums of each stage."""
-        return np.diff(sums[cuts])
+        self.working = max(layer.working_bytes for layer in layers)
+        self.output = max(layer.output_bytes for layer in layers)
 
 
 def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
@@ -113,12 +109,14 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
     chain, fixed = question.chain(setting.micro_batch), question.fixed
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     D = setting.pipelines * setting.context
-    kept = sum(question.state_bytes.kept(setting.zero, D))
-    most = {t: min(question.servers.devices // (D * t), question.layers) for t in arrays.degrees.tolist()}
-    tables_of = {t: [_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes] for t in most}
-    for v, t in product(range(1, question.layers + 1), most):
+    bytes_each = sum(question.state_bytes.kept(setting.zero, D))
+    limits = {t: min(question.servers.devices // (D * t), question.layers) for t in arrays.degrees.tolist()}
+    tables_of = {
+        t: [_sums(chain, (t, setting.context, setting.expert), mode) for mode in question.modes] for t in limits
+    }
+    for v, t in product(range(1, question.layers + 1), limits):
         tables = tables_of[t]
-        for S in range(1 if v == 1 else 2, min(most[t], question.layers // v) + 1):
+        for S in range(1 if v == 1 else 2, min(limits[t], question.layers // v) + 1):
             if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and M % S):
                 continue
             cuts = even_cuts(chain, S * v)
@@ -126,7 +124,7 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
                 continue
             places = np.array(cuts)
             for sums in tables:
-                fits = sums.found and _may_fit(sums, places, v, M, question.memory, kept)
+                fits = sums.applies and _may_fit(sums, places, v, M, question.memory, bytes_each)
                 if fits or (v > 1 and sums is tables[0]):
                     estimate = _estimate(sums, places, t, S, v, M, question, setting)
                     yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes if fits else ())
@@ -137,15 +135,15 @@ def _sums(chain: ConfiguredChain, degrees: Degrees, mode: str) -> _Sums:
     return _Sums(chain, degrees, mode)
 
 
-def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, kept: float) -> bool:
+def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_each: float) -> bool:
     """Whether each group may have room.
 
     In turns it keeps at least what it runs before its first backward pass: S microbatches of each turn but the last.
     """
     stages = np.arange(len(cuts) - 1, 0, -1)
     S = len(stages) // v
-    held = np.minimum(M, stages) if v == 1 else np.where(stages > S, S, np.minimum(S, 2 * stages - 1))
-    needed = held * sums.of(sums.stored, cuts) + sums.of(sums.numbers, cuts) * kept
+    in_flight = np.minimum(M, stages) if v == 1 else np.where(stages > S, S, np.minimum(S, 2 * stages - 1))
+    needed = in_flight * np.diff(sums.stored[cuts]) + np.diff(sums.numbers[cuts]) * bytes_each
     return bool((needed.reshape(v, -1).sum(axis=0) <= 1.001 * memory).all())
 
 
@@ -157,7 +155,7 @@ def _estimate(
     all_near = S * setting.pipelines * width <= servers.size
     near = {(all_near, setting.pipelines * width <= servers.size), (S * width <= servers.size, all_near)}
     D, sizes = setting.pipelines * setting.context, question.state_bytes
-    passes, numbers = sums.of(sums.times, cuts), sums.of(sums.numbers, cuts)
+    passes, numbers = np.diff(sums.times[cuts]), np.diff(sums.numbers[cuts])
     gathered = sizes.gradients * (setting.zero >= 2) + 2 * sizes.weights * (setting.zero == 3)
     estimates = []
     for stages, replicas in near:
@@ -188,9 +186,9 @@ def expressible(question: GridInstance, sketch: Sketch, runtime: str | None) -> 
         return []
     chain, modes = question.chain(sketch.setting.micro_batch), [NONE] * len(sketch.modes)
     able = [any(way.recompute == FULL for way in layer.configurations) for layer in chain.layers]
-    most = max(sum(mode != NONE for mode in sketch.modes[i:j]) for i, j in pairwise(sketch.cuts))
+    count = max(sum(mode != NONE for mode in sketch.modes[i:j]) for i, j in pairwise(sketch.cuts))
     for begin, end in pairwise(sketch.cuts):
         layers = [layer for layer in range(begin, end) if able[layer]]
-        for layer in layers if runtime == TORCHTITAN else layers[:most]:
+        for layer in layers if runtime == TORCHTITAN else layers[:count]:
             modes[layer] = FULL
     return [replace(sketch, modes=tuple(modes))]

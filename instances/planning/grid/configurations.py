@@ -77,16 +77,16 @@ class ConfiguredLayer:
 
     def __post_init__(self) -> None:
         seen: dict[tuple[Degrees, str], Configuration] = {}
-        for one in self.configurations:
-            if seen.setdefault((one.degrees, one.recompute), one) is not one:
-                raise InputError(f"Layer {printable(self.name)}: {_named(one)} is there twice; leave one out.")
-        for one in self.configurations:
-            plain = seen.get((one.degrees, NONE))
+        for way in self.configurations:
+            if seen.setdefault((way.degrees, way.recompute), way) is not way:
+                raise InputError(f"Layer {printable(self.name)}: {_named(way)} is there twice; leave one out.")
+        for way in self.configurations:
+            plain = seen.get((way.degrees, NONE))
             if plain is None:
-                raise InputError(f"Layer {printable(self.name)}: {_named(one)} has none that recomputes nothing.")
-            if one.forward != plain.forward or one.backward < plain.backward:
+                raise InputError(f"Layer {printable(self.name)}: {_named(way)} has none that recomputes nothing.")
+            if way.forward != plain.forward or way.backward < plain.backward:
                 raise InputError(
-                    f"Layer {printable(self.name)}: {_named(one)} needs the forward time of the one that recomputes "
+                    f"Layer {printable(self.name)}: {_named(way)} needs the forward time of the one that recomputes "
                     "nothing, and at least its backward time."
                 )
 
@@ -96,10 +96,10 @@ class ConfiguredLayer:
 
     @cached_property
     def _by_degrees(self) -> dict[Degrees, tuple[Configuration, ...]]:
-        found: dict[Degrees, tuple[Configuration, ...]] = {}
-        for one in sorted(self.configurations, key=lambda one: MODES.index(one.recompute)):
-            found[one.degrees] = (*found.get(one.degrees, ()), one)
-        return found
+        by_degrees: dict[Degrees, tuple[Configuration, ...]] = {}
+        for way in sorted(self.configurations, key=lambda way: MODES.index(way.recompute)):
+            by_degrees[way.degrees] = (*by_degrees.get(way.degrees, ()), way)
+        return by_degrees
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,12 +177,12 @@ class ConfiguredChain(Displayed):
     @cached_property
     def degrees(self) -> tuple[Degrees, ...]:
         """Degrees that there are configurations of, in rising order."""
-        return tuple(sorted({one.degrees for layer in self.kinds.values() for one in layer.configurations}))
+        return tuple(sorted({way.degrees for layer in self.kinds.values() for way in layer.configurations}))
 
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of all configurations, layer by layer."""
-        texts = {kind: repr([astuple(one) for one in layer.configurations]) for kind, layer in self.kinds.items()}
+        texts = {kind: repr([astuple(way) for way in layer.configurations]) for kind, layer in self.kinds.items()}
         text = ", ".join(texts[layer.kind] for layer in self.layers)
         return hashlib.sha256(f"{self.micro_batch}[{text}]".encode()).hexdigest()
 
@@ -199,19 +199,19 @@ class ConfiguredChain(Displayed):
         """
         tp = min(self.degrees)
         layers = self.plain(tp)
-        whole = sum(one.parameters * tp[0] + one.expert_parameters * tp[0] * tp[2] for one in layers)
+        whole = sum(layer.parameters * tp[0] + layer.expert_parameters * tp[0] * tp[2] for layer in layers)
         return whole - layers[-1].tied_parameters * tp[0] * (self.n > 1)
 
     def _title(self) -> str:
         return self.name
 
     def _facts(self) -> dict[str, str]:
-        degrees = ", ".join("×".join(map(str, one)) for one in self.degrees)
+        degrees = ", ".join("×".join(map(str, triple)) for triple in self.degrees)
         return {"layers": str(self.n), "parameters": figures(self.parameters), "degrees": degrees}
 
 
-def _named(one: Configuration) -> str:
-    return f"the configuration tp {one.tp}, cp {one.cp}, ep {one.ep}, recompute {one.recompute}"
+def _named(way: Configuration) -> str:
+    return f"the configuration tp {way.tp}, cp {way.cp}, ep {way.ep}, recompute {way.recompute}"
 
 
 # Chains of configured layers as JSON, ``mtpp-chain/2``.
@@ -227,6 +227,6 @@ def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
     return {
         "format": CONFIGURED_FORMAT,
         **{name: getattr(chain, name) for name in CHAIN},
-        "kinds": {kind: [asdict(one) for one in layer.configurations] for kind, layer in chain.kinds.items()},
+        "kinds": {kind: [asdict(way) for way in layer.configurations] for kind, layer in chain.kinds.items()},
         "layers": [{"name": layer.name, "kind": layer.kind} for layer in chain.layers],
     }

@@ -175,11 +175,12 @@ class LayerCosts:
     def operations(self) -> float:
         """Operations of the products of a forward pass of a sample."""
         model, s = self.model, self.sequence
-        layers = sum(2 * s * (one.weights + (one.queries + one.outputs) * self._attended(one)) for one in model.sizes)
+        layers = sum(2 * s * (n.weights + (n.queries + n.outputs) * self._attended(n)) for n in model.sizes)
         ends = (1 + model.head) * model.widening + model.head * model.table_parameters
         return float(layers + 2 * s * ends + 2 * model.pooled * model.hidden**2)
 
     def _tokens(self, cp: int) -> float:
+        """Tokens of a microbatch on a device, before tensor parallelism."""
         return self.micro_batch * self.sequence / cp
 
     def _widened(self, cp: int, t: int) -> tuple[float, float]:
@@ -194,12 +195,12 @@ class LayerCosts:
         e, h, n = self.width, sizes.hidden, sizes.matrices
         wide = sizes.queries + sizes.keys + sizes.values + sizes.outputs + 2 * sizes.normed_latents
         wide += sizes.gate + (sizes.outputs if sizes.gate else 0)
-        kept = (3 + sizes.further_norms) * h + wide
+        numbers = (3 + sizes.further_norms) * h + wide
         if sizes.inner:
-            kept += h + n * sizes.inner
+            numbers += h + n * sizes.inner
         if sizes.experts is not None:
-            kept += sizes.experts.chosen * h + n * sizes.routed + (h if sizes.shared_gate else 0)
-        return e * tokens * kept + self.model.dropout * 2 * tokens * h
+            numbers += sizes.experts.chosen * h + n * sizes.routed + (h if sizes.shared_gate else 0)
+        return e * tokens * numbers + self.model.dropout * 2 * tokens * h
 
     def _scores(self, sizes: LayerSizes, tokens: float) -> float:
         """The same for scores, or for the statistics of attention that keeps none."""
@@ -221,6 +222,7 @@ class LayerCosts:
         return max(forward, ring), max(backward, 2 * ring)
 
     def _attended(self, sizes: LayerSizes) -> float:
+        """Tokens that a token attends to in the mean."""
         return sizes.attended(self.sequence) if self.model.causal else self.sequence
 
     def _times(
@@ -238,8 +240,8 @@ class LayerCosts:
             moved += clock.moved(e * tokens * (sizes.gate + 2 * sizes.outputs) / t)
         if sizes.latents:
             moved += clock.moved(_NORM * tokens * sizes.normed_latents / t, 2)
-        one, gathered = (clock.sent(e * tokens * width * (t - 1) / t) for width in (h, sizes.gathered))
-        sent = [_COLLECTIVES[i] * one + _GATHERED[i] * gathered for i in range(2)]
+        full_width, gathered = (clock.sent(e * tokens * width * (t - 1) / t) for width in (h, sizes.gathered))
+        sent = [_COLLECTIVES[i] * full_width + _GATHERED[i] * gathered for i in range(2)]
         link = clock.link if t * cp * ep <= self.server else self.outer_link
         chosen = 0 if sizes.experts is None else sizes.experts.chosen
         exchange = 2 * clock.sent(chosen * e * tokens * h / t * (ep - 1) / ep, link)
@@ -256,18 +258,19 @@ class LayerCosts:
 
     def _networks(self, sizes: LayerSizes, tokens: float, t: int, ep: int) -> float:
         """Time of the products of a network for all tokens, and of experts with their router."""
-        own, h, time = sizes.experts, sizes.hidden, 0.0
+        experts, h, time = sizes.experts, sizes.hidden, 0.0
         if sizes.inner:
             time += self._network(sizes, tokens, sizes.inner / t)
-        if own is not None:
-            rows = own.chosen * tokens * ep / own.count
-            time += own.count / ep * self._network(sizes, rows, own.inner / t)
-            time += self.clock.product(tokens, own.count, h)
+        if experts is not None:
+            rows = experts.chosen * tokens * ep / experts.count
+            time += experts.count / ep * self._network(sizes, rows, experts.inner / t)
+            time += self.clock.product(tokens, experts.count, h)
         if sizes.shared_gate:
             time += self.clock.product(tokens / t, 1, h)
         return time
 
     def _network(self, sizes: LayerSizes, rows: float, inner: float) -> float:
+        """Time of the products of one feed-forward network on so many rows."""
         h, product = sizes.hidden, self.clock.product
         return product(rows, (sizes.matrices - 1) * inner, h) + product(rows, h, inner)
 
@@ -285,9 +288,9 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
     model, device = costs.model, costs.clock.device
     _check_degrees(costs, degrees)
     parts = [
-        ConfiguredLayer("embedding", "embedding", tuple(way for one in degrees for way in costs.embedding(one))),
+        ConfiguredLayer("embedding", "embedding", tuple(way for triple in degrees for way in costs.embedding(triple))),
         *_layers(costs, degrees),
-        ConfiguredLayer("head", "head", tuple(way for one in degrees for way in costs.head(one))),
+        ConfiguredLayer("head", "head", tuple(way for triple in degrees for way in costs.head(triple))),
     ]
     return ConfiguredChain(
         layers=tuple(parts),
@@ -313,11 +316,12 @@ def _check_degrees(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> None:
 
 
 def _layers(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> list[ConfiguredLayer]:
+    """The layers between embedding and head; those with the same configurations are of one kind."""
     ways = {
-        layer: tuple(way for one in degrees for way in costs.layer(sizes, one))
+        layer: tuple(way for triple in degrees for way in costs.layer(sizes, triple))
         for layer, sizes in costs.model.kinds.items()
     }
-    kinds = {one: f"layer {number}" for number, one in enumerate(dict.fromkeys(ways.values()))}
+    kinds = {menu: f"layer {number}" for number, menu in enumerate(dict.fromkeys(ways.values()))}
     if len(kinds) == 1:
         kinds = dict.fromkeys(kinds, "layer")
     return [
@@ -327,6 +331,7 @@ def _layers(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> list[ConfiguredL
 
 
 def _recomputed(plain: Configuration, mode: str, stored: float, working: float, again: float) -> Configuration:
+    """The configuration with what it stores and works with when it runs forward again for so many seconds."""
     return replace(
         plain,
         recompute=mode,

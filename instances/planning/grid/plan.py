@@ -4,12 +4,6 @@
 
 d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples each. Stage n holds consecutive layers on
 :math:`c · t_n` devices of one server, c the context degree. With S groups of devices and v turns there are S v stages.
-
-
-**Plans in a grid: stages of all pipelines, their degrees, what each layer recomputes; and all costs.**
-
-d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples each. Stage n holds consecutive layers on
-:math:`c · t_n` devices of one server, c the context degree. With S groups of devices and v turns there are S v stages.
 """
 
 from __future__ import annotations
@@ -209,18 +203,18 @@ class GridPlan(Displayed):
     @cached_property
     def layers(self) -> tuple[Configuration, ...]:
         """(L,) configuration of each layer."""
-        found, layers = [], self.chain.layers
+        chosen, layers = [], self.chain.layers
         for n, (begin, end) in enumerate(pairwise(self.cuts)):
             degrees = (self.tensor[n % self.groups], self.context, self.expert)
             for layer in range(begin, end):
-                ways = [one for one in layers[layer].modes(degrees) if one.recompute == self.modes[layer]]
+                ways = [way for way in layers[layer].modes(degrees) if way.recompute == self.modes[layer]]
                 if not ways:
                     name = layers[layer].name
                     raise InputError(
                         f"Layer {name} has no configuration {degrees} that recomputes {self.modes[layer]}."
                     )
-                found.append(ways[0])
-        return tuple(found)
+                chosen.append(ways[0])
+        return tuple(chosen)
 
     @cached_property
     def parameters(self) -> FloatArray:
@@ -245,10 +239,10 @@ class GridPlan(Displayed):
         """(S v - 1,) time to send a microbatch to the next stage, and as long back [s]."""
         times, layers = np.zeros(self.stages - 1), self.chain.layers
         for n, cut in enumerate(self.cuts[1:-1]):
-            here, there = n % self.groups, (n + 1) % self.groups
-            received = layers[cut - 1].modes((self.tensor[there], self.context, self.expert))[0]
+            source, target = n % self.groups, (n + 1) % self.groups
+            received = layers[cut - 1].modes((self.tensor[target], self.context, self.expert))[0]
             sent = max(self.layers[cut - 1].output_bytes, received.output_bytes)
-            times[n] = sent / self.instance.servers.rate(inside=self._beside(here, there))
+            times[n] = sent / self.instance.servers.rate(inside=self._beside(source, target))
         return times
 
     @cached_property
@@ -270,16 +264,16 @@ class GridPlan(Displayed):
         S, question = self.groups, self.instance
         sizes = np.zeros((3, S))
         for g in range(S):
-            held = [one for n in range(g, self.stages, S) for one in self.layers[self.cuts[n] : self.cuts[n + 1]]]
-            sizes[:, g] = question.kept_bytes(held, self.zero, self.shards, whole=len(held) == len(self.layers))
+            layers = [layer for n in range(g, self.stages, S) for layer in self.layers[self.cuts[n] : self.cuts[n + 1]]]
+            sizes[:, g] = question.kept_bytes(layers, self.zero, self.shards, whole=len(layers) == len(self.layers))
         stored = self._sums("stored_bytes")
         if self.turns == 1:
-            most = np.minimum(self.microbatches, S - np.arange(S)) * stored
+            peak = np.minimum(self.microbatches, S - np.arange(S)) * stored
         else:
             passes = self.orders
-            kept = np.where(passes % 4 == FORWARD, 1.0, -1.0) * stored[passes // 4 // self.microbatches]
-            most = np.cumsum(kept, axis=1).max(axis=1)
-        return MemoryParts(sizes[0], sizes[1], sizes[2], most, self._most("working_bytes"))
+            changes = np.where(passes % 4 == FORWARD, 1.0, -1.0) * stored[passes // 4 // self.microbatches]
+            peak = np.cumsum(changes, axis=1).max(axis=1)
+        return MemoryParts(sizes[0], sizes[1], sizes[2], peak, self._largest("working_bytes"))
 
     @property
     def orders(self) -> IntArray:
@@ -333,15 +327,19 @@ class GridPlan(Displayed):
         return 1 - float((busy * self.tensor).sum()) / (sum(self.tensor) * self.time)
 
     def _sums(self, name: str) -> FloatArray:
-        return np.add.reduceat(np.array([getattr(one, name) for one in self.layers], dtype=np.float64), self.cuts[:-1])
+        """(S v,) sums of a number of the configurations over the layers of each stage."""
+        return np.add.reduceat(
+            np.array([getattr(layer, name) for layer in self.layers], dtype=np.float64), self.cuts[:-1]
+        )
 
-    def _most(self, name: str) -> FloatArray:
+    def _largest(self, name: str) -> FloatArray:
         """(S,) largest value of a layer of each group."""
-        most = np.maximum.reduceat([getattr(one, name) for one in self.layers], self.cuts[:-1])
-        return most.reshape(self.turns, self.groups).max(axis=0)
+        largest = np.maximum.reduceat([getattr(layer, name) for layer in self.layers], self.cuts[:-1])
+        return largest.reshape(self.turns, self.groups).max(axis=0)
 
     @cached_property
     def _server(self) -> IntArray:
+        """(S, d) server of each group of each pipeline."""
         assert self.first_device is not None
         return self.first_device // self.instance.servers.size
 
@@ -422,13 +420,13 @@ def grid_document(plan: GridPlan) -> dict[str, Any]:
 def ranks(plan: GridPlan) -> list[dict[str, int]]:
     """Server, device there, first stage and place in each degree of every device that works."""
     assert plan.first_device is not None
-    size, found = plan.instance.servers.size, list[dict[str, int]]()
+    size, records = plan.instance.servers.size, list[dict[str, int]]()
     for g, d in ((g, d) for g in range(plan.groups) for d in range(plan.pipelines)):
         for place in range(plan.context * plan.tensor[g]):
             device, (cp, tp) = int(plan.first_device[g, d]) + place, divmod(place, plan.tensor[g])
-            numbers = (len(found), *divmod(device, size), g, tp, cp, d)
-            found.append(dict(zip(RANK, numbers, strict=True)))
-    return found
+            numbers = (len(records), *divmod(device, size), g, tp, cp, d)
+            records.append(dict(zip(RANK, numbers, strict=True)))
+    return records
 
 
 def plan_of(stated: StatedGrid) -> GridPlan:
@@ -452,6 +450,6 @@ def plan_of(stated: StatedGrid) -> GridPlan:
             stated.zero,
             placing,
         )
-        if [tuple(one.values()) for one in ranks(plan)] == list(stated.ranks):
+        if [tuple(rank.values()) for rank in ranks(plan)] == list(stated.ranks):
             return plan
     raise InputError(f"{stated.file}: its devices lie otherwise than any plan puts them.")

@@ -214,27 +214,27 @@ class GridInstance(QuestionRecord):
 
     def pipelines(self, chain: ConfiguredChain, context: int = 1) -> Sequence[int]:
         """Numbers of equal pipelines, d, that divide the step into whole microbatches and have devices."""
-        total, most = self.global_batch // chain.micro_batch, self.servers.devices // context
+        total, available = self.global_batch // chain.micro_batch, self.servers.devices // context
         if self.global_batch % chain.micro_batch:
             return []
         wanted = self.fixed.dp
-        return [d for d in range(1, min(total, most) + 1) if total % d == 0 and wanted in (None, d)]
+        return [d for d in range(1, min(total, available) + 1) if total % d == 0 and wanted in (None, d)]
 
     def kept_bytes(
         self, layers: Sequence[Configuration], zero: int, shards: tuple[int, int], *, whole: bool
     ) -> tuple[float, float, float]:
         """Weights, gradients and optimizer of a device that holds these layers; `whole` if they are all of them."""
-        dense = sum(one.parameters for one in layers)
+        dense = sum(layer.parameters for layer in layers)
         if whole and len(layers) > 1:
             dense -= layers[-1].tied_parameters
-        numbers = (dense, sum(one.expert_parameters for one in layers))
+        numbers = (dense, sum(layer.expert_parameters for layer in layers))
         parts = [self.state_bytes.kept(zero, count) for count in shards]
         weights, gradients, optimizer = (
             sum(number * part[i] for number, part in zip(numbers, parts, strict=True)) for i in range(3)
         )
         if zero == 3:  # two layers are gathered at a time
-            most = max(one.parameters for one in layers)
-            weights += 2 * self.state_bytes.weights * most * sum(count > 1 for count in shards)
+            largest = max(layer.parameters for layer in layers)
+            weights += 2 * self.state_bytes.weights * largest * sum(count > 1 for count in shards)
         return weights, gradients, optimizer
 
     @property

@@ -49,18 +49,19 @@ class Setting:
     zero: int
 
 
-#: Settings of questions that are in use.
-_KNOWN: WeakKeyDictionary[GridInstance, list[tuple[Setting, GridArrays]]] = WeakKeyDictionary()
+#: Settings of the questions that are in use.
+_CACHE: WeakKeyDictionary[GridInstance, list[tuple[Setting, GridArrays]]] = WeakKeyDictionary()
 
 
 def settings_of(question: GridInstance) -> list[tuple[Setting, GridArrays]]:
     """All settings with their arrays; these are made once for each size of microbatches and degree of a question."""
-    if question not in _KNOWN:
-        _KNOWN[question] = list(_settings(question))
-    return _KNOWN[question]
+    if question not in _CACHE:
+        _CACHE[question] = list(_settings(question))
+    return _CACHE[question]
 
 
 def _settings(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
+    """All settings of a question with their arrays; ZeRO beyond the lowest stage only with several replicas."""
     for chain in question.chains:
         for context, expert in sorted({(c, e) for _, c, e in chain.degrees}):
             arrays = GridArrays.of(question, chain, context, expert)
@@ -103,7 +104,7 @@ class StageCosts(NamedTuple):
 
 
 def stage_costs(
-    question: GridInstance, arrays: GridArrays, setting: Setting, held: int, deadline: Deadline
+    question: GridInstance, arrays: GridArrays, setting: Setting, in_flight: int, deadline: Deadline
 ) -> StageCosts | None:
     """Times of all stages at the best rates that their sizes allow.
 
@@ -111,11 +112,11 @@ def stage_costs(
     """
     fronts = arrays.fronts(deadline)
     T, L = arrays.output.shape
-    if fronts is None or held * T * len(fronts.first) > _TIMES:
+    if fronts is None or in_flight * T * len(fronts.first) > _TIMES:
         return None
     servers, sizes, zero = question.servers, question.state_bytes, setting.zero
     shards = (setting.pipelines * setting.context, setting.pipelines * setting.context // setting.expert)
-    kept = [question.state_bytes.kept(zero, one) for one in shards]
+    resident = [question.state_bytes.kept(zero, D) for D in shards]
     width = arrays.degrees * setting.context
     near = np.array([servers.rate(inside=bool(w * setting.pipelines <= servers.size)) for w in width])
     beside = np.array([servers.rate(inside=bool(w + width[0] <= servers.size)) for w in width])
@@ -124,22 +125,22 @@ def stage_costs(
     numbers[0, :, fronts.run[0, L]] -= arrays.tied
     gathered, reduced = sizes.weights * (zero == 3), sizes.gradients * (zero >= 2)
     after, fixed, flow = (np.zeros((T, len(i))) for _ in range(3))
-    for one, (D, bytes_kept) in enumerate(zip(shards, kept, strict=True)):
+    for kind, (D, parts) in enumerate(zip(shards, resident, strict=True)):
         part = (D - 1) / D / near[:, None]
-        flow += numbers[one] * part
-        after += numbers[one] * (sizes.summed(zero) * part + question.update_time / (D if zero else 1))
-        fixed += numbers[one] * sum(bytes_kept)
+        flow += numbers[kind] * part
+        after += numbers[kind] * (sizes.summed(zero) * part + question.update_time / (D if zero else 1))
+        fixed += numbers[kind] * sum(parts)
     after += np.outer(arrays.tied * sizes.gradients / beside, (i == 0) != (j == L))
     gathering = sum(D > 1 for D in shards) * (zero == 3)
     fixed += 2 * sizes.weights * _largest(arrays.largest, fronts.run, fronts.first) * gathering
     forward, backward = (table[:, j] - table[:, i] for table in (arrays.forward, arrays.backward))
     rooms = question.memory * (1 + 1e-12) - fixed
     passes = np.array([forward, flow * gathered, backward, flow * (gathered + reduced)])
-    tau, some = np.full((held, T, len(i)), np.inf), max(1, STEPS // (_SEARCH * held * T))
-    for low in range(0, len(i), some):
+    tau, batch = np.full((in_flight, T, len(i)), np.inf), max(1, STEPS // (_SEARCH * in_flight * T))
+    for low in range(0, len(i), batch):
         if deadline.passed:
             return None
-        _times(passes, rooms, arrays.caps, fronts, tau, low, min(low + some, len(i)))
+        _times(passes, rooms, arrays.caps, fronts, tau, low, min(low + batch, len(i)))
     return StageCosts(
         fronts.run,
         tau,
@@ -156,40 +157,40 @@ def stage_costs(
 @compiled
 def _largest(sizes: FloatArray, run: NDArray[np.int32], first: IntArray) -> FloatArray:
     """(T, R) largest layer of each run."""
-    found = np.zeros((len(sizes), len(first)))
-    for one in range(len(first)):
-        i, j = first[one]
+    largest = np.zeros((len(sizes), len(first)))
+    for r in range(len(first)):
+        i, j = first[r]
         for t in range(len(sizes)):
-            found[t, one] = max(sizes[t, j - 1], found[t, run[i, j - 1]] if j > i + 1 else 0.0)
-    return found
+            largest[t, r] = max(sizes[t, j - 1], largest[t, run[i, j - 1]] if j > i + 1 else 0.0)
+    return largest
 
 
 @compiled
 def _times(
     passes: FloatArray, rooms: FloatArray, caps: FloatArray, fronts: Fronts, tau: FloatArray, low: int, high: int
 ) -> None:
-    """Put in times of some runs; those of passes come with what replicas send during them."""
+    """Fill in `StageCosts.tau` of runs from `low` to before `high`; `passes` are compute and exchange of replicas."""
     forward, forward_flow, backward, backward_flow = passes
-    held, T, _ = tau.shape
+    H, T, _ = tau.shape
     for t in range(T):
-        for one in range(low, high):
-            for h in range(held):
-                again = least_time(fronts, caps, t, one, h + 1, rooms[t, one])
+        for r in range(low, high):
+            for h in range(H):
+                again = least_time(fronts, caps, t, r, h + 1, rooms[t, r])
                 if again == np.inf:
                     break
-                there = max(forward[t, one], forward_flow[t, one])
-                tau[h, t, one] = there + max(backward[t, one] + again, backward_flow[t, one])
+                forward_time = max(forward[t, r], forward_flow[t, r])
+                tau[h, t, r] = forward_time + max(backward[t, r] + again, backward_flow[t, r])
 
 
 @compiled
 def _floor(passes: FloatArray, rooms: FloatArray, caps: FloatArray, fronts: Fronts) -> FloatArray:
-    """(T, L) time of both passes of a layer by itself, without what replicas send."""
+    """(T, L) time of both passes of each layer as a stage by itself, without what replicas send [s]."""
     T, L = rooms.shape[0], len(fronts.run)
     floor = np.full((T, L), np.inf)
     for t in range(T):
         for i in range(L):
-            one = fronts.run[i, i + 1]
-            floor[t, i] = passes[0, t, one] + passes[2, t, one] + least_time(fronts, caps, t, one, 1, rooms[t, one])
+            r = fronts.run[i, i + 1]
+            floor[t, i] = passes[0, t, r] + passes[2, t, r] + least_time(fronts, caps, t, r, 1, rooms[t, r])
     return floor
 
 
@@ -198,20 +199,20 @@ _NUMBERS = 1 << 28  # that a table of all fronts may hold
 
 
 class _Fronts(NamedTuple):
-    """Fronts of the suffixes with a number of stages and with one less, by turns, and what is kept of all."""
+    """Fronts of the suffixes of s stages and of s - 1, in rows s % 2, and the parts of the solution."""
 
     stay: FloatArray  # (2, L + 1, K + 1): least time until a microbatch is back
-    one: FloatArray  # (2, L + 1, K + 1, P)
-    two: FloatArray  # (2, L + 1, K + 1, P)
+    front1: FloatArray  # (2, L + 1, K + 1, P)
+    front2: FloatArray  # (2, L + 1, K + 1, P)
     counts: IntArray  # (2, L + 1, K + 1)
-    first: FloatArray  # as those of `Found`
+    first: FloatArray  # as those of `Solution`
     back: NDArray[np.int32]
-    found: IntArray
+    sizes: IntArray
 
 
 @dataclass(frozen=True)
-class Found:
-    """Values of a program for one setting."""
+class Solution:
+    """The least bound of a setting, and the fronts of all numbers of stages."""
 
     bound: float  # least of max(Z1, Z2) over all plans [s]; infinite if there is none below the ceiling
     first: FloatArray  # (S, K + 1, P, 2): front of each number of stages and devices for all layers
@@ -240,7 +241,7 @@ class Found:
 
 def solve(
     question: GridInstance, arrays: GridArrays, setting: Setting, ceiling: float, deadline: Deadline
-) -> Found | None:
+) -> Solution | None:
     """All fronts of a setting, without what takes `ceiling` seconds or more.
 
     None if the deadline comes first, or the fronts take too much memory.
@@ -248,39 +249,40 @@ def solve(
     L, fixed = question.layers, question.fixed.pp
     K = question.servers.devices // (setting.pipelines * setting.context)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
-    most = min(L, K) if fixed is None else min(fixed, L, K)
-    K = min(K, most * int(arrays.degrees[-1]))
-    if most * L * (K + 1) * _POINTS > _NUMBERS:
+    S = min(L, K) if fixed is None else min(fixed, L, K)
+    K = min(K, S * int(arrays.degrees[-1]))
+    if S * L * (K + 1) * _POINTS > _NUMBERS:
         return None
-    costs = stage_costs(question, arrays, setting, min(M, most), deadline)
+    costs = stage_costs(question, arrays, setting, min(M, S), deadline)
     if costs is None:
         return None
-    fronts, least = _no_fronts(most, K, L), _least_before(costs, L)
+    fronts, least = _empty_fronts(S, K, L), _least_before(costs, L)
     s, i = 0, L - 1
-    while s < most:
+    while s < S:
         if deadline.passed:
             return None
         s, i = _advance(costs, least, fronts, M, ceiling, question.full_duplex, s, i)
-    first, count = fronts.first, fronts.found
+    first, count = fronts.first, fronts.sizes
     if fixed is not None:
         count[: fixed - 1] = 0
-    there = count > 0
+    nonempty = count > 0
     bound = min(
-        (float(first[s, k, p].max()) for s, k in np.argwhere(there) for p in range(count[s, k])), default=np.inf
+        (float(first[s, k, p].max()) for s, k in np.argwhere(nonempty) for p in range(count[s, k])), default=np.inf
     )
-    return Found(bound, first, fronts.back, count, costs.degrees)
+    return Solution(bound, first, fronts.back, count, costs.degrees)
 
 
-def _no_fronts(most: int, K: int, L: int) -> _Fronts:
+def _empty_fronts(S: int, K: int, L: int) -> _Fronts:
+    """Room for the fronts of up to S stages, K devices and L layers."""
     P = _POINTS
     return _Fronts(
         stay=np.full((2, L + 1, K + 1), np.inf),
-        one=np.zeros((2, L + 1, K + 1, P)),
-        two=np.zeros((2, L + 1, K + 1, P)),
+        front1=np.zeros((2, L + 1, K + 1, P)),
+        front2=np.zeros((2, L + 1, K + 1, P)),
         counts=np.zeros((2, L + 1, K + 1), dtype=np.int64),
-        first=np.zeros((most, K + 1, P, 2)),
-        back=np.zeros((most, L, K + 1, P), dtype=np.int32),
-        found=np.zeros((most, K + 1), dtype=np.int64),
+        first=np.zeros((S, K + 1, P, 2)),
+        back=np.zeros((S, L, K + 1, P), dtype=np.int32),
+        sizes=np.zeros((S, K + 1), dtype=np.int64),
     )
 
 
@@ -296,20 +298,20 @@ def _advance(
     i: int,
 ) -> tuple[int, int]:
     """Fill in the fronts of some suffixes, s + 1 stages from layer i on first; return the next ones."""
-    most, L, columns, P = fronts.back.shape
-    K, T, held = columns - 1, len(costs.degrees), costs.tau.shape[0]
+    S, L, columns, P = fronts.back.shape
+    K, T, H = columns - 1, len(costs.degrees), costs.tau.shape[0]
     least, least_forward, need = before_layers
-    stay, one, two, counts = fronts.stay, fronts.one, fronts.two, fronts.counts
+    stay, front1, front2, counts = fronts.stay, fronts.front1, fronts.front2, fronts.counts
     ways = 1 if full_duplex else 2
     steps = 0
-    while s < most and steps < STEPS:
+    while s < S and steps < STEPS:
         now, before = s % 2, (s + 1) % 2
         if i == L - s - 1:
             counts[now], stay[now] = 0, np.inf
-        h = min(min(M, s + 1), held) - 1
+        h = min(min(M, s + 1), H) - 1
         ends_low, ends_high = (L, L) if s == 0 else (i + 1, L - s)
-        most_here = K if i == 0 else K - int(np.ceil(M * need[i] / ceiling * (1 - 1e-9)))
-        fewest = max(s + 1, int(np.ceil(M * (need[L] - need[i]) / ceiling * (1 - 1e-9))))
+        highest = K if i == 0 else K - int(np.ceil(M * need[i] / ceiling * (1 - 1e-9)))
+        lowest = max(s + 1, int(np.ceil(M * (need[L] - need[i]) / ceiling * (1 - 1e-9))))
         for j in range(ends_low, ends_high + 1):
             fits, run = False, costs.run[i, j]
             for t in range(T):
@@ -322,7 +324,7 @@ def _advance(
                 after, forward = costs.after[t, run], costs.forward[t, run]
                 c = costs.transfer[t, j - 1] if s > 0 else 0.0
                 channel = tau + ways * M * c if s > 0 else 0.0
-                for k in range(max(fewest, degree + s), most_here + 1):
+                for k in range(max(lowest, degree + s), highest + 1):
                     size = 1 if s == 0 else counts[before, j, k - degree]
                     away = 2 * c + stay[before, j, k - degree] if s > 0 else 0.0
                     low = max(channel, least_span(M, h + 1, forward, tau - forward, away))
@@ -330,13 +332,13 @@ def _advance(
                     for p in range(size):
                         z_one, z_two = low, low + after
                         if s > 0:
-                            z_one = max(z_one, tau + 2 * c + one[before, j, k - degree, p])
-                            z_two = max(z_two, forward + c + two[before, j, k - degree, p])
+                            z_one = max(z_one, tau + 2 * c + front1[before, j, k - degree, p])
+                            z_two = max(z_two, forward + c + front2[before, j, k - degree, p])
                         if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
                             stay[now, i, k] = min(stay[now, i, k], tau + away)
                             counts[now, i, k] = _insert(
-                                one[now, i, k],
-                                two[now, i, k],
+                                front1[now, i, k],
+                                front2[now, i, k],
                                 fronts.back[s, i, k],
                                 counts[now, i, k],
                                 z_one,
@@ -347,10 +349,10 @@ def _advance(
                 break
         i -= 1
         if i < 0:
-            fronts.found[s] = counts[now, 0]
+            fronts.sizes[s] = counts[now, 0]
             for k in range(columns):
                 for p in range(counts[now, 0, k]):
-                    fronts.first[s, k, p, 0], fronts.first[s, k, p, 1] = one[now, 0, k, p], two[now, 0, k, p]
+                    fronts.first[s, k, p, 0], fronts.first[s, k, p, 1] = front1[now, 0, k, p], front2[now, 0, k, p]
             s, i = s + 1, L - s - 2
     return s, i
 
@@ -370,46 +372,46 @@ def _least_before(costs: StageCosts, L: int) -> tuple[FloatArray, FloatArray, Fl
 
 @compiled
 def _insert(
-    one: FloatArray, two: FloatArray, back: NDArray[np.int32], count: int, x: float, y: float, code: int
+    front1: FloatArray, front2: FloatArray, back: NDArray[np.int32], count: int, x: float, y: float, code: int
 ) -> int:
-    """Put a point into a front of at most P points, rising in `one`, falling in `two`; return their number."""
-    at, last = _beaten(one, two, count, x, y)
+    """Put a point into a front of at most P points, rising in `front1`, falling in `front2`; return their number."""
+    at, last = _beaten(front1, front2, count, x, y)
     if at < 0:
         return count
-    if last == at and count == len(one):
+    if last == at and count == len(front1):
         closest, gap = 0, np.inf  # two neighbours, of old points, become one
         for i in range(count - 1):
-            lost = (one[i + 1] - one[i]) / one[i + 1] + (two[i] - two[i + 1]) / max(two[i], 1e-300)
+            lost = (front1[i + 1] - front1[i]) / front1[i + 1] + (front2[i] - front2[i + 1]) / max(front2[i], 1e-300)
             if lost < gap:
                 closest, gap = i, lost
-        two[closest] = two[closest + 1]
+        front2[closest] = front2[closest + 1]
         for i in range(closest + 1, count - 1):
-            one[i], two[i], back[i] = one[i + 1], two[i + 1], back[i + 1]
+            front1[i], front2[i], back[i] = front1[i + 1], front2[i + 1], back[i + 1]
         count -= 1
-        at, last = _beaten(one, two, count, x, y)
+        at, last = _beaten(front1, front2, count, x, y)
         if at < 0:
             return count
-    return _placed(one, two, back, count, at, last, x, y, code)
+    return _placed(front1, front2, back, count, at, last, x, y, code)
 
 
 @compiled
-def _beaten(one: FloatArray, two: FloatArray, count: int, x: float, y: float) -> tuple[int, int]:
+def _beaten(front1: FloatArray, front2: FloatArray, count: int, x: float, y: float) -> tuple[int, int]:
     """Begin and end of the points of a front that a new one beats; both -1 if it is beaten itself."""
     at = 0
-    while at < count and one[at] < x:
+    while at < count and front1[at] < x:
         at += 1
-    if (at > 0 and two[at - 1] <= y) or (at < count and one[at] == x and two[at] <= y):
+    if (at > 0 and front2[at - 1] <= y) or (at < count and front1[at] == x and front2[at] <= y):
         return -1, -1
     last = at
-    while last < count and two[last] >= y:
+    while last < count and front2[last] >= y:
         last += 1
     return at, last
 
 
 @compiled
 def _placed(
-    one: FloatArray,
-    two: FloatArray,
+    front1: FloatArray,
+    front2: FloatArray,
     back: NDArray[np.int32],
     count: int,
     at: int,
@@ -422,9 +424,9 @@ def _placed(
     shift = 1 - (last - at)
     if shift > 0:
         for i in range(count, at, -1):
-            one[i], two[i], back[i] = one[i - 1], two[i - 1], back[i - 1]
+            front1[i], front2[i], back[i] = front1[i - 1], front2[i - 1], back[i - 1]
     elif shift < 0:
         for i in range(last, count):
-            one[i + shift], two[i + shift], back[i + shift] = one[i], two[i], back[i]
-    one[at], two[at], back[at] = x, y, code
+            front1[i + shift], front2[i + shift], back[i + shift] = front1[i], front2[i], back[i]
+    front1[at], front2[at], back[at] = x, y, code
     return count + shift

@@ -59,24 +59,24 @@ class Fronts(NamedTuple):
 
 
 @compiled
-def _sorted_front(stored: FloatArray, again: FloatArray, count: int, most: int) -> int:
+def _sorted_front(stored: FloatArray, again: FloatArray, count: int, limit: int) -> int:
     """Sort points and keep those that no other beats; return how many."""
     order = np.argsort(stored[:count] + 0.0)
-    kept_stored, kept_again, kept = np.empty(count), np.empty(count), 0
+    front_stored, front_again, size = np.empty(count), np.empty(count), 0
     for i in order:
-        while kept > 0 and kept_stored[kept - 1] == stored[i] and kept_again[kept - 1] >= again[i]:
-            kept -= 1
-        if kept == 0 or again[i] < kept_again[kept - 1]:
-            kept_stored[kept], kept_again[kept] = stored[i], again[i]
-            kept += 1
-    while kept > most:
+        while size > 0 and front_stored[size - 1] == stored[i] and front_again[size - 1] >= again[i]:
+            size -= 1
+        if size == 0 or again[i] < front_again[size - 1]:
+            front_stored[size], front_again[size] = stored[i], again[i]
+            size += 1
+    while size > limit:
         half = 0
-        for i in range(0, kept, 2):
-            kept_stored[half], kept_again[half] = kept_stored[i], kept_again[min(i + 1, kept - 1)]
+        for i in range(0, size, 2):
+            front_stored[half], front_again[half] = front_stored[i], front_again[min(i + 1, size - 1)]
             half += 1
-        kept = half
-    stored[:kept], again[:kept] = kept_stored[:kept], kept_again[:kept]
-    return kept
+        size = half
+    stored[:size], again[:size] = front_stored[:size], front_again[:size]
+    return size
 
 
 def fronts_of(menus: Menus, deadline: Deadline) -> Fronts | None:
@@ -85,15 +85,15 @@ def fronts_of(menus: Menus, deadline: Deadline) -> Fronts | None:
     run, count = _runs(menus.kind)
     if T * W * count > _RUNS:
         return None
-    most = int(np.clip(_POINTS // (T * W * count), _FEWEST, _MOST))
+    limit = int(np.clip(_POINTS // (T * W * count), _FEWEST, _MOST))
     first = _firsts(run, count)
     begin, size = np.zeros((T, W, count), dtype=np.int64), np.zeros((T, W, count), dtype=np.int64)
     stored, again, used = np.empty(1024), np.empty(1024), 0
     for t, w, low in product(range(T), range(W), range(0, count, _RUNS_AT_ONCE)):
         if deadline.passed:
             return None
-        some = Fronts(run, first, begin, size, stored, again)
-        stored, again, used = _fill(menus, some, t, w, low, min(low + _RUNS_AT_ONCE, count), used, most)
+        partial = Fronts(run, first, begin, size, stored, again)
+        stored, again, used = _fill(menus, partial, t, w, low, min(low + _RUNS_AT_ONCE, count), used, limit)
     return Fronts(run, first, begin, size, stored[:used].copy(), again[:used].copy())
 
 
@@ -118,24 +118,25 @@ def _runs(kind: IntArray) -> tuple[NDArray[np.int32], int]:
 
 @compiled
 def _firsts(run: NDArray[np.int32], count: int) -> IntArray:
-    first, found = np.zeros((count, 2), dtype=np.int64), 0
+    """(R, 2) the first i and j of each run, as in `Fronts.first`."""
+    first, number = np.zeros((count, 2), dtype=np.int64), 0
     for i in range(len(run)):
         for j in range(i + 1, len(run) + 1):
-            if run[i, j] == found:
-                first[found, 0], first[found, 1] = i, j
-                found += 1
+            if run[i, j] == number:
+                first[number, 0], first[number, 1] = i, j
+                number += 1
     return first
 
 
 @compiled
 def _fill(
-    menus: Menus, fronts: Fronts, t: int, w: int, low: int, high: int, used: int, most: int
+    menus: Menus, fronts: Fronts, t: int, w: int, low: int, high: int, used: int, limit: int
 ) -> tuple[FloatArray, FloatArray, int]:
     """Points of all fronts so far, with those of some more runs; and how many they are."""
     J, all_stored, all_again = menus.stored.shape[2], fronts.stored, fronts.again
-    stored, again = np.empty(most * J), np.empty(most * J)
-    for one in range(low, high):
-        i, j = fronts.first[one]
+    stored, again = np.empty(limit * J), np.empty(limit * J)
+    for r in range(low, high):
+        i, j = fronts.first[r]
         shorter = fronts.run[i, j - 1]
         count, before = 0, fronts.size[t, w, shorter] if j > i + 1 else 0
         for p in range(max(before, 1 if j == i + 1 else 0)):
@@ -145,22 +146,22 @@ def _fill(
                     stored[count] = menus.stored[t, j - 1, mode] + (all_stored[at] if before else 0.0)
                     again[count] = menus.again[t, j - 1, mode] + (all_again[at] if before else 0.0)
                     count += 1
-        count = _sorted_front(stored, again, count, most)
+        count = _sorted_front(stored, again, count, limit)
         while used + count > len(all_stored):
             all_stored = np.concatenate((all_stored, np.empty(len(all_stored))))
             all_again = np.concatenate((all_again, np.empty(len(all_again))))
         all_stored[used : used + count], all_again[used : used + count] = stored[:count], again[:count]
-        fronts.begin[t, w, one], fronts.size[t, w, one] = used, count
+        fronts.begin[t, w, r], fronts.size[t, w, r] = used, count
         used += count
     return all_stored, all_again, used
 
 
 @compiled
-def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, held: int, room: float) -> float:
-    """Least time to recompute, per microbatch, if `held` microbatches of a run of layers fit into `room` bytes."""
+def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, in_flight: int, room: float) -> float:
+    """Least time to recompute, per microbatch, if `in_flight` microbatches of a run of layers fit into `room` bytes."""
     best = np.inf
     for w in range(caps.shape[1]):
-        free = (room - caps[t, w]) / held
+        free = (room - caps[t, w]) / in_flight
         low = fronts.begin[t, w, run]
         high = low + fronts.size[t, w, run]
         first = low
@@ -175,28 +176,28 @@ def least_time(fronts: Fronts, caps: FloatArray, t: int, run: int, held: int, ro
     return best
 
 
-def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: float, room: float) -> tuple[str, ...] | None:
-    """Mode of each layer such that `held` microbatches fit into `room` bytes and little time is spent again.
+def chosen_modes(layers: Sequence[tuple[Configuration, ...]], in_flight: float, room: float) -> tuple[str, ...] | None:
+    """Mode of each layer such that `in_flight` microbatches fit into `room` bytes and little time is spent again.
 
     It is the least time where layers are of few kinds, and few of each. The first layers of a kind recompute. None if
     nothing fits.
     """
     plain = [ways[0] for ways in layers]
-    if held * sum(way.stored_bytes for way in plain) + max(way.working_bytes for way in plain) <= room:
+    if in_flight * sum(way.stored_bytes for way in plain) + max(way.working_bytes for way in plain) <= room:
         return tuple(way.recompute for way in plain)
     kinds: dict[tuple[Configuration, ...], list[int]] = {}
     for place, ways in enumerate(layers):
         kinds.setdefault(ways, []).append(place)
-    most = max(_FEWEST, min(_MOST, _CHOICES // len(kinds)))
+    limit = max(_FEWEST, min(_MOST, _CHOICES // len(kinds)))
     best: tuple[float, _Chosen] | None = None
     caps = sorted({way.working_bytes for ways in kinds for way in ways})
     for cap in sorted({caps[0], *caps[:: -(-len(caps) // _CAPS)], caps[-1]}):
         points: list[tuple[float, float, _Chosen]] = [(0.0, 0.0, None)]
         for ways, places in kinds.items():
             sums = product(points, _counts(ways, len(places), cap))
-            points = _front(((s + p, x + y, (some, one)) for (s, x, some), (p, y, one) in sums), most)
+            points = _front(((s + p, x + y, (before, counts)) for (s, x, before), (p, y, counts) in sums), limit)
         for stored, again, chosen in points:
-            if held * stored + cap <= room and (best is None or again < best[0]):
+            if in_flight * stored + cap <= room and (best is None or again < best[0]):
                 best = again, chosen
     if best is None:
         return None
@@ -217,12 +218,12 @@ def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tu
     return _front(
         (
             (
-                sum(count * way.stored_bytes for count, way in zip(one, ways, strict=True)),
-                sum(count * (way.backward - plain) for count, way in zip(one, ways, strict=True)),
-                one,
+                sum(count * way.stored_bytes for count, way in zip(numbers, ways, strict=True)),
+                sum(count * (way.backward - plain) for count, way in zip(numbers, ways, strict=True)),
+                numbers,
             )
-            for one in _shares(len(ways), layers)
-            if all(fits or count == 0 for fits, count in zip(allowed, one, strict=True))
+            for numbers in _shares(len(ways), layers)
+            if all(fits or count == 0 for fits, count in zip(allowed, numbers, strict=True))
         ),
         _MOST,
     )
@@ -238,13 +239,13 @@ def _shares(ways: int, layers: int) -> Iterator[tuple[int, ...]]:
         yield tuple(j - i - 1 for i, j in pairwise((-1, *bars, layers + ways - 1)))
 
 
-def _front(points: Iterable[tuple[float, float, _T]], most: int) -> list[tuple[float, float, _T]]:
+def _front(points: Iterable[tuple[float, float, _T]], limit: int) -> list[tuple[float, float, _T]]:
     """Points that no other beats, by their bytes; of very many some, the smallest in any case."""
-    kept: list[tuple[float, float, _T]] = []
+    front: list[tuple[float, float, _T]] = []
     for point in sorted(points, key=lambda point: point[:2]):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    return kept[:: -(-len(kept) // most)] if kept else kept
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front[:: -(-len(front) // limit)] if front else front
 
 
 # A question as plain arrays for one size of microbatches and one context and expert degree.
@@ -291,7 +292,7 @@ class GridArrays:
         if not degrees:
             return None
         kinds = list(chain.kinds.values())
-        plain = [[layer.modes(one)[0] for layer in kinds] for one in degrees]
+        plain = [[layer.modes(triple)[0] for layer in kinds] for triple in degrees]
         places = {kind: place for place, kind in enumerate(chain.kinds)}
         of = np.array([places[layer.kind] for layer in chain.layers])
 
@@ -319,17 +320,18 @@ def _menus(
 ) -> Menus:
     """Ways to run each layer, given one layer of each kind, and the kind of each layer."""
     ways = [
-        [[way for way in layer.modes(one) if way.recompute in question.modes] for layer in kinds] for one in degrees
+        [[way for way in layer.modes(triple) if way.recompute in question.modes] for layer in kinds]
+        for triple in degrees
     ]
-    most = max(len(menu) for row in ways for menu in row)
-    shape = (len(degrees), len(kinds), most)
+    J = max(len(menu) for row in ways for menu in row)
+    shape = (len(degrees), len(kinds), J)
     stored, working, again = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
     for t, row in enumerate(ways):
         for layer, menu in enumerate(row):
             for j, way in enumerate(menu):
                 stored[t, layer, j], working[t, layer, j] = way.stored_bytes, way.working_bytes
                 again[t, layer, j] = way.backward - menu[0].backward
-    caps = [_some(np.unique(sizes[there])) for sizes, there in zip(working, np.isfinite(again), strict=True)]
+    caps = [_some(np.unique(sizes[possible])) for sizes, possible in zip(working, np.isfinite(again), strict=True)]
     for sizes, least in zip(working, caps, strict=True):  # at most as much as it is, so that times remain bounds
         sizes[:] = least[np.maximum(np.searchsorted(least, sizes, side="right") - 1, 0)]
     width = max(map(len, caps))
@@ -345,5 +347,5 @@ def _menus(
 
 
 def _some(values: FloatArray) -> FloatArray:
-    """At most `_CAPS` of rising values, the first and the last among them."""
+    """At most `_MOST_CAPS` of rising values, the first and the last among them."""
     return values[np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_CAPS)).astype(np.int64))]

@@ -79,19 +79,15 @@ def configured_from_document(document: Value) -> ConfiguredChain:
 
 
 def _facts(members: dict[str, Value]) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    for name in CHAIN:
-        if name in members and members[name].data is not None:
-            value = members[name]
-            read = (
-                value.whole if name in ("micro_batch", "sequence") else value.number if name == "flops" else value.text
-            )
-            facts[name] = read()
-    return facts
+    """Members of a chain beside its layers, without those that are missing or null."""
+    reads = {"micro_batch": Value.whole, "sequence": Value.whole, "flops": Value.number}
+    stated = [name for name in CHAIN if name in members and members[name].data is not None]
+    return {name: reads.get(name, Value.text)(members[name]) for name in stated}
 
 
 def _ways(value: Value, sent: Value | None) -> tuple[Configuration, ...]:
-    found = []
+    """Configurations of a layer; output bytes default to `sent`, parts of the backward pass to the forward time."""
+    configurations = []
     for item in value.items():
         members = item.members(
             ("forward", "parameters", "stored_bytes"),
@@ -104,10 +100,10 @@ def _ways(value: Value, sent: Value | None) -> tuple[Configuration, ...]:
         for name in ("input_backward", "weight_backward"):
             values.setdefault(name, values["forward"])
         try:
-            found.append(Configuration(**values))
+            configurations.append(Configuration(**values))
         except InputError as error:
             item.fail(str(error))
-    return tuple(found)
+    return tuple(configurations)
 
 
 def _layer(item: Value, name: str, kind: str, ways: tuple[Configuration, ...]) -> ConfiguredLayer:
@@ -231,8 +227,8 @@ def grid_from_document(document: Value) -> StatedGrid:
         cuts=tuple(members["cuts"].whole_numbers()),
         modes=tuple(item.text() for item in members["modes"].items()),
         ranks=tuple(
-            tuple(one[name].whole() for name in RANK)
-            for one in (item.members(RANK) for item in members["ranks"].items())
+            tuple(rank[name].whole() for name in RANK)
+            for rank in (item.members(RANK) for item in members["ranks"].items())
         ),
         memory=_rows(members["memory"]),
         starts=_rows(members["starts"]),

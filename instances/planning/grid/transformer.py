@@ -79,9 +79,9 @@ class LayerSizes:
     @property
     def attention(self) -> Attention | LatentAttention:
         """The mixer of the tokens."""
-        found = self.layer.mixers[0]
-        assert isinstance(found, Attention | LatentAttention)
-        return found
+        mixer = self.layer.mixers[0]
+        assert isinstance(mixer, Attention | LatentAttention)
+        return mixer
 
     @property
     def feed(self) -> FeedForward:
@@ -97,8 +97,8 @@ class LayerSizes:
     @property
     def key_heads(self) -> int:
         """Heads of keys and values; latent vectors make them for each head."""
-        own = self.attention
-        return own.heads if isinstance(own, LatentAttention) else own.key_heads
+        attention = self.attention
+        return attention.heads if isinstance(attention, LatentAttention) else attention.key_heads
 
     @property
     def queries(self) -> int:
@@ -128,29 +128,30 @@ class LayerSizes:
     @property
     def normed_latents(self) -> int:
         """Width of the latent vectors with a norm, from which queries, keys and values are made."""
-        own = self.attention
-        return own.rank + (own.query_rank or 0) if isinstance(own, LatentAttention) else 0
+        attention = self.attention
+        return attention.rank + (attention.query_rank or 0) if isinstance(attention, LatentAttention) else 0
 
     @property
     def latents(self) -> int:
         """Width of all that a token's latent attention makes of the layer's input but for queries of full width."""
-        own = self.attention
-        return self.normed_latents + own.rotary if isinstance(own, LatentAttention) else 0
+        attention = self.attention
+        return self.normed_latents + attention.rotary if isinstance(attention, LatentAttention) else 0
 
     @property
     def gathered(self) -> int:
         """Width that devices with parts of the tokens gather before attention."""
-        own = self.attention
-        return self.latents if isinstance(own, LatentAttention) and own.query_rank else self.hidden + self.latents
+        attention = self.attention
+        from_latents = isinstance(attention, LatentAttention) and attention.query_rank
+        return self.latents if from_latents else self.hidden + self.latents
 
     @property
     def products(self) -> tuple[tuple[int, int], ...]:
         """Inputs and outputs of the products before attention whose outputs devices divide."""
-        own = self.attention
-        if isinstance(own, LatentAttention):
-            made = own.heads * (own.plain + own.value_width)
-            return (own.query_rank or self.hidden, self.queries), (own.rank, made)
-        return ((self.hidden, self.queries + self.keys + own.own_values * self.values + own.gate),)
+        attention = self.attention
+        if isinstance(attention, LatentAttention):
+            expanded = attention.heads * (attention.plain + attention.value_width)
+            return (attention.query_rank or self.hidden, self.queries), (attention.rank, expanded)
+        return ((self.hidden, self.queries + self.keys + attention.own_values * self.values + attention.gate),)
 
     @property
     def further_norms(self) -> int:
@@ -180,43 +181,38 @@ class LayerSizes:
     @property
     def weights(self) -> int:
         """Weights of the products that a token takes part in."""
-        chosen = self.matrices * self.hidden * (self.inner + self.routed)
-        return (
-            self._attention_weights
-            + self.hidden * self.latents
-            + chosen
-            + self._router
-            + self.shared_gate * self.hidden
-        )
+        attention = self._attention_weights + self.hidden * self.latents
+        feed = self.matrices * self.hidden * (self.inner + self.routed) + self.shared_gate * self.hidden
+        return attention + feed + self._router
 
     @property
     def divided_parameters(self) -> int:
         """Parameters without experts of which a device has its part."""
-        own, h = self.attention, self.hidden
-        if isinstance(own, LatentAttention):
-            biases = own.bias * h
+        attention, h = self.attention, self.hidden
+        if isinstance(attention, LatentAttention):
+            biases = attention.bias * h
         else:
-            biases = own.bias * (self.queries + self.keys + own.own_values * self.values)
-            biases += own.output_bias * h + own.gate_bias * own.gate
+            biases = attention.bias * (self.queries + self.keys + attention.own_values * self.values)
+            biases += attention.output_bias * h + attention.gate_bias * attention.gate
         dense = self._network(self.inner, biases=self.feed.bias) if self.inner else 0
         return self._attention_weights + biases + dense + self._router
 
     @property
     def whole_parameters(self) -> int:
         """Parameters that each device has, whatever the tensor degree."""
-        own, found = self.attention, self.layer.norms * self.norm + self.layer.vectors + self.attention.vectors
-        if isinstance(own, LatentAttention):
-            found += (self.hidden + own.bias) * self.latents + self.normed_latents
+        attention, count = self.attention, self.layer.norms * self.norm + self.layer.vectors + self.attention.vectors
+        if isinstance(attention, LatentAttention):
+            count += (self.hidden + attention.bias) * self.latents + self.normed_latents
         else:
-            found += sum(own.norms)
-        found += self.feed.vectors + self.shared_gate * self.hidden
-        return found + (0 if self.experts is None else self.experts.router_vectors)
+            count += sum(attention.norms)
+        count += self.feed.vectors + self.shared_gate * self.hidden
+        return count + (0 if self.experts is None else self.experts.router_vectors)
 
     @property
     def expert_parameters(self) -> int:
         """Parameters of all routed experts, which an expert degree divides as well."""
-        own = self.experts
-        return 0 if own is None else own.count * self._network(own.inner, biases=own.bias)
+        experts = self.experts
+        return 0 if experts is None else experts.count * self._network(experts.inner, biases=experts.bias)
 
     @property
     def parameters(self) -> int:
@@ -225,18 +221,19 @@ class LayerSizes:
 
     def attended(self, sequence: int) -> float:
         """Tokens that a token attends to in the mean, itself half, if it attends to those before it alone."""
-        own = self.attention
-        window = None if isinstance(own, LatentAttention) else own.window
+        attention = self.attention
+        window = None if isinstance(attention, LatentAttention) else attention.window
         reach = min(sequence, window or sequence)
-        if isinstance(own, Attention) and own.chunked:
+        if isinstance(attention, Attention) and attention.chunked:
             chunks, rest = divmod(sequence, reach)
             return (chunks * reach**2 + rest**2) / (2 * sequence)
         return reach - reach**2 / (2 * sequence)
 
     @property
     def _key_width(self) -> int:
-        own = self.attention
-        return own.plain + own.rotary if isinstance(own, LatentAttention) else own.width
+        """Width of a query and of a key of one head."""
+        attention = self.attention
+        return attention.plain + attention.rotary if isinstance(attention, LatentAttention) else attention.width
 
     @property
     def _attention_weights(self) -> int:
@@ -245,9 +242,11 @@ class LayerSizes:
 
     @property
     def _router(self) -> int:
+        """Weights of the router, 0 without experts."""
         return 0 if self.experts is None else self.hidden * self.experts.count
 
     def _network(self, inner: int, *, biases: bool) -> int:
+        """Parameters of one feed-forward network."""
         n, h = self.matrices, self.hidden
         return n * h * inner + biases * ((n - 1) * inner + h)
 
@@ -355,18 +354,21 @@ class Transformer:
             self._check(LayerSizes(layer, self.hidden, self._norm))
 
     def _check(self, layer: LayerSizes) -> None:
-        own, heads = layer.experts, layer.attention.heads
+        """Refuse sizes of a layer below 1, heads that keys do not divide, and too many experts."""
+        experts, heads = layer.experts, layer.attention.heads
         sizes = {"heads": heads, "key_heads": layer.key_heads, "width of a key": layer.keys}
         sizes |= {"width of a value": layer.values, "inner": layer.inner + layer.routed}
-        if own is not None:
-            sizes |= {"experts": own.count, "chosen": own.chosen}
+        if experts is not None:
+            sizes |= {"experts": experts.count, "chosen": experts.chosen}
         for name, size in sizes.items():
             if size < 1:
                 raise InputError(f"{self.name}: {name} is {size}; it must be 1 or more.")
         if heads % layer.key_heads:
             raise InputError(f"{self.name}: {heads} heads share {layer.key_heads} keys; one must divide the other.")
-        if own is not None and own.chosen > own.count:
-            raise InputError(f"{self.name}: a token takes {own.chosen} of {own.count} experts; that is too many.")
+        if experts is not None and experts.chosen > experts.count:
+            raise InputError(
+                f"{self.name}: a token takes {experts.chosen} of {experts.count} experts; that is too many."
+            )
 
     @property
     def sizes(self) -> list[LayerSizes]:
@@ -381,7 +383,7 @@ class Transformer:
     @property
     def experts(self) -> tuple[int, ...]:
         """Numbers of routed experts that layers have."""
-        return tuple(sorted({one.experts.count for one in self.kinds.values() if one.experts is not None}))
+        return tuple(sorted({sizes.experts.count for sizes in self.kinds.values() if sizes.experts is not None}))
 
     @property
     def _norm(self) -> int:
@@ -424,7 +426,7 @@ class Transformer:
         8030261248
         """
         ends = self.embedding_parameters + self.head_parameters - self.tied * self.head * self.table_parameters
-        return sum(one.parameters for one in self.sizes) + ends
+        return sum(sizes.parameters for sizes in self.sizes) + ends
 
     def check_degree(self, tp: int) -> None:
         """Refuse a degree of tensor parallelism that does not divide heads, keys or inner widths of some layer.
