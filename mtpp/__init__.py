@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mtpp.api.comparison import compare, significance
     from mtpp.api.least_k import least_k
     from mtpp.api.partitioning import bound, certify, partition, solve
-    from mtpp.api.planning import flow, place, plan, serve
+    from mtpp.api.planning import flow, place, plan, serve, train
     from mtpp.api.stages import run, split
     from mtpp.api.verification import check, verify
     from mtpp.questions.reading import load
@@ -78,6 +78,7 @@ __all__ = [
     "significance",
     "solve",
     "split",
+    "train",
     "verify",
     "write_model",
 ]
@@ -98,7 +99,7 @@ _HOMES = {
     "mtpp.api.comparison": "compare significance",
     "mtpp.api.least_k": "least_k",
     "mtpp.api.partitioning": "bound certify partition solve",
-    "mtpp.api.planning": "flow place plan serve",
+    "mtpp.api.planning": "flow place plan serve train",
     "mtpp.api.stages": "run split",
     "mtpp.api.verification": "check verify",
     "mtpp.questions.reading": "load",

@@ -10,7 +10,7 @@ from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from instances.runtimes.serving_front import Front
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.methods import GridResult, covered_grid, prove_placement
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
+from mtpp.questions.grid import grid_question
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.placement import (
     ORDERS,
@@ -43,7 +44,7 @@ from mtpp.questions.placement import (
     placement_instance,
     serving_instance,
 )
-from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
+from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, TrainWords, plan_question
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -306,30 +307,14 @@ def proved_placement(
 # Plans of pipelined training: `plan`.
 
 
-@overload
-def plan(
-    chain: str | PathLike[str] | LayerChain | ComputationGraph,
-    cluster: str | PathLike[str] | Cluster,
-    microbatches: int,
-    planner: str = "improved",
-    **words: Unpack[PlanWords],
-) -> PlanResult: ...
-
-
-@overload
-def plan(
-    chain: str | PathLike[str] | ConfiguredChain | Transformer, cluster: str, **words: Unpack[PlanWords]
-) -> GridResult: ...
-
-
 @takes_words(PlanWords)
 def plan(
-    chain: str | PathLike[str] | LayerChain | ComputationGraph | ConfiguredChain | Transformer,
+    chain: str | PathLike[str] | LayerChain | ComputationGraph,
     cluster: str | PathLike[str] | Cluster,
     microbatches: int | None = None,
     planner: str = "improved",
     **words: Unpack[PlanWords],
-) -> PlanResult | GridResult:
+) -> PlanResult:
     """Plan pipelined training and bound how much faster a plan could be, as ``mtpp plan``.
 
     Parameters
@@ -339,7 +324,7 @@ def plan(
     cluster : str, path or Cluster
         A file, servers as "8x4", a testbed of the paper, or "simulation-SEED".
     microbatches : int
-        Of an iteration; leave it out for a plan of `global_batch` samples.
+        Of an iteration.
     planner : str
         A name of `mtpp.PLANNERS`.
     bandwidth : float or str, optional
@@ -351,12 +336,11 @@ def plan(
     nic : str
         Of a server's card: "full", "half", and a rate, such as "25GB/s,half".
     dtype : str, optional
-        "fp32" by default, "bf16" with `global_batch`, "fp16" or "fp8"; that of an architecture, and of the bytes of a
-        file.
+        "fp32" by default, "bf16", "fp16" or "fp8"; that of an architecture, and of the bytes of a file.
     sequence : int, optional
         Tokens of a sample.
     optimizer_bytes : float, optional
-        Bytes a parameter, with its gradient and the optimizer's state; 16 by default, 18 with `global_batch`.
+        Bytes a parameter, with its gradient and the optimizer's state; 16 by default.
     parameter_copies : float, optional
         The same for each byte of parameters; 4 by default for the paper's network.
     samples : int, optional
@@ -375,15 +359,15 @@ def plan(
         Orders of passes that it may choose there, such as "auto", "unsplit", "zb" or "interleaved"; or a CSV file with
         the order for the plan that is found.
     time_limit : float, optional
-        For the search, and with `global_batch` as much again for bounds [s].
+        For the search [s].
     seed : int
-    global_batch, micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price, runtime
-        Of equal pipelines of whole microbatches, with degrees of parallelism: `docs/training.md`.
+    global_batch, micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price
+        Those of `train`, which makes such plans; here they will go.
 
     Returns
     -------
     Result
-        Its answer is an `Iteration`, which has the plan; with `global_batch` a `GridPlan`.
+        Its answer is an `Iteration`, which has the plan.
 
     Raises
     ------
@@ -399,6 +383,52 @@ def plan(
     question = plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))
     if isinstance(question, PlanningQuestion):
         return planned(question).result
+    return covered_grid(question.instance, question.time_limit, question.runtime).result  # type: ignore[return-value]
+
+
+@takes_words(TrainWords)
+def train(
+    model: str | PathLike[str] | ConfiguredChain | Transformer, cluster: str, **words: Unpack[TrainWords]
+) -> GridResult:
+    """Plan training for a global batch and bound how much faster a plan could be, as ``mtpp train``.
+
+    Parameters
+    ----------
+    model : str, path, ConfiguredChain or Transformer
+        A model by name, a ``config.json``, or a file of mtpp-chain/2 or Piper.
+    cluster : str
+        Equal servers such as "8x8".
+    global_batch : int
+        Samples of a step.
+    bandwidth : float or str
+        Within and between servers as "300GB/s,200GB/s".
+    memory : float or str, optional
+        Of a device; by default 94 % of that of `device`.
+    nic, dtype, sequence, optimizer_bytes, full_duplex, peak_flops, memory_bandwidth, time_unit
+        As for `plan`; "bf16" by default, with 18 bytes a parameter.
+    micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price, runtime
+        Of equal pipelines of whole microbatches, with degrees of parallelism: `docs/training.md`.
+    time_limit : float, optional
+        For the search, and as much again for bounds [s].
+
+    Returns
+    -------
+    Result
+        Its answer is a `GridPlan`.
+
+    Raises
+    ------
+    InputError
+        If a word is refused, or no plan fits into memory.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> words = {"bandwidth": "300GB/s", "sequence": 64, "micro_batch": 1}
+    >>> mtpp.train("gpt2", "1x2", global_batch=2, **words).answer.devices
+    2
+    """
+    question = grid_question(model, cluster, words, words["time_limit"])
     return covered_grid(question.instance, question.time_limit, question.runtime).result
 
 

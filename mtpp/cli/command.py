@@ -159,6 +159,10 @@ class Without(frozenset[str]):
     """Words that a verb does not take, as in ``Annotated[ReadingWords, Without({"level"})]``, so that defaults hold."""
 
 
+class Hidden(frozenset[str]):
+    """Words that a verb takes and its help does not show, as they will go."""
+
+
 def command(verb: Callable[..., int]) -> Callable[..., int]:
     """Let the parameters of a verb be records, each member of which is an option.
 
@@ -189,8 +193,9 @@ def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         if record is None:
             yield _in_text(parameter)
         elif is_typeddict(record):
+            hidden = _mark(parameter.annotation, Hidden)
             yield from (
-                _option(name, hint, word)
+                _option(name, hint, word, hidden=name in hidden)
                 for name, (hint, word) in words_of(record).items()
                 if name not in left_out and not word.only_python
             )
@@ -213,18 +218,22 @@ def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
     return taker(**taken)
 
 
-def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, Without]]:
+def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, frozenset[str]]]:
     """Each parameter of a verb or a dataclass; its record, if it is one, else None; and what is left out of that."""
     hints = get_type_hints(taker, include_extras=True)
     for name, parameter in inspect.signature(taker).parameters.items():
         hint = hints[name]
-        kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        left_out = next((mark for mark in marks if isinstance(mark, Without)), Without())
+        kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
         option = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint)
-        yield option, kind if is_typeddict(kind) or is_dataclass(kind) else None, left_out
+        yield option, kind if is_typeddict(kind) or is_dataclass(kind) else None, _mark(hint, Without)
 
 
-def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
+def _mark(hint: Any, kind: type[frozenset[str]]) -> frozenset[str]:
+    """The words of a mark in an annotation; none without one."""
+    return next((mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)), kind())
+
+
+def _option(name: str, hint: Any, word: Word, *, hidden: bool) -> inspect.Parameter:
     """The option of a word."""
     kind = _text_type(hint)
     flag = option_of(name)
@@ -233,6 +242,7 @@ def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
         metavar=word.metavar or ("N" if types_of(hint) == {int} else None),
         help=word.help,
         rich_help_panel=word.panel,
+        hidden=hidden,
     )
     optional = kind if word.default is not None else kind | None
     keyword = inspect.Parameter.KEYWORD_ONLY

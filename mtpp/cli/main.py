@@ -35,7 +35,7 @@ from mtpp.cli.listing import list_names, show_versions
 from mtpp.cli.options import spelled
 from mtpp.cli.partition import bound, partition
 from mtpp.cli.placement import flow, place, serve
-from mtpp.cli.plan import plan
+from mtpp.cli.plan import plan, train
 from mtpp.cli.run import run, split
 from mtpp.cli.verify import explain, verify
 from mtpp.cli.warm_up import warm_up
@@ -77,6 +77,7 @@ app = typer.Typer(
     + "; ".join(f"{code} {meaning}" for code, meaning in MEANINGS.items())
     + ".",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -144,7 +145,7 @@ def _print_version(asked: bool) -> None:
 
 
 app.command("list")(list_names)
-for verb in (partition, bound, certify, explain, split, run, plan, place, flow, verify):
+for verb in (partition, bound, certify, explain, split, run, plan, train, place, flow, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(report)

@@ -1,4 +1,4 @@
-"""``mtpp plan``: plans for pipelined training."""
+"""``mtpp plan`` and ``mtpp train``: plans for pipelined training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import typer
 from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import PlanFiles, command, complain
+from mtpp.cli.command import Hidden, PlanFiles, command, complain
 from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.printing import Printing
-from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSearchWords, plan_question
+from mtpp.questions.grid import GridWords, grid_question
+from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSearchWords, TrainWords, plan_question
+from mtpp.questions.words import words_of
 
 if TYPE_CHECKING:
     from mtpp.questions.grid import GridQuestion
 
-# The part of ``mtpp plan`` for a global batch: the search of a plan in a grid, and what is shown of it.
+# The verb ``mtpp train``: the search of a plan in a grid, and what is shown of it.
 
 
 def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
@@ -55,6 +57,32 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     return DONE
 
 
+@command
+def train(
+    *,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model by name, a config.json of Hugging Face, or a file of mtpp-chain/2 or Piper."
+        ),
+    ],
+    cluster: Annotated[str, options.of_question(metavar="CLUSTER", help="Equal servers such as 8x8.")],
+    words: TrainWords,
+    files: PlanFiles,
+    printing: Printing,
+) -> int:
+    """Plan training for a global batch: equal pipelines of whole microbatches, with degrees, ZeRO and recomputation.
+
+    Bounds are named by the plans that they hold for.
+
+    Example: mtpp train llama-2-7b --cluster 2x8 --bandwidth 300GB/s,200GB/s --global-batch 64 --device A100-40
+    """
+    files.check(files.export)
+    if files.export is not None:
+        _check_export(files.export, words)
+    return show_grid(grid_question(model, cluster, words, words["time_limit"]), files, printing)
+
+
 # The verb ``mtpp plan``: a plan, bounds by the plans that they cover, and what is printed and written of them.
 
 
@@ -74,22 +102,18 @@ def plan(
             help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
         ),
     ],
-    microbatches: Annotated[
-        int | None, options.of_question(metavar="M", help="Microbatches of an iteration; or give --global-batch.")
-    ] = None,
+    microbatches: Annotated[int | None, options.of_question(metavar="M", help="Microbatches of an iteration.")] = None,
     planner: Annotated[
         str, options.of_search(metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact.")
     ] = "improved",
-    question: PlanQuestionWords,
+    question: Annotated[PlanQuestionWords, Hidden(words_of(GridWords))],
     search: PlanSearchWords,
     files: PlanFiles,
     printing: Printing,
 ) -> int:
     """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster a plan could be.
 
-    Bounds are named by the plans that they hold for.
-
-    With --global-batch a plan of equal pipelines of whole microbatches with tensor, context and expert degrees.
+    Bounds are named by the plans that they hold for. For tensor, context and expert degrees see mtpp train.
 
     Example: mtpp plan simulation --cluster 8x4 --bandwidth 128Gbps,32Gbps --microbatches 32 --out plan.json
     """
@@ -143,7 +167,7 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
     return INTERRUPTED if stop.heard or answer.interrupted else DONE
 
 
-def _check_export(path: Path, words: PlanQuestionWords) -> None:
+def _check_export(path: Path, words: PlanQuestionWords | TrainWords) -> None:
     if words["global_batch"] is not None:
         if words["runtime"] is None:
             raise InputError(f"--export {path}: say with --for which runtime it is for, megatron or torchtitan.")

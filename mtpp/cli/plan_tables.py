@@ -17,7 +17,7 @@ from mtpp.certifying.methods import CoveredGrid
 from mtpp.certifying.planning import CoveredPlan
 from mtpp.text.numbers import how_many
 
-# Tables of ``mtpp plan --global-batch``: question, speed, stages, memory, and the plan beside the uniform one.
+# Tables of ``mtpp train``: question, speed, stages, memory, and the plan beside the uniform one.
 
 
 _GIB = 2**30

@@ -172,7 +172,7 @@ def _planning() -> Iterator[str]:
     from mtpp.certifying.planning import certify_plan
     from mtpp.problems.checking import verify
     from mtpp.questions.grid import grid_question
-    from mtpp.questions.planning import PlanWords
+    from mtpp.questions.planning import TrainWords
     from mtpp.questions.words import checked
 
     layers, between = np.ones(4), np.ones(3)
@@ -186,7 +186,7 @@ def _planning() -> Iterator[str]:
     verify(Value(json.loads(json_text(plan_certificate([covered]))), "plan"))
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
-        covered_grid(grid_question("gpt2", "1x2", checked(PlanWords, {**_GRID, "fix": fix})).instance)
+        covered_grid(grid_question("gpt2", "1x2", checked(TrainWords, {**_GRID, "fix": fix})).instance)
 
 
 def _placement() -> Iterator[str]:

@@ -123,15 +123,15 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
     known = ", ".join(TRANSFORMERS)
     raise InputError(
         f"{text}: there is no such model with configurations; give {known}, a "
-        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; {word('microbatches')} plans any graph."
+        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; plan takes any graph."
     )
 
 
 def _instead() -> str:
     """Advice for models without costs here."""
     return (
-        f"give measured layers in a file of mtpp-chain/2, or {word('microbatches')} in place of "
-        f"{word('global_batch')}, which plans any graph or module."
+        f"give measured layers in a file of mtpp-chain/2, or {word('microbatches')} to plan, which takes any "
+        "graph or module."
     )
 
 
@@ -212,7 +212,7 @@ class GridWords(TypedDict, total=False):
     global_batch: Annotated[
         int | None,
         Word(
-            "Samples of a step: plans equal pipelines of whole microbatches, in place of microbatches.",
+            "Samples of a step.",
             None,
             "G",
             _GRID,
@@ -269,6 +269,8 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     InputError
         If a word, the model or the cluster is refused, or no plan can have these degrees.
     """
+    if words["global_batch"] is None:
+        raise InputError(f"{word('global_batch')} is missing; give the samples of a step.")
     _check_words(words)
     device = _accelerator(words)
     memory = _FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
@@ -312,18 +314,7 @@ def _instance(chain: Any, cluster: Any, words: Mapping[str, Any], device: Accele
 
 
 def _check_words(words: Mapping[str, Any]) -> None:
-    """Refuse what only other plans know."""
-    others = {
-        "network": "shared",
-        "parameter_copies": None,
-        "samples": None,
-        "recompute": False,
-        "dims": None,
-        "input_work": None,
-    }
-    for name, default in others.items():
-        if words[name] != default:
-            raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
+    """Refuse values that are none of a plan for a global batch."""
     if words["dtype"] not in (None, *WIDTHS):
         raise WordError(
             "dtype", words["dtype"], f"times are those of 16-bit numbers; choose one of {', '.join(WIDTHS)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -14,8 +15,8 @@ from instances.graph.graph import ComputationGraph
 from instances.registry import find
 from mtpp.questions.grid import GridQuestion, GridWords, grid_question
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
-from mtpp.questions.reading import ChainWords, device_of, is_module, read_graph
-from mtpp.questions.words import SEARCH, SeedWords, Word, chosen, pick
+from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
+from mtpp.questions.words import SEARCH, SeedWords, Word, chosen, pick, words_of
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ _SIMULATED_TOKENS = 384
 _DTYPE, _OPTIMIZER_BYTES, _PAPER_COPIES = "fp32", 16.0, 4.0
 
 
-class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
-    """A question of planning, but for chain, cluster and microbatches."""
+class _TrainedWords(DeviceMemoryWords, total=False):
+    """Words that plans of microbatches and plans for a global batch share."""
 
     bandwidth: Annotated[
         Quantity | None,
@@ -129,9 +130,6 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
             "a bare number is in bytes per second.",
             metavar="RATE[,RATE]",
         ),
-    ]
-    network: Annotated[
-        str, Word("Cards that servers share, or links that share nothing, as in the paper.", "shared", "shared|paper")
     ]
     nic: Annotated[
         str,
@@ -149,11 +147,6 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
             metavar="X",
         ),
     ]
-    parameter_copies: Annotated[
-        float | None, Word("The same for each byte of parameters.  [default of the paper's network: 4]", metavar="X")
-    ]
-    samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q")]
-    recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
     full_duplex: Annotated[bool, Word("Links carry both directions at once.", False)]
     runtime: Annotated[
         str | None,
@@ -165,8 +158,38 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
     ]
 
 
+class PlanningWords(ChainWords, _TrainedWords, total=False):
+    """A question of planning, but for chain, cluster and microbatches."""
+
+    network: Annotated[
+        str, Word("Cards that servers share, or links that share nothing, as in the paper.", "shared", "shared|paper")
+    ]
+    parameter_copies: Annotated[
+        float | None, Word("The same for each byte of parameters.  [default of the paper's network: 4]", metavar="X")
+    ]
+    samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q")]
+    recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
+
+
 class PlanQuestionWords(PlanningWords, GridWords, total=False):
-    """A question of planning, for microbatches or for a global batch."""
+    """A question of planning; words of a grid are those of `train`, and will go."""
+
+
+class TrainingWords(GridWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
+    """A question of training, but for model and cluster."""
+
+    memory: Annotated[
+        Quantity | None, Word("Of a device: 16GB, 16GiB.  [default: 94 % of what it has]", metavar="BYTES")
+    ]
+
+
+class TrainWords(TrainingWords, total=False):
+    """Words of `mtpp.train`."""
+
+    time_limit: Annotated[
+        float | None,
+        Word("For the search, and as much again for bounds.  [default: none]", None, "SECONDS", SEARCH),
+    ]
 
 
 class PlanSearchWords(SeedWords, total=False):
@@ -187,9 +210,7 @@ class PlanSearchWords(SeedWords, total=False):
     ]
     time_limit: Annotated[
         float | None,
-        Word(
-            "For the search; of a global batch, and as much again for bounds.  [default: none]", None, "SECONDS", SEARCH
-        ),
+        Word("For the search.  [default: none]", None, "SECONDS", SEARCH),
     ]
 
 
@@ -223,19 +244,21 @@ def plan_question(
         If a word, the chain or the cluster is refused, or the words ask for both kinds of plans, or for none.
     """
     if words["global_batch"] is not None:
+        advice = f"train makes plans for {word('global_batch')}; plan will not any more."
+        warnings.warn(advice, FutureWarning, stacklevel=4)
         if microbatches is not None:
             raise InputError(f"{word('global_batch')} chooses their number; leave out {word('microbatches')}.")
         if planner != "improved":
             why = f"plans for {word('global_batch')} have one planner; leave it out."
             raise WordError("planner", planner, why)
-        for name in chosen(PlanSearchWords, search):
-            if name not in ("seed", "time_limit"):
+        for name in (*chosen(PlanQuestionWords, words), *chosen(PlanSearchWords, search)):
+            if name not in ("seed", *words_of(TrainWords)):
                 raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
         return grid_question(chain, cluster, words, search["time_limit"])
     if microbatches is None:
-        raise InputError(f"Give {word('microbatches')}, or {word('global_batch')} for equal pipelines.")
+        raise InputError(f"{word('microbatches')} is missing; give how many an iteration has.")
     for name in chosen(GridWords, words):
-        raise InputError(f"{word(name)} belongs to plans for {word('global_batch')}; give that, or leave it out.")
+        raise InputError(f"{word(name)} belongs to plans for {word('global_batch')}, which train makes; leave it out.")
     instance = _training_instance(chain, cluster, microbatches, words)
     return PlanningQuestion(instance, planner, search, words["runtime"])
 

@@ -25,7 +25,13 @@ _DEVICE = "The device"
 _OF_MODULES = ("args", "kwargs", "observe")
 
 
-class _SourceWords(TypedDict, total=False):
+class TimeUnitWords(TypedDict, total=False):
+    """The unit of the times of files that have none."""
+
+    time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
+
+
+class _SourceWords(TimeUnitWords, total=False):
     dims: Annotated[
         Mapping[str, int | str] | None,
         Word("Dimension of a network, such as batch=8 or phase=decode; may be repeated.", metavar="NAME=N"),
@@ -37,7 +43,6 @@ class _SourceWords(TypedDict, total=False):
             metavar="keep|drop",
         ),
     ]
-    time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
     args: Annotated[Sequence[Any] | None, Word("Example inputs of a PyTorch module.", only_python=True)]
     kwargs: Annotated[Mapping[str, Any] | None, Word("The same, by name.", only_python=True)]
     observe: Annotated[

@@ -127,7 +127,7 @@ def test_torchtitan_knows_every_word_of_a_plan() -> None:
 
 
 def training_plan(runtime: str) -> GridPlan:
-    found = mtpp.plan(
+    found = mtpp.train(
         "gpt2", "1x4", global_batch=8, bandwidth="100GB/s", device="A100-40", fix="pp=2,v=2", runtime=runtime
     )
     assert isinstance(found.answer, GridPlan)

@@ -109,7 +109,7 @@ def test_a_sequence_has_at_most_the_positions(tmp_path):
 
 def test_a_plan_of_an_encoder_is_that_of_the_same_model_by_name(tmp_path):
     words = {"global_batch": 8, "bandwidth": "100GB/s", "sequence": 128}
-    named, read = (mtpp.plan(one, "1x2", **words) for one in ("bert-base", written(tmp_path, BERT)))
+    named, read = (mtpp.train(one, "1x2", **words) for one in ("bert-base", written(tmp_path, BERT)))
     assert read.answer.cost == named.answer.cost
-    unpooled = mtpp.plan(written(tmp_path, {"model_type": "distilbert"}), "1x2", **words)
+    unpooled = mtpp.train(written(tmp_path, {"model_type": "distilbert"}), "1x2", **words)
     assert unpooled.answer.cost < named.answer.cost  # with six of twelve layers

@@ -17,7 +17,7 @@ from mtpp.cli.main import app
 from mtpp.cli.options import option_of, spelled
 from mtpp.questions.partitioning import BoundWords, CertifyWords, PartitionWords
 from mtpp.questions.placement import PlaceWords, ServingWords
-from mtpp.questions.planning import PlanWords
+from mtpp.questions.planning import PlanWords, TrainWords
 from mtpp.questions.stages import SplitWords
 from mtpp.questions.words import checked, words_of
 
@@ -27,6 +27,7 @@ VERBS = {
     "bound": BoundWords,
     "certify": CertifyWords,
     "plan": PlanWords,
+    "train": TrainWords,
     "place": PlaceWords,
     "serve": ServingWords,
     "split": SplitWords,

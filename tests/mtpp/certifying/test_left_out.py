@@ -40,7 +40,7 @@ FAILING = {
     "train": (
         "mtpp.certifying.methods.grid_bounds",
         "bounds",
-        "plan gpt2 --cluster 1x2 --global-batch 4 --device A100-40 --bandwidth 300GB/s,400GB/s --time-limit 2",
+        "train gpt2 --cluster 1x2 --global-batch 4 --device A100-40 --bandwidth 300GB/s,400GB/s --time-limit 2",
     ),
 }
 

@@ -19,7 +19,7 @@ from instances.json_files import write_json
 from instances.planning.grid.configurations import chain_document
 from tests.helpers.grid_cases import equal_chain
 
-SMALL = "plan gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8 --micro-batch 1 --sequence 256"
+SMALL = "train gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8 --micro-batch 1 --sequence 256"
 
 
 def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,23 +50,23 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
 def test_python_takes_the_same_words(folder: Path) -> None:
     """Degrees are numbers, or texts with several."""
     words = {"bandwidth": "300GB/s", "micro_batch": 1, "zero": 1, "tp": "1,2", "sequence": 256}
-    result = python.plan("gpt2", "1x4", global_batch=8, **words)
+    result = python.train("gpt2", "1x4", global_batch=8, **words)
     assert result.answer is not None
     assert result.bound is not None
     assert result.bound.value <= result.answer.time
     refused = (("tp", 3, "it does not divide 4"), ("zero", 7, "from 0 to 3"), ("ep", True, "a number"))
     for name, value, message in refused:
         with pytest.raises(InputError, match=f"^{name}=.*{message}"):
-            python.plan("gpt2", "1x4", global_batch=8, **words | {name: value})
+            python.train("gpt2", "1x4", global_batch=8, **words | {name: value})
 
 
 def test_bug_fixed_degrees_that_nothing_has_are_named() -> None:
     """Other context degrees were ignored, and memory was blamed for microbatches that no turns can divide."""
     words = {"bandwidth": "300GB/s", "sequence": 256}
     with pytest.raises(InputError, match=r"^fix='cp=4': cp has other degrees; leave one of both out\.$"):
-        python.plan("gpt2", "1x4", global_batch=8, cp=2, fix="cp=4", **words)
+        python.train("gpt2", "1x4", global_batch=8, cp=2, fix="cp=4", **words)
     with pytest.raises(InputError, match="stages in turns need a multiple of pp as microbatches"):
-        python.plan("gpt2", "1x4", global_batch=9, fix="pp=2,v=2", **words)
+        python.train("gpt2", "1x4", global_batch=9, fix="pp=2,v=2", **words)
 
 
 def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> None:
@@ -151,13 +151,13 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
 
 def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(folder / "chain.json", chain_document(equal_chain(4)))
-    assert mtpp("plan chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4 --memory 1MB --out plan.json") == 0
+    assert mtpp("train chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4 --memory 1MB --out plan.json") == 0
     assert mtpp("verify plan.json") == 0
     document = json.loads(Path("chain.json").read_text())
     document["kinds"]["layer"] = document["kinds"]["layer"][1:]
     Path("chain.json").write_text(json.dumps(document))
     capsys.readouterr()
-    assert mtpp("plan chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4") == 2
+    assert mtpp("train chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4") == 2
     assert "has none that recomputes nothing" in capsys.readouterr().err
 
 
@@ -175,27 +175,44 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
         ("--global-batch 8 --device T4", "choose one of V100-16"),
-        ("--global-batch 8 --microbatches 4", "leave out --microbatches"),
-        ("--global-batch 8 --planner spp", "have one planner"),
-        ("--global-batch 8 --samples 4", "--samples: a plan for --global-batch has no such thing"),
         ("--global-batch 8 --sequence 4096", "gpt2 knows 1024 positions"),
         ("--global-batch 8 --dtype fp8", "times are those of 16-bit numbers"),
         ("--global-batch 8 --checkpoint some", "choose from none, act, core, full, or auto"),
         ("--global-batch 8 --export run.args", "say with --for which runtime"),
-        ("--tp 2 --microbatches 4", "--tp belongs to plans for --global-batch"),
-        ("", "Give --microbatches, or --global-batch"),
+        ("", "--global-batch is missing; give the samples of a step"),
     ],
 )
 def test_bad_words_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
-    assert mtpp(f"plan gpt2 --cluster 1x4 --bandwidth 300GB/s {words}") == 2
+    assert mtpp(f"train gpt2 --cluster 1x4 --bandwidth 300GB/s {words}") == 2
     err = capsys.readouterr().err
     assert message in err
     assert len(err.strip().splitlines()) == 1
 
 
+def test_plan_makes_plans_for_a_global_batch_for_one_more_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a line that names `train`; words of the other kind of plans are refused."""
+    asked = "plan gpt2 --cluster 1x2 --bandwidth 300GB/s --sequence 32"
+    for words, message in (
+        ("--global-batch 8 --microbatches 4", "leave out --microbatches"),
+        ("--global-batch 8 --planner spp", "have one planner"),
+        ("--global-batch 8 --samples 4", "--samples: a plan for --global-batch has no such thing"),
+        ("--tp 2 --microbatches 4", "--tp belongs to plans for --global-batch"),
+        ("", "--microbatches is missing"),
+    ):
+        assert mtpp(f"{asked} {words}") == 2
+        assert message in capsys.readouterr().err
+    assert mtpp(f"{asked} --global-batch 2 --json") == 0
+    captured = capsys.readouterr()
+    assert "mtpp: warning: train makes plans for --global-batch; plan will not any more." in captured.err.splitlines()
+    with pytest.warns(FutureWarning, match="train makes plans for global_batch"):
+        old = python.plan("gpt2", "1x2", global_batch=2, bandwidth="300GB/s", sequence=32)
+    new = python.train("gpt2", "1x2", global_batch=2, bandwidth="300GB/s", sequence=32)
+    assert new.cost == old.cost == json.loads(captured.out)["time"]
+
+
 def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The smallest layer is a proof, as of other verbs; an even share of all of them is none."""
-    gpt2 = "plan gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8"
+    gpt2 = "train gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8"
     for memory, code, message in (
         ("1MB", 5, "nothing fits into 1 MB a device: layer head alone needs 139.097 MB"),
         ("400MB", 1, "each layer fits alone, but all of them, divided evenly, need"),
@@ -207,7 +224,7 @@ def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: p
 
 
 def test_one_of_a_thing_is_no_plural(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = "plan gpt2 --cluster 1x1 --bandwidth 1GB/s --global-batch 1 --sequence 64"
+    command = "train gpt2 --cluster 1x1 --bandwidth 1GB/s --global-batch 1 --sequence 64"
     assert mtpp(command) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "1 microbatch of 1, 1 device" in out
@@ -216,10 +233,10 @@ def test_one_of_a_thing_is_no_plural(folder: Path, capsys: pytest.CaptureFixture
 
 def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command, message in (
-        ("plan resnet50 --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no costs are known of its layers; give"),
-        ("plan nosuch --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
-        ("plan gpt2 --cluster 1x4+1x2 --bandwidth 1GB/s --global-batch 8", "needs equal servers such as 8x8"),
-        ("plan gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within and between servers"),
+        ("train resnet50 --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no costs are known of its layers; give"),
+        ("train nosuch --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
+        ("train gpt2 --cluster 1x4+1x2 --bandwidth 1GB/s --global-batch 8", "needs equal servers such as 8x8"),
+        ("train gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within and between servers"),
     ):
         assert mtpp(command) == 2
         err = capsys.readouterr().err
@@ -230,7 +247,7 @@ def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: p
 def test_bug_more_servers_gave_a_slower_plan() -> None:
     """Where links between servers are slow, plans of all of them took longer than the best plan of one."""
     words = {"bandwidth": "100GB/s,50GB/s", "global_batch": 96, "device": "H100-80", "sequence": 512}
-    alone, both = (python.plan("gpt2", f"{count}x8", **words) for count in (1, 2))
+    alone, both = (python.train("gpt2", f"{count}x8", **words) for count in (1, 2))
     assert alone.cost is not None
     assert both.cost is not None
     assert both.cost <= alone.cost * (1 + 1e-12)

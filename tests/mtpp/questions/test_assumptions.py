@@ -21,7 +21,7 @@ from mtpp.questions.placement import (
     placement_instance,
     serving_instance,
 )
-from mtpp.questions.planning import PlanQuestionWords, PlanSearchWords, plan_question
+from mtpp.questions.planning import PlanQuestionWords, PlanSearchWords, TrainingWords, plan_question
 from mtpp.questions.words import checked, words_of
 
 # Flags that are not set, restrictions that nobody gives, and what a search chooses are no assumptions; nor is what
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Asked, Any, Mapping[str, Any]]] = {
     "plan": (_plans, PlanQuestionWords, {"bandwidth": "9GB/s"}),
     "train": (
         lambda words: grid_question("gpt2", "2x2", words).instance,
-        PlanQuestionWords,
+        TrainingWords,
         {"bandwidth": "300GB/s,40GB/s", "global_batch": 8},
     ),
     "place": (lambda words: placement_instance("gpt2", 2, words), PlacementWords, {}),
@@ -93,7 +93,9 @@ def _asked(case: str, own: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     ask, kind, base = CASES[case]
     given = base | own
     dims = {name.removeprefix("dims."): value for name, value in given.items() if name.startswith("dims.")}
-    words = checked(kind, {name: value for name, value in given.items() if "." not in name} | {"dims": dims or None})
+    words = checked(
+        kind, {name: value for name, value in given.items() if "." not in name} | ({"dims": dims} if dims else {})
+    )
     with assuming(words_of(kind).keys() - given.keys()) as assumed:
         return ask(words).question_hash, dict(assumed)
 
@@ -105,7 +107,7 @@ def test_words_that_change_the_question_and_are_left_out_are_named(case: str) ->
     assert own <= _OTHERS.keys() | _NO_ASSUMPTIONS
     own -= CASES[case][2].keys()
     for name, value in _OTHERS.items():
-        if name not in own and not name.startswith("dims."):
+        if name.partition(".")[0] not in own:
             assert name not in assumed
             continue
         try:
