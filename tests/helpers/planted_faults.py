@@ -249,7 +249,7 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_price_tree.py::test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none",
     ),
     "parts of the overflow of a witness": Fault(
-        "mtpp/verification/partitioning/certificate.py",
+        "mtpp/verification/partitioning/cuts.py",
         "Fraction(part, 4) for part in range(5))",
         "Fraction(part, 4) for part in range(9))",
         pillar="mtpp/verification/test_price_trees.py::test_no_tree_proves_more_than_the_optimum",
