@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from instances import Bound, ComputationGraph, Partition
@@ -19,87 +18,25 @@ from instances.partitioning.serving import ServedPartition
 from instances.placement.placement import Placement
 from instances.runtimes.layers import layers_in_words
 from instances.runtimes.serving_front import Front
-from mtpp.plots.style import axes_of, colours, legend_beside, plain
+from mtpp.plots.report.partitions import stage_section
+from mtpp.plots.report.plans import step_of_placement
+from mtpp.plots.sections import LABELLED_NODES, FloatArray, block_columns, depth_columns, placed
+from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain
+from mtpp.text.numbers import time_in_words
 from mtpp.text.tables import drawn
-
-# Places of nodes in pictures of graphs: columns from left to right, and rows in them.
-
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-def block_columns(partition: Partition) -> tuple[FloatArray, list[tuple[float, float]]]:
-    """(n,) column of each node: its depth in its block, blocks side by side; and the extent of each block."""
-    graph, block = partition.instance.graph, partition.block
-    start, successor = graph.successors
-    depth = np.zeros(graph.n)
-    for u in graph.topological_order:
-        for v in successor[start[u] : start[u + 1]]:
-            if block[u] == block[v]:
-                depth[v] = max(depth[v], depth[u] + 1)
-    bounds, left = [], 0.0
-    for b in range(partition.instance.k):
-        inside = block == b
-        right = left + (depth[inside].max() + 1 if inside.any() else 0)
-        depth[inside] += left
-        bounds.append((left - 0.5, right - 0.5))
-        left = right
-    return depth, bounds
-
-
-def depth_columns(graph: ComputationGraph) -> FloatArray:
-    """(n,) column of each node: its depth; weights and inputs stand beside their first readers."""
-    start, before = graph.predecessors
-    column = np.zeros(graph.n, dtype=np.int64)
-    for v in graph.topological_order:
-        column[v] = 1 + column[before[start[v] : start[v + 1]]].max(initial=-1)
-    after, successor = graph.successors
-    for v in np.flatnonzero(column == 0):
-        column[v] = max(0, column[successor[after[v] : after[v + 1]]].min(initial=column.max() + 1) - 1)
-    return column.astype(float)
-
-
-def placed(graph: ComputationGraph, column: FloatArray, *, sweeps: int, inertia: float) -> FloatArray:
-    """(n, 2) column and row of each node: neighbours come near each other by repeated averaging within the columns.
-
-    Inertia is the weight, from 0 to 1, of a node's own row against those of its neighbours.
-    """
-    by_column = np.argsort(column, kind="stable")
-    columns = np.split(by_column, np.flatnonzero(np.diff(column[by_column])) + 1)
-    height = _stacked(columns, np.zeros(graph.n))
-    u, v = graph.edges.T
-    degree = np.maximum(1, np.bincount(u, minlength=graph.n) + np.bincount(v, minlength=graph.n))
-    for _ in range(sweeps):
-        total = np.bincount(u, height[v], graph.n) + np.bincount(v, height[u], graph.n)
-        height = _stacked(columns, inertia * height + (1 - inertia) * total / degree)
-    return np.column_stack((column, height))
-
-
-def _stacked(columns: Sequence[IntArray], wish: FloatArray) -> FloatArray:
-    """Rows of the nodes, (n,): one apart in each column and centred, sorted by the rows wanted."""
-    height = np.zeros(len(wish))
-    for column in columns:
-        by_wish = column[np.argsort(wish[column], kind="stable")]
-        height[by_wish] = np.arange(len(column)) - (len(column) - 1) / 2
-    return height
-
 
 # Helpers to draw graphs: edges, names of nodes.
 
 
-_LABELLED_NODES = 30
-
-
 def draw_edges(ax: Axes, curves: FloatArray, inside: NDArray[np.bool_], alpha: float) -> None:
     """Draw (m, p, 2) curves: light where both ends are in one part, dark between parts."""
-    for mask, colour in ((inside, "0.6"), (~inside, "0.1")):
-        ax.add_collection(LineCollection(list(curves[mask]), colors=colour, linewidths=0.7, alpha=alpha, zorder=1))
+    for mask, grey in ((inside, "0.6"), (~inside, "0.1")):
+        ax.add_collection(LineCollection(list(curves[mask]), colors=grey, linewidths=0.7, alpha=alpha, zorder=1))
 
 
 def draw_names(ax: Axes, graph: ComputationGraph, points: FloatArray, above: float) -> None:
     """Write the names of a small graph's nodes so many points above them."""
-    if graph.n <= _LABELLED_NODES:
+    if graph.n <= LABELLED_NODES:
         for name, (x, y) in zip(graph.names, points, strict=True):
             ax.annotate(drawn(name), (x, y), xytext=(0, above), textcoords="offset points", ha="center", fontsize=7)
 
@@ -107,11 +44,8 @@ def draw_names(ax: Axes, graph: ComputationGraph, points: FloatArray, above: flo
 # Pictures: each function takes data and optional Axes, draws, and returns the Axes.
 
 
-_LABELLED_BLOCKS = 16
 _ROOM_FOR_LABELS = 30
 _SWEEPS = 12
-_TERMS = {"receive": "#7fb2d9", "work": "#3b5b92", "overflow": "#c44e52", "send": "#f2b46c"}
-_GREY = "0.45"
 
 
 def plot_partition(
@@ -134,7 +68,7 @@ def plot_partition(
     graph, block = partition.instance.graph, partition.block
     layer, bounds = block_columns(partition)
     points = placed(graph, layer, sweeps=_SWEEPS, inertia=0.5)
-    fills = colours(partition.instance.k)
+    fills = [colour(b) for b in range(partition.instance.k)]
     for b, (left, right) in enumerate(bounds):
         if right > left:
             ax.axvspan(left, right, color=fills[b], alpha=0.12, linewidth=0)
@@ -177,51 +111,14 @@ def plot_partition(
     return ax
 
 
-def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes | None = None) -> Axes:
-    """Stack the receive, work, overflow and send time of each block, with the bottleneck and the bound as lines."""
-    ax = axes_of(ax, 8, 4)
-    factor, unit = _time_scale(partition.bottleneck, partition.instance.graph.time_unit)
-    blocks, base = np.arange(partition.instance.k), np.zeros(partition.instance.k)
-    for term, colour in _TERMS.items():
-        time = getattr(partition.costs, term) * factor
-        if term != "overflow" or partition.instance.has_overflow:
-            ax.bar(blocks, time, bottom=base, color=colour, label=term, width=0.8)
-            base = base + time
-    top = partition.bottleneck * factor
-    ax.axhline(top, color=_GREY, linewidth=1, linestyle=":", label=f"bottleneck {top:.5g} {unit}")
-    if bound is not None:
-        value = bound.value * factor
-        ax.axhline(
-            value, color="black", linewidth=1.4, linestyle="--", label=f"bound {value:.5g} {unit} ({bound.method})"
-        )
-    ax.set_xlabel("block")
-    names = partition.kind_names
-    if names and len(names) <= _LABELLED_BLOCKS:
-        ax.set_xticks(blocks, [f"{b}\n{drawn(name)}" for b, name in enumerate(names)])
-        ax.set_xlabel("block, and kind of its device")
-    ax.set_ylabel(f"time [{unit}]")
-    ax.set_xlim(-0.6, partition.instance.k - 0.4)
-    if not names:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=_LABELLED_BLOCKS, min_n_ticks=1))
-    plain(ax)
-    legend_beside(ax)
-    return ax
-
-
 def partition_figure(partition: Partition, bound: Bound | None = None) -> Figure:
     """The graph coloured by block, above the costs of the blocks."""
-    figure = Figure(figsize=(11, 7.5), layout="constrained")
-    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
+    height = chart_height(partition.instance.k)
+    figure = Figure(figsize=(11, 4.5 + height), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(4.5, height))
     plot_partition(partition, above)
-    plot_block_costs(partition, bound, below)
+    draw(stage_section(partition, bound), below)
     return figure
-
-
-def _time_scale(value: float, unit: str) -> tuple[float, str]:
-    """Factor and unit that give a time in seconds readable digits."""
-    if unit != "s" or value == 0 or value >= 1:
-        return 1.0, drawn(unit)
-    return next(((f, u) for f, u in ((1e3, "ms"), (1e6, "µs")) if value * f >= 1), (1e9, "ns"))
 
 
 def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:
@@ -236,11 +133,8 @@ def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:
 
 
 # Pictures of placements: the graph coloured by device, and the activity of devices and buses during a step.
-#
-# What draws one picture takes the axes to draw on, and a new figure by default.
 
 
-_DEVICE, _BUS = 0.55, 0.25  # heights, where the rows of two devices are one apart
 _LABELLED_DEVICES = 24
 _SWEEPS_OF_PLACEMENT = 8
 
@@ -258,10 +152,17 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
     alpha = float(np.clip(150 / max(1, len(edges)), 0.1, 1))
     draw_edges(ax, points[edges], inside, alpha)
     size = float(np.clip(5000 / graph.n, 20, 250)) * (0.3 + graph.work / graph.work.max())
-    for d, fill in enumerate(colours(instance.devices)):
+    for d in range(instance.devices):
         x, y = points[device == d].T
         ax.scatter(
-            x, y, s=size[device == d], color=fill, edgecolors="white", linewidths=0.4, zorder=2, label=f"device {d}"
+            x,
+            y,
+            s=size[device == d],
+            color=colour(d),
+            edgecolors="white",
+            linewidths=0.4,
+            zorder=2,
+            label=f"device {d}",
         )
     draw_names(ax, graph, points, 12)
     if instance.devices <= _LABELLED_DEVICES:
@@ -274,61 +175,19 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
-    """Draw when each device runs a node and, below it, when its bus moves a tensor, coloured by the target."""
-    instance, timeline, k = placement.instance, placement.timeline, placement.instance.devices
-    ax = axes_of(ax, 11, 0.5 * k + 1.5)
-    factor, unit = _scale(placement.step_time, instance.graph.time_unit)
-    hues = colours(k)
-    boxes, fills = [], []
-    for d, start, end in zip(placement.device, timeline.start * factor, timeline.end * factor, strict=True):
-        boxes.append(Rectangle((start, d - 0.45), end - start, _DEVICE))
-        fills.append(hues[d])
-    for transfer in timeline.transfers:
-        start, width = transfer.start * factor, (transfer.end - transfer.start) * factor
-        part = _BUS / len(transfer.targets)
-        for i, target in enumerate(transfer.targets):
-            boxes.append(Rectangle((start, transfer.source - 0.45 + _DEVICE + i * part), width, part))
-            fills.append(hues[target])
-    ax.add_collection(PatchCollection(boxes, facecolors=fills, edgecolors="white", linewidths=0.25))
-    if instance.graph.n <= _LABELLED_NODES:
-        for v, name in enumerate(instance.graph.names):
-            middle = (timeline.start[v] + timeline.end[v]) / 2 * factor
-            ax.text(middle, placement.device[v] - 0.45 + _DEVICE / 2, drawn(name), ha="center", va="center", fontsize=7)
-    last = max([placement.step_time, *(transfer.end for transfer in timeline.transfers)]) * factor
-    ax.axvline(placement.step_time * factor, color="0.45", linewidth=1, linestyle=":")
-    ax.set_xlim(0, 1.01 * last)
-    ax.set_ylim(k - 0.5, -0.55)
-    ax.set_yticks(range(0, k, -(-k // _LABELLED_DEVICES)))
-    ax.set_xlabel(f"time [{unit}]; below each device its bus, in the colour of the device that receives")
-    ax.set_ylabel("device")
-    plain(ax)
-    busy = (timeline.end - timeline.start).sum() / (k * placement.step_time)
-    ax.set_title(
-        f"step time {placement.step_time * factor:.4g} {unit}, {placement.relative_time:.3f} of one device; "
-        f"devices busy {busy:.0%}",
-        loc="left",
-    )
-    return ax
-
-
 def placement_figure(placement: Placement, bound: Bound | None = None) -> Figure:
     """The graph coloured by device, above the timeline of a step with the bound on it."""
-    figure = Figure(figsize=(11, 6 + 0.5 * placement.instance.devices), layout="constrained")
-    above, below = figure.subplots(2, 1, height_ratios=(4, 1.5 + 0.5 * placement.instance.devices))
+    instance, timeline = placement.instance, placement.timeline
+    height = chart_height(2 * instance.devices)
+    figure = Figure(figsize=(11, 4.5 + height), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(4.5, height))
     plot_placement(placement, above)
-    plot_timeline(placement, below)
-    if bound is not None and bound.value > 0:
-        factor, unit = _scale(placement.step_time, placement.instance.graph.time_unit)
-        label = f"bound {bound.value * factor:.4g} {unit} ({bound.method})"
-        below.axvline(bound.value * factor, color="black", linewidth=1.2, linestyle="--", label=label)
-        legend_beside(below)
+    draw(step_of_placement(placement, bound), below)
+    busy = (timeline.end - timeline.start).sum() / (instance.devices * placement.step_time)
+    time = time_in_words(placement.step_time, instance.graph.time_unit)
+    title = f"step time {drawn(time)}, {placement.relative_time:.3f} of one device; devices busy {busy:.0%}; "
+    below.set_title(f"{title}below each device its bus, in the colour of the receiver", loc="left", fontsize="medium")
     return figure
-
-
-def _scale(value: float, unit: str) -> tuple[float, str]:
-    """Factor and unit that give a time in seconds readable digits."""
-    return (1e3, "ms") if unit == "s" and value < 1 else (1.0, drawn(unit))
 
 
 # Fronts of serving questions, and default rules over optima.

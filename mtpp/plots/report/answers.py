@@ -9,7 +9,8 @@ from typing import Any
 from instances import Result
 from instances.graph.display import Displayed
 from instances.results import PROOF_TOLERANCE
-from mtpp.plots.report.drawing import details, facts, paragraph, preformatted, section, table, text
+from mtpp.plots.report.drawing import details, html, paragraph, preformatted, table, text
+from mtpp.plots.sections import Section, Table
 from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.verdict import Verdict
 
@@ -39,17 +40,17 @@ def _parts(reported: Reported) -> Iterator[str]:
     result = reported.result
     problem = PROBLEMS.of(result.instance)
     instance = result.instance
-    known = instance._facts() if isinstance(instance, Displayed) else {"question": instance.label}
+    facts = instance._facts() if isinstance(instance, Displayed) else {"question": instance.label}
     yield _headline(reported)
-    yield section("Question", facts(known if result.answer is None else problem.facts(result.answer)))
+    yield html(Section("Question", facts=facts if result.answer is None else problem.facts(result.answer)))
     if result.notes:
-        yield section("What to know beside it", *(paragraph(f"{note}.") for note in result.notes))
+        yield html(Section("What to know beside it", sentences=[f"{note}." for note in result.notes]))
     yield _bound_section(reported)
     if result.answer is not None:
-        yield from problem.sections(result.answer, result.bound)
+        yield from map(html, problem.sections(result.answer, result.bound))
     if reported.files:
         header = ["stage", "file", "nodes", "reads", "gives", "predicted"]
-        yield section("Files of the stages", table(header, reported.files, words=True, longest=200))
+        yield html(Section("Files of the stages", table=Table(header, reported.files, words=True, longest=200)))
     if reported.words or reported.refusals:
         yield _word_section(reported)
 
@@ -107,19 +108,18 @@ def _trusted(verdict: Verdict) -> str:
 
 
 def _bound_section(reported: Reported) -> str:
-    verdict = reported.verdict
+    verdict, title = reported.verdict, "Bounds, and what proves them"
     if verdict is None or not verdict.checks:
         bound = reported.result.bound
-        told = "No bound is stated." if bound is None else f"{reported.result._facts()['bound']}; not checked here."
+        words = "No bound is stated." if bound is None else f"{reported.result._facts()['bound']}; not checked here."
         if verdict is not None and verdict.proved_of_all:
-            told = "All answers were compared anew; there is no bound to state."
-        parts = [paragraph(told)]
+            words = "All answers were compared anew; there is no bound to state."
+        section = Section(title, sentences=[words])
     else:
         header, *rows = verdict.table()
-        parts = [table(header, rows, words=True, longest=300)]
-    if reported.check:
-        parts.append(f"<p>To check it again: <code>{text(reported.check, 300)}</code></p>")
-    return section("Bounds, and what proves them", *parts)
+        section = Section(title, table=Table(header, rows, words=True, longest=300))
+    check = f"<p>To check it again: <code>{text(reported.check, 300)}</code></p>" if reported.check else ""
+    return html(section) + check
 
 
 def _word_section(reported: Reported) -> str:
@@ -132,7 +132,6 @@ def _word_section(reported: Reported) -> str:
         for name, reason in reported.refusals.items():
             by_reason.setdefault(reason.replace(name, "…"), []).append(name)
         rows = [[", ".join(names), reason] for reason, names in by_reason.items()]
-        parts.append(
-            details("Runtimes that cannot express this cut", table(["runtime", "why"], rows, words=True, longest=400))
-        )
-    return section("Words for runtimes", *parts)
+        summary = "Runtimes that cannot express this cut"
+        parts.append(table(Table(["runtime", "why"], rows, words=True, longest=400, summary=summary)))
+    return html(Section("Words for runtimes")) + "".join(parts)

@@ -1,18 +1,29 @@
-"""Markup and drawings of a page."""
+"""Pages: sections as HTML, in which pictures are SVG."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from instances import ComputationGraph
-from instances.errors import printable
-from mtpp.plots.partitions import placed
+from mtpp.plots.sections import (
+    KINDS,
+    Bar,
+    Chart,
+    GroupedGraph,
+    IntArray,
+    Kind,
+    Row,
+    Scatter,
+    Section,
+    Table,
+    hue,
+    placed,
+    shortened,
+)
 from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
 
 # Pieces of HTML: escaped text, tables, sections, the page around them.
@@ -20,15 +31,12 @@ from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
 # Names come from files of strangers. `text` is the only way by which they get into a page.
 
 
-_LONGEST = 60
 _MOST_ROWS_OF_TABLE = 64
 
 _STYLE = """
 :root{--Back:#fff;--Card:#f6f7f9;--Ink:#1c2330;--Soft:#5d6677;--Line:#d5d9e0;--Good:#1a7f4b;--Warn:#9a6200;
---Bad:#b3261e;--Receive:#6aa9d6;--Work:#3f67a8;--Overflow:#c94c54;--Send:#e2a03f;--Params:#5a7fb8;
---States:#58a08a;--Peak:#c98fbd;--Forward:#4f8ac9;--Backward:#dd8a3c;--Weights:#5a9f68;--Move:#9b7fc0;
-color-scheme:light dark}@media(prefers-color-scheme:dark){:root{--Back:#14171c;--Card:#1d2128;--Ink:#e4e7ec;
---Soft:#9aa3b2;--Line:#39404b;--Good:#58c48b;--Warn:#e0ac4c;--Bad:#f2776e;--Work:#6f97d8}}body{margin:0 auto;
+--Bad:#b3261e;color-scheme:light dark}@media(prefers-color-scheme:dark){:root{--Back:#14171c;--Card:#1d2128;
+--Ink:#e4e7ec;--Soft:#9aa3b2;--Line:#39404b;--Good:#58c48b;--Warn:#e0ac4c;--Bad:#f2776e}}body{margin:0 auto;
 max-width:1180px;padding:24px;background:var(--Back);color:var(--Ink);font:15px/1.5 system-ui,sans-serif}h1{
 font-size:24px;margin:0 0 4px}h2{font-size:20px;margin:40px 0 8px;border-bottom:1px solid var(--Line);
 padding-bottom:4px}h3{font-size:16px;margin:26px 0 6px}p{margin:6px 0}.soft{color:var(--Soft)}.good{
@@ -42,15 +50,14 @@ font-size:13px}svg{display:block;font:12px system-ui,sans-serif}svg text{fill:va
 fill:var(--Soft)}svg .grid{stroke:var(--Line);fill:none}svg .limit{stroke:var(--Ink);stroke-dasharray:2 3}
 svg .bound{stroke:var(--Good);stroke-width:2}svg .inside{stroke:var(--Soft);stroke-width:.7;opacity:.45;
 fill:none}svg .across{stroke:var(--Ink);stroke-width:.9;opacity:.7;fill:none}svg rect:hover,svg circle:hover{
-stroke:var(--Ink);stroke-width:2}svg .hair{stroke:var(--Back);stroke-width:.4}.receive,.stored{fill:var(--Receive);
-background:var(--Receive)}.work{fill:var(--Work);background:var(--Work)}.overflow{fill:var(--Overflow);
-background:var(--Overflow)}.send{fill:var(--Send);background:var(--Send)}.parameters{fill:var(--Params);
-background:var(--Params)}.states{fill:var(--States);background:var(--States)}.activations,.working{fill:var(--Peak);
-background:var(--Peak)}.forward{fill:var(--Forward);background:var(--Forward)}.backward,.gradients{fill:var(--Backward);
-background:var(--Backward)}.weights{fill:var(--Weights);background:var(--Weights)}.transfer,.optimizer{fill:var(--Move);
-background:var(--Move)}.allreduce{fill:var(--Soft);background:var(--Soft)}.spare{fill:var(--Line);
-background:var(--Line)}.key{display:inline-block;width:11px;
+stroke:var(--Ink);stroke-width:2}svg .hollow{fill:var(--Card)}svg .hair{stroke:var(--Back);stroke-width:.4}
+.key{display:inline-block;width:11px;
 height:11px;border-radius:2px;margin:0 5px 0 14px}@media print{body{max-width:none}}
+"""
+_STYLE += "".join(f".{kind}{{fill:{colour};background:{colour}}}" for kind, colour in KINDS.items())
+_STYLE += """
+.allreduce{fill:var(--Soft);background:var(--Soft)}.spare{fill:var(--Line);background:var(--Line)}
+@media(prefers-color-scheme:dark){.work{fill:#6f97d8;background:#6f97d8}}
 """
 
 _HEAD = (
@@ -60,7 +67,7 @@ _HEAD = (
 )
 
 
-def text(words: str, longest: int | None = _LONGEST) -> str:
+def text(words: str, longest: int | None = 60) -> str:
     r"""Escape a text, so that it is read as text alone; the middle of one that is longer than `longest` is left out.
 
     Examples
@@ -68,26 +75,35 @@ def text(words: str, longest: int | None = _LONGEST) -> str:
     >>> text("<b>\x1b")
     '&lt;b&gt;\\x1b'
     """
-    shown = printable(words)
-    if longest is not None and len(shown) > longest:
-        shown = f"{shown[: longest // 2]}…{shown[-((longest - 1) // 2) :]}"
-    return escape(shown)
+    return escape(shortened(words, longest))
 
 
-def table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False, longest: int | None = _LONGEST
-) -> str:
-    """A table of texts, of which at most 64 rows are shown, and `longest` characters of each.
+def html(section: Section) -> str:
+    """A section under its heading."""
+    parts = [f"<h3>{text(section.title)}</h3>", _facts(section.facts) if section.facts else ""]
+    parts += [paragraph(sentence, "soft") for sentence in section.sentences]
+    if section.graph is not None:
+        parts.append(_graph(section.graph))
+    if section.scatter is not None:
+        parts.append(_scatter(section.scatter))
+    if section.chart is not None:
+        parts.append(_chart(section.chart))
+    if section.table is not None:
+        parts.append(table(section.table))
+    return "".join(parts)
 
-    One of `words` is aligned to the left.
-    """
+
+def table(content: Table) -> str:
+    """A table, of which at most 64 rows are shown."""
+    header, rows, words, longest, summary = content
     lines = [_row("th", header, longest), *(_row("td", row, longest) for row in rows[:_MOST_ROWS_OF_TABLE])]
     if len(rows) > _MOST_ROWS_OF_TABLE:
         lines.append(f'<tr><td colspan="{len(header)}">… {len(rows) - _MOST_ROWS_OF_TABLE} more</td></tr>')
-    return f'<div class="wide"><table{" class=words" if words else ""}>{"".join(lines)}</table></div>'
+    body = f'<div class="wide"><table{" class=words" if words else ""}>{"".join(lines)}</table></div>'
+    return details(summary, body) if summary else body
 
 
-def facts(rows: Mapping[str, str]) -> str:
+def _facts(rows: Mapping[str, str]) -> str:
     """A table of labels and texts."""
     lines = (f"<tr><th>{text(label)}</th><td>{text(words, 400)}</td></tr>" for label, words in rows.items())
     return f'<table class="words">{"".join(lines)}</table>'
@@ -109,11 +125,6 @@ def details(summary: str, body: str) -> str:
     return f"<details><summary>{text(summary)}</summary>{body}</details>"
 
 
-def section(title: str, *parts: str) -> str:
-    """HTML under a heading."""
-    return f"<h3>{text(title)}</h3>{''.join(parts)}"
-
-
 def page(title: str, subtitle: str, articles: Iterable[tuple[str, str]]) -> str:
     """The document of some answers, each with a title, in plain text, and HTML.
 
@@ -130,149 +141,84 @@ def _row(tag: str, cells: Sequence[str], longest: int | None) -> str:
     return f"<tr>{''.join(f'<{tag}>{text(cell, longest)}</{tag}>' for cell in cells)}</tr>"
 
 
-# Pictures of a page as SVG: stacked bars, timelines, points; a name appears where the pointer is.
+# Pictures of a page as SVG: rows of bars, points; a name appears where the pointer is.
 
 
 _LEFT, _WIDTH, _ROW = 70, 960, 22
 _TICKS = 5
 _MOST_BARS = 3000
 _MOST_ROWS = 128
-_GOLDEN_ANGLE = 137.50776
 
 
-class Bar(NamedTuple):
-    """Part of a row between two times."""
-
-    row: int
-    start: float
-    end: float
-    kind: str  # class of the style, or a colour
-    title: str  # shown at the pointer
-    low: float = 0.0  # part of the row's height from which it begins, from 0 to 1
-    high: float = 1.0
-
-
-class Line(NamedTuple):
-    """Vertical line across all rows."""
-
-    at: float
-    kind: str  # class of the style
-    label: str
-
-
-def hue(number: int) -> str:
-    """Colour of a stage or device: those that follow each other differ much, in light and in dark."""
-    return f"hsl({round(210 + number * _GOLDEN_ANGLE) % 360} 55% {(50, 58, 44)[number % 3]}%)"
-
-
-def legend(kinds: Mapping[str, str]) -> str:
-    """Words beside a square of each class."""
-    keys = (f"<span class='key {kind}'></span>{text(words)}" for kind, words in kinds.items())
-    return f"<p>{''.join(keys)}</p>"
-
-
-def svg(width: float, height: float, body: str) -> str:
+def _svg(width: float, height: float, body: str) -> str:
     """A picture of a size in pixels, which scrolls where there is less room."""
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return f'<div class="wide"><svg {size} role="img">{body}</svg></div>'
 
 
-def stacked_bars(
-    labels: Sequence[str],
-    parts: Mapping[str, Sequence[float]],
-    scale: Scale,
-    lines: Iterable[Line] = (),
-    names: str = "stage",
-) -> str:
-    """A row for each label, in which the parts stand side by side; of many rows the longest.
-
-    Parameters
-    ----------
-    labels : sequence of str
-    parts : mapping of str to sequence of float
-        Class of the style to a number a row, 0 or more, in the unit that `scale` divides.
-    scale : Scale
-        Of the axis.
-    lines : iterable of Line
-    names : str
-        What a row is.
-    """
-    sums = [sum(row) for row in zip(*parts.values(), strict=True)]
-    longest = sorted(range(len(labels)), key=lambda i: -sums[i])[:_MOST_ROWS]
-    bars = []
-    for row, i in enumerate(sorted(longest)):
-        start = 0.0
-        for kind, values in parts.items():
-            if 0 < values[i] < math.inf:
-                title = f"{names} {labels[i]}: {kind} {scale.cell(values[i])} {scale.unit}"
-                bars.append(Bar(row, start, start + values[i], kind, title))
-                start += values[i]
-    shown = [labels[i] for i in sorted(longest)]
-    left_out = len(labels) - len(shown)
-    note = f'<p class="soft">The {len(shown)} longest of {len(labels)} rows.</p>' if left_out else ""
-    return _rows(shown, bars, scale, list(lines)) + note
+def _colour(number: int) -> str:
+    """Colour of a stage or device, in light and in dark."""
+    return "hsl({} {}% {}%)".format(*hue(number))
 
 
-def timeline(labels: Sequence[str], bars: Sequence[Bar], scale: Scale, lines: Iterable[Line] = ()) -> str:
-    """A row for each label, with its bars; of many rows the first, and of many bars neighbours are one.
+def _look(kind: Kind, role: str, part: str) -> str:
+    """Attributes of what has the colour of a kind; `part` is what is coloured where it has none by its class."""
+    return f'class="{role} {kind}"' if isinstance(kind, str) else f'class="{role}" style="{part}:{_colour(kind)}"'
 
-    Parameters
-    ----------
-    labels : sequence of str
-    bars : sequence of Bar
-        At most one at a time in each part of a row, in the unit that `scale` divides.
-    scale : Scale
-        Of the axis.
-    lines : iterable of Line
-    """
-    shown = [bar for bar in bars if bar.row < _MOST_ROWS]
-    end = max((bar.end for bar in shown), default=0.0)
-    gap, notes = end / _WIDTH / 4, []
-    if len(labels) > _MOST_ROWS:
-        notes.append(f"The first {_MOST_ROWS} of {len(labels)} rows.")
-    if len(shown) > _MOST_BARS:
-        notes.append(f"{len(shown)} intervals; neighbours of a kind are drawn as one.")
-    while len(shown) > _MOST_BARS:
-        shown, gap = _merged(shown, gap), gap * 2
-    return _rows(labels[:_MOST_ROWS], shown, scale, list(lines)) + (
-        f'<p class="soft">{" ".join(notes)}</p>' if notes else ""
+
+def _chart(chart: Chart) -> str:
+    """Legend and rows; of many rows those with the most in their bars, and of many bars neighbours are drawn as one."""
+    rows, notes = chart.rows, []
+    if len(rows) > _MOST_ROWS:
+        lengths = [sum(bar.end - bar.start for bar in row.bars) for row in rows]
+        rows = [rows[i] for i in sorted(sorted(range(len(rows)), key=lambda i: -lengths[i])[:_MOST_ROWS])]
+        notes.append(f"The {_MOST_ROWS} longest of {len(lengths)} rows.")
+    count = sum(len(row.bars) for row in rows)
+    if count > _MOST_BARS:
+        notes.append(f"{count} intervals; neighbours of a kind are drawn as one.")
+    gap = chart.end / _WIDTH / 4
+    while sum(len(row.bars) for row in rows) > _MOST_BARS:
+        rows, gap = [Row(row.label, _merged(row.bars, gap)) for row in rows], gap * 2
+    keys = "".join(
+        f"<span {_look(kind, 'key', 'background')}></span>{text(words)}" for kind, words in chart.legend.items()
     )
+    picture = _rows(chart._replace(rows=rows))
+    return (f"<p>{keys}</p>" if keys else "") + picture + (f'<p class="soft">{" ".join(notes)}</p>' if notes else "")
 
 
 def _merged(bars: Sequence[Bar], gap: float) -> list[Bar]:
-    """Join neighbours of a row and kind that are no more than `gap` apart."""
-    found: list[Bar] = []
-    for bar in sorted(bars, key=lambda bar: (bar.row, bar.low, bar.kind, bar.start)):
-        last = found[-1] if found else None
-        same = last is not None and (last.row, last.low, last.kind) == (bar.row, bar.low, bar.kind)
-        if last is not None and same and bar.start - last.end <= gap:
-            found[-1] = last._replace(end=max(last.end, bar.end), title="several")
+    """Bars of a row, where neighbours of a kind that are no more than `gap` apart are one."""
+    merged: list[Bar] = []
+    for bar in sorted(bars, key=lambda bar: (bar.low, str(bar.kind), bar.start)):
+        last = merged[-1] if merged else bar
+        if merged and (last.low, last.kind) == (bar.low, bar.kind) and bar.start - last.end <= gap:
+            merged[-1] = last._replace(end=max(last.end, bar.end), title="several")
         else:
-            found.append(bar)
-    return found
+            merged.append(bar)
+    return merged
 
 
-def _rows(labels: Sequence[str], bars: Sequence[Bar], scale: Scale, lines: Sequence[Line]) -> str:
-    ends = [bar.end for bar in bars] + [line.at for line in lines if math.isfinite(line.at)]
-    end = max(ends, default=0.0) or 1.0
-    factor, bottom, top = _WIDTH / end, _ROW * len(labels) + 8, 6 + 14 * len(lines)
-    body = [_axis(end, factor, scale, top, bottom)]
-    for row, label in enumerate(labels):
-        body.append(f'<text x="{_LEFT - 8}" y="{top + _ROW * row + 15}" text-anchor="end">{text(label, 10)}</text>')
-    for bar in bars:
-        inner = _ROW - 5
-        y, height = top + _ROW * bar.row + 2 + inner * bar.low, inner * (bar.high - bar.low)
-        fill = f'class="hair {bar.kind}"' if bar.kind.isalpha() else f'class="hair" fill="{bar.kind}"'
-        place = f'x="{_LEFT + bar.start * factor:.1f}" y="{y:.0f}"'
-        size = f'width="{max(0.5, (bar.end - bar.start) * factor):.1f}" height="{height:.0f}"'
-        body.append(f"<rect {fill} {place} {size}><title>{text(bar.title, 200)}</title></rect>")
-    for i, line in enumerate(line for line in lines if math.isfinite(line.at)):
-        x = _LEFT + line.at * factor
-        anchor = "end" if line.at > end / 2 else "start"
-        body.append(f'<path class="{line.kind}" d="M{x:.1f} {top - 4}V{top + bottom}"/>')
-        shift = -4 if anchor == "end" else 4
-        body.append(f'<text x="{x + shift:.1f}" y="{12 + 14 * i}" text-anchor="{anchor}">{text(line.label)}</text>')
-    return svg(_LEFT + _WIDTH + 40, top + bottom + 34, "".join(body))
+def _rows(chart: Chart) -> str:
+    end, marks = chart.end, [mark for mark in chart.marks if math.isfinite(mark.at)]
+    factor, bottom, top = _WIDTH / end, _ROW * len(chart.rows) + 8, 6 + 14 * len(chart.marks)
+    body = [_axis(end, factor, chart.scale, top, bottom)]
+    for i, row in enumerate(chart.rows):
+        body.append(f'<text x="{_LEFT - 8}" y="{top + _ROW * i + 15}" text-anchor="end">{text(row.label, 10)}</text>')
+    for i, row in enumerate(chart.rows):
+        for bar in row.bars:
+            inner = _ROW - 5
+            y, height = top + _ROW * i + 2 + inner * bar.low, inner * (bar.high - bar.low)
+            place = f'x="{_LEFT + bar.start * factor:.1f}" y="{y:.0f}"'
+            size = f'width="{max(0.5, (bar.end - bar.start) * factor):.1f}" height="{height:.0f}"'
+            body.append(
+                f"<rect {_look(bar.kind, 'hair', 'fill')} {place} {size}><title>{text(bar.title, 200)}</title></rect>"
+            )
+    for i, mark in enumerate(marks):
+        x = _LEFT + mark.at * factor
+        anchor, shift = ("end", -4) if mark.at > end / 2 else ("start", 4)
+        body.append(f'<path class="{mark.kind}" d="M{x:.1f} {top - 4}V{top + bottom}"/>')
+        body.append(f'<text x="{x + shift:.1f}" y="{12 + 14 * i}" text-anchor="{anchor}">{text(mark.label)}</text>')
+    return _svg(_LEFT + _WIDTH + 40, top + bottom + 34, "".join(body))
 
 
 def _axis(end: float, factor: float, scale: Scale, top: int, bottom: int) -> str:
@@ -289,11 +235,36 @@ def _axis(end: float, factor: float, scale: Scale, top: int, bottom: int) -> str
     return "".join(ticks) + f'<text class="soft" {place} text-anchor="end">[{text(scale.unit)}]</text>'
 
 
+_WIDTH_OF_FRONT, _HEIGHT_OF_FRONT, _LEFT_OF_FRONT = 640.0, 260.0, 90.0
+
+
+def _scatter(scatter: Scatter) -> str:
+    """Points from the first, at the lower left, to the last; the chosen one is filled."""
+    points, width, height, left = scatter.points, _WIDTH_OF_FRONT, _HEIGHT_OF_FRONT, _LEFT_OF_FRONT
+    first, last = points[0], points[-1]
+    circles = []
+    for point in points:
+        x = left + 20 + (point.x - first.x) / (last.x - first.x or 1) * (width - 60)
+        y = height - 30 - (point.y - first.y) / (last.y - first.y or 1) * (height - 60)
+        look = f'r="6" class="{"work" if point.chosen else "hollow"}" stroke="{KINDS["work"]}" stroke-width="2"'
+        circles.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" {look}><title>{text(point.title)}</title></circle>')
+    ends = [
+        (left + 20, height - 4, "start", first.words[0]),
+        (left + width - 40, height - 4, "end", f"{scatter.x} {last.words[0]}"),
+        (left, height - 26, "end", first.words[1]),
+        (left, 34.0, "end", last.words[1]),
+        (left, 16.0, "end", scatter.y),
+    ]
+    axes = f'<path class="grid" d="M{left + 6:.0f} 20V{height - 18:.0f}H{left + width:.0f}"/>'
+    labels = [
+        f'<text class="soft" x="{x:.0f}" y="{y:.0f}" text-anchor="{side}">{text(words)}</text>'
+        for x, y, side, words in ends
+    ]
+    return _svg(left + width + 20, height, "".join([axes, *labels, *circles]))
+
+
 # Graphs of a page as SVG: nodes by stage from left to right; a node tells of itself where the pointer is.
 
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Nodes and edges up to which each is drawn; of a larger graph a dot stands for a column.
 _MOST_NODES, _MOST_EDGES = 2000, 8000
@@ -302,46 +273,31 @@ _SWEEPS = 12
 _WIDTH_OF_GRAPH, _NARROWEST, _TOP = 1040.0, 7.0, 26.0
 
 
-def graph_picture(
-    graph: ComputationGraph,
-    group: IntArray,
-    column: FloatArray,
-    name: str,
-    spans: Sequence[tuple[float, float]] = (),
-) -> str:
-    """A graph with the colour of its group for each node, and a sentence that says so.
-
-    Parameters
-    ----------
-    group, column : (n,) integers, (n,) floats
-        Stage or device, and column, of each node.
-    name : str
-        What a group is.
-    spans : sequence of (float, float)
-        First and last column of each group, where groups are side by side.
-    """
+def _graph(picture: GroupedGraph) -> str:
+    """A graph with the colour of its group for each node, and a sentence that says so."""
+    graph, _, column, name, spans = picture
     width = float(column.max()) + 1
     step = _WIDTH_OF_GRAPH / max(width, 1)
     step = min(max(_NARROWEST, step) if graph.n <= _MOST_NODES else step, 60.0)
+    whole = graph.n <= _MOST_NODES and graph.m <= _MOST_EDGES
+    body, height = (_nodes if whole else _dots)(picture, step)
     bands = "".join(
-        f'<rect x="{(left + 0.5) * step:.1f}" y="{_TOP - 6:.0f}" width="{(right - left) * step:.1f}" height="HEIGHT" '
-        f'fill="{hue(b)}" opacity=".12"><title>{text(name)} {b}</title></rect>'
+        f'<rect x="{(left + 0.5) * step:.1f}" y="{_TOP - 6:.0f}" width="{(right - left) * step:.1f}" '
+        f'height="{height - _TOP:.0f}" fill="{_colour(b)}" opacity=".12"><title>{text(name)} {b}</title></rect>'
         + (f'<text x="{(left + 0.5) * step + 2:.1f}" y="14">{b}</text>' if (right - left) * step > 18 else "")
         for b, (left, right) in enumerate(spans[:_MOST_DOTS])
         if right > left
     )
-    whole = graph.n <= _MOST_NODES and graph.m <= _MOST_EDGES
-    drawn, height = (_nodes if whole else _dots)(graph, group, column, step, name)
-    told = f"Each dot is an operator in the colour of its {name}. Dark lines are tensors between {name}s."
+    sentence = f"Each dot is an operator in the colour of its {name}. Dark lines are tensors between {name}s."
     if not whole:
-        told = f"Each dot stands for neighbouring operators, in the colour of the first {name} among them."
-    return paragraph(f"{told} Point at a dot to see what it is.", "soft") + svg(
-        (width + 0.5) * step, height, bands.replace("HEIGHT", f"{height - _TOP:.0f}") + drawn
-    )
+        sentence = f"Each dot stands for neighbouring operators, in the colour of the first {name} among them."
+    words = paragraph(f"{sentence} Point at a dot to see what it is.", "soft")
+    return words + _svg((width + 0.5) * step, height, bands + body)
 
 
-def _nodes(graph: ComputationGraph, group: IntArray, column: FloatArray, step: float, name: str) -> tuple[str, float]:
+def _nodes(picture: GroupedGraph, step: float) -> tuple[str, float]:
     """All nodes and edges, and the height of the picture."""
+    graph, group, column, name, _ = picture
     points = placed(graph, column, sweeps=_SWEEPS, inertia=0.5)
     rows = float(np.ptp(points[:, 1])) + 1
     gap = float(np.clip(420 / rows, _NARROWEST, 30))
@@ -356,7 +312,8 @@ def _nodes(graph: ComputationGraph, group: IntArray, column: FloatArray, step: f
     )
     title = _titles(graph, group, name)
     circles = [
-        f'<g fill="{hue(b)}">{_circles(np.flatnonzero(group == b), x, y, radius, title)}</g>' for b in np.unique(group)
+        f'<g fill="{_colour(b)}">{_circles(np.flatnonzero(group == b), x, y, radius, title)}</g>'
+        for b in np.unique(group)
     ]
     return lines + "".join(circles), _TOP + (rows + 0.4) * gap + 8
 
@@ -383,30 +340,27 @@ def _titles(graph: ComputationGraph, group: IntArray, name: str) -> Callable[[in
 
     def title(v: int) -> str:
         sizes = {"parameters": graph.param_bytes[v], "states": graph.state_bytes[v], "output": out[v]}
-        told = "".join(f", {label} {bytes_in_words(size)}" for label, size in sizes.items() if size)
+        sized = "".join(f", {label} {bytes_in_words(size)}" for label, size in sizes.items() if size)
         work = time_in_words(float(graph.work[v]), graph.time_unit)
-        return f"{_short(graph.names[v])}, {name} {group[v]}, work {work}{told}"
+        return f"{shortened(graph.names[v])}, {name} {group[v]}, work {work}{sized}"
 
     return title
 
 
-def _short(node: str) -> str:
-    return node if len(node) <= 60 else f"{node[:30]}…{node[-29:]}"
-
-
-def _dots(graph: ComputationGraph, group: IntArray, column: FloatArray, step: float, name: str) -> tuple[str, float]:
+def _dots(picture: GroupedGraph, step: float) -> tuple[str, float]:
     """A dot for each group in each part of the picture's width, the larger the more nodes, and the picture's height."""
+    graph, group, column, name, _ = picture
     parts = min(_MOST_DOTS, int(column.max()) + 1)
     place = np.minimum(parts - 1, (column * parts / (column.max() + 1)).astype(int))
     keys, first, counts = np.unique(place, return_index=True, return_counts=True)
     work = np.bincount(place, graph.work, parts)
     circles = []
     for key, v, count in zip(keys.tolist(), first.tolist(), counts.tolist(), strict=True):
-        held = np.unique(group[place == key])
-        groups = str(held[0]) if len(held) == 1 else f"{held[0]} to {held[-1]}"
+        present = np.unique(group[place == key])
+        groups = str(present[0]) if len(present) == 1 else f"{present[0]} to {present[-1]}"
         time = time_in_words(float(work[key]), graph.time_unit)
-        told = text(f"{count} nodes, {name} {groups}, work {time}, {_short(graph.names[v])} …", 200)
+        title = text(f"{count} nodes, {name} {groups}, work {time}, {shortened(graph.names[v])} …", 200)
         x = (key + 0.75) * step * (column.max() + 1) / parts
-        look = f'r="{min(24.0, 2 + count**0.5):.1f}" fill="{hue(int(held[0]))}" opacity=".8"'
-        circles.append(f'<circle cx="{x:.1f}" cy="60" {look}><title>{told}</title></circle>')
+        look = f'r="{min(24.0, 2 + count**0.5):.1f}" fill="{_colour(int(present[0]))}" opacity=".8"'
+        circles.append(f'<circle cx="{x:.1f}" cy="60" {look}><title>{title}</title></circle>')
     return "".join(circles), 110.0

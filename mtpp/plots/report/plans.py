@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,38 +13,67 @@ from instances.graph.display import figures
 from instances.placement.placement import Placement
 from instances.planning import Iteration, Plan, Timeline
 from instances.planning.grid.plan import GridPlan
-from instances.planning.operations import operations
-from mtpp.plots.partitions import depth_columns
-from mtpp.plots.report.drawing import (
+from instances.planning.operations import Operation, operations
+from mtpp.plots.sections import (
+    LABELLED_NODES,
     Bar,
-    Line,
-    facts,
-    graph_picture,
-    hue,
-    legend,
-    paragraph,
-    section,
-    stacked_bars,
-    table,
-    timeline,
+    Chart,
+    GroupedGraph,
+    Kind,
+    Mark,
+    Row,
+    Section,
+    Table,
+    depth_columns,
+    memory_section,
+    stacked,
 )
-from mtpp.plots.report.partitions import memory_section
 from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words
 
 # Sections of a page about a training plan: stages, schedule, memory.
 
 
-#: Kind of operation to the class of its bar, and the part of its row.
-_BARS = {
-    "forward": ("forward", 0.0, 0.75),
-    "backward": ("backward", 0.0, 0.75),
-    "weights": ("weights", 0.0, 0.75),
-    "send": ("transfer", 0.78, 0.88),
-    "return": ("transfer", 0.9, 1.0),
-    "allreduce": ("allreduce", 0.0, 0.75),
+_KINDS: dict[Kind, str] = {
+    "forward": "forward",
+    "backward": "backward, with what is recomputed",
+    "weights": "gradients of weights",
+    "transfer": "transfer to a neighbour, below the sender",
+    "allreduce": "after all passes: gradients are added up",
 }
-_LEGEND = {"forward": "forward", "backward": "backward", "weights": "gradients of weights"}
-_LEGEND |= {"transfer": "transfer to a neighbour, below the stage", "allreduce": "AllReduce"}
+_PASSES = ("forward", "backward", "weights")
+#: Part of a row's height for each kind of operation; transfers ahead and back have lanes of their own.
+_LANES = dict.fromkeys(_PASSES, (0.0, 0.75)) | {
+    "send": (0.78, 0.88),
+    "return": (0.9, 1.0),
+    "allreduce": (0.2, 0.52),
+}
+
+
+def _timeline(
+    operations: Iterable[Operation], microbatches: int, rows: Sequence[str], names: str, marks: Mapping[str, float]
+) -> Chart:
+    """Operations in the rows of their stages, or of groups that take turns; the bound is the mark of that name [s]."""
+    bars: list[list[Bar]] = [[] for _ in rows]
+    for operation in operations:
+        if operation.end > operation.start or operation.kind in _PASSES:
+            sender = operation.stage + (operation.kind == "return")
+            bars[sender % len(rows)].append(_bar(operation, microbatches))
+    lines = [
+        Mark(time, "bound" if label == "bound" else "limit", f"{label} {time_in_words(time, 's')}")
+        for label, time in marks.items()
+    ]
+    scale = Scale.of_times(marks.values(), "s")
+    return Chart([*map(Row, rows, bars)], scale, names, kinds=_KINDS, marks=lines)
+
+
+def _bar(operation: Operation, microbatches: int) -> Bar:
+    kind, n, m, start, end = (getattr(operation, name) for name in ("kind", "stage", "microbatch", "start", "end"))
+    title = {"send": f"stage {n} to {n + 1}", "return": f"stage {n + 1} to {n}", "allreduce": f"stage {n}, AllReduce"}
+    words = title.get(kind, f"{kind}, stage {n}") + ("" if m is None else f", microbatch {m}")
+    words += f": {time_in_words(start, 's')} to {time_in_words(end, 's')}"
+    shade = 1.0 if m is None else (m + 1) / microbatches
+    shown, label = ("transfer" if kind in ("send", "return") else kind), (str(m) if kind in _PASSES else "")
+    return Bar(start, end, shown, words, *_LANES[kind], label, shade)
 
 
 def plan_question(iteration: Iteration) -> dict[str, str]:
@@ -61,21 +90,29 @@ def plan_question(iteration: Iteration) -> dict[str, str]:
     }
 
 
-def plan_sections(iteration: Iteration, bound: Bound | None) -> Iterator[str]:
+def plan_sections(iteration: Iteration, bound: Bound | None) -> Iterator[Section]:
     """All sections, for each pipeline of the iteration."""
     for schedule in iteration.schedules:
         plan = schedule.plan
         yield _stage_section(plan)
-        yield _schedule_section(schedule, iteration)
-        total = [float(size) for size in schedule.memory_needed]
-        labels = [str(n) for n in range(plan.n_stages)]
+        order = f"; the order is {schedule.order_name}." if schedule.order_name else "."
+        words = f"Devices compute {iteration.utilisation:.1%} of the iteration{order}"
+        yield schedule_section(schedule, words)
         fixed = [schedule.peaks[plan.groups.index(group)].fixed for group in plan.devices]
-        rest = [max(0.0, whole - own) for whole, own in zip(total, fixed, strict=True)]
+        rest = [max(0.0, float(size) - part) for size, part in zip(schedule.memory_needed, fixed, strict=True)]
         sizes = {"parameters": fixed, "activations": rest}
-        yield memory_section(labels, sizes, plan.instance.memory, "stage")
+        yield memory_section([str(n) for n in range(plan.n_stages)], sizes, plan.instance.memory, "stage")
 
 
-def _stage_section(plan: Plan) -> str:
+def schedule_section(schedule: Timeline, *sentences: str) -> Section:
+    """Timeline of the stages of a pipeline; the later a microbatch, the stronger its colour."""
+    plan, marks = schedule.plan, {"all done at": schedule.makespan}
+    stages = [str(n) for n in range(plan.n_stages)]
+    chart = _timeline(schedule.operations(), plan.instance.microbatches, stages, "stage", marks)
+    return Section("Timeline", sentences=sentences, chart=chart)
+
+
+def _stage_section(plan: Plan) -> Section:
     names, devices = plan.instance.chain.names, plan.instance.cluster.names
     times = (plan.forward_time.tolist(), plan.backward_time.tolist(), plan.allreduce_time.tolist())
     scale = Scale.of_times([time for column in times for time in column], "s")
@@ -92,48 +129,11 @@ def _stage_section(plan: Plan) -> str:
     ]
     kinds = (f"{kind} [{scale.unit}]" for kind in ("forward", "backward", "AllReduce"))
     header = ["stage", "first layer", "last layer", "layers", "devices", *kinds]
-    told = paragraph("Times of a microbatch in each stage, and of the sum of gradients over its replicas.", "soft")
-    return section("Stages", told, table(header, rows))
-
-
-def _schedule_section(schedule: Timeline, iteration: Iteration) -> str:
-    operations = list(schedule.operations())
-    bars = [
-        Bar(
-            operation.stage,
-            operation.start,
-            operation.end,
-            _BARS[operation.kind][0],
-            f"{operation.kind}, stage {operation.stage}"
-            + ("" if operation.microbatch is None else f", microbatch {operation.microbatch}")
-            + f": {time_in_words(operation.start, 's')} to {time_in_words(operation.end, 's')}",
-            *_BARS[operation.kind][1:],
-        )
-        for operation in operations
-    ]
-    held = {_BARS[operation.kind][0] for operation in operations}
-    scale = Scale.of_times([schedule.makespan], "s")
-    lines = [Line(schedule.makespan, "limit", f"all done at {time_in_words(schedule.makespan, 's')}")]
-    order = schedule.order_name
-    told = f"Devices compute {iteration.utilisation:.1%} of the iteration" + (
-        f"; the order is {order}." if order else "."
-    )
-    picture = timeline([str(n) for n in range(schedule.plan.n_stages)], bars, scale, lines)
-    return section(
-        "Timeline", paragraph(told), legend({kind: words for kind, words in _LEGEND.items() if kind in held}), picture
-    )
+    words = "Times of a microbatch in each stage, and of the sum of gradients over its replicas."
+    return Section("Stages", sentences=[words], table=Table(header, rows))
 
 
 # Sections of a page about a plan in a grid: degrees, stages, timeline, memory, devices.
-
-
-_LEGEND_OF_GRID = {
-    "forward": "forward",
-    "backward": "backward, with what is recomputed",
-    "transfer": "transfer to a neighbour, below the group that sends",
-    "allreduce": "gradients are added up, and parameters updated",
-}
-_PASSES, _SENT = 0.72, (0.76, 0.86, 0.9, 1.0)  # of a row: passes until here; transfers ahead, and back
 
 
 def grid_question(plan: GridPlan) -> dict[str, str]:
@@ -159,17 +159,32 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
     return found | ({"fixed": told} if told else {})
 
 
-def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[str]:
+def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[Section]:
     """All sections, one after the other."""
-    yield section("Plan", facts(_degrees(plan)))
+    yield Section("Plan", facts=_degrees(plan))
     yield _section_of_stages(plan)
-    yield _time_section(plan, bound)
-    labels, limit = [str(g) for g in range(plan.groups)], plan.instance.memory
-    sizes = {name: part.tolist() for name, part in zip(plan.memory._fields, plan.memory, strict=True)}
-    yield memory_section(labels, sizes, limit, "group")
-    told = "Of each device of a group at its peak: stored activations wait between passes, working ones are held while "
-    yield paragraph(f"{told}the largest layer recomputes.", "soft")
+    yield step_section(plan, bound)
+    yield group_memory(plan)
     yield _device_section(plan)
+
+
+def step_section(plan: GridPlan, bound: Bound | None, uniform: GridPlan | None = None) -> Section:
+    """Timeline of the groups of one pipeline, with the bound and the end of the best uniform plan."""
+    words = "One of the equal pipelines; a row is a group of devices." if plan.pipelines > 1 else "A row is a group."
+    start, end, time = plan.timeline
+    marks = {"all done at": time} | ({} if uniform is None else {"best uniform plan done at": uniform.time})
+    marks |= {} if bound is None else {"bound": bound.value}
+    groups = [str(g) for g in range(plan.groups)]
+    chart = _timeline(operations(start, end), plan.microbatches, groups, "group", marks)
+    return Section("Timeline", sentences=[words], chart=chart)
+
+
+def group_memory(plan: GridPlan) -> Section:
+    """Memory of a device of each group."""
+    words = "Of each device of a group at its peak: stored activations wait between passes, working ones are held "
+    words += "while the largest layer recomputes."
+    sizes = {name: part.tolist() for name, part in zip(plan.memory._fields, plan.memory, strict=True)}
+    return memory_section([str(g) for g in range(plan.groups)], sizes, plan.instance.memory, "group", words)
 
 
 def _degrees(plan: GridPlan) -> dict[str, str]:
@@ -188,57 +203,26 @@ def _degrees(plan: GridPlan) -> dict[str, str]:
     return found
 
 
-def _section_of_stages(plan: GridPlan) -> str:
+def _section_of_stages(plan: GridPlan) -> Section:
     names = [layer.name for layer in plan.chain.layers]
     parts = {"forward": plan.forward_time.tolist(), "backward": plan.backward_time.tolist()}
-    sent = [*plan.transfer_time.tolist(), 0.0]
-    after = plan.after_time.tolist()
+    times = [*parts.values(), [*plan.transfer_time.tolist(), 0.0], plan.after_time.tolist()]
     scale = Scale.of_times(map(sum, zip(*parts.values(), strict=True)), "s")
     rows = []
     for n, (begin, end) in enumerate(pairwise(plan.cuts)):
-        again = [mode for mode in plan.modes[begin:end] if mode != "none"]
-        told = ", ".join(f"{again.count(mode)} {mode}" for mode in dict.fromkeys(again)) or "–"
-        own = (*(part[n] for part in parts.values()), sent[n], after[n])
+        modes = [mode for mode in plan.modes[begin:end] if mode != "none"]
+        recomputed = ", ".join(f"{modes.count(mode)} {mode}" for mode in dict.fromkeys(modes)) or "–"
         group = n % plan.groups
         cells = [names[begin], names[end - 1], str(end - begin), str(group), str(plan.tensor[group])]
-        rows.append([str(n), *cells, *map(scale.cell, own), told])
+        rows.append([str(n), *cells, *(scale.cell(column[n]) for column in times), recomputed])
     header = ["stage", "first layer", "last layer", "layers", "group", "tp"]
     header += [f"{kind} [{scale.unit}]" for kind in ("forward", "backward", "to the next", "after")]
-    told = "Times of a microbatch in each stage; after all of them gradients are added up and parameters updated."
-    bars = stacked_bars([str(n) for n in range(plan.stages)], parts, scale)
-    words = legend({kind: _LEGEND_OF_GRID[kind] for kind in parts})
-    return section("Stages", paragraph(told, "soft"), words, bars, table([*header, "recompute"], rows))
+    words = "Times of a microbatch in each stage; after all of them gradients are added up and parameters updated."
+    chart = stacked([str(n) for n in range(plan.stages)], parts, scale, "stage", kinds=_KINDS)
+    return Section("Stages", sentences=[words], chart=chart, table=Table([*header, "recompute"], rows))
 
 
-def _time_section(plan: GridPlan, bound: Bound | None) -> str:
-    start, end, time = plan.timeline
-    S, bars = plan.groups, list[Bar]()
-    for operation in operations(start, end):
-        n, m, kind, took = operation.stage, operation.microbatch, operation.kind, operation.end - operation.start
-        row, low, high = n, 0.0, _PASSES
-        if kind in ("send", "return"):
-            back = int(kind == "return")
-            row, low, high = n + back, *_SENT[2 * back : 2 * back + 2]
-            told, kind = f"stage {n + back} to {n + 1 - back}, microbatch {m}", "transfer"
-        elif m is None:
-            told, low, high = f"stage {n}, after its passes", 0.2, _PASSES - 0.2
-        else:
-            told = f"{kind}, stage {n}, microbatch {m}"
-        if took > 0 or kind in ("forward", "backward"):
-            told += f": {time_in_words(took, 's')}"
-            bars.append(Bar(row % S, operation.start, operation.end, kind, told, low, high))
-    scale = Scale.of_times([time], "s")
-    lines = [Line(time, "limit", f"the step ends at {time_in_words(time, 's')}")]
-    if bound is not None:
-        lines.append(Line(bound.value, "bound", f"bound {time_in_words(bound.value, 's')}"))
-    seen = {bar.kind for bar in bars}
-    words = legend({kind: told for kind, told in _LEGEND_OF_GRID.items() if kind in seen})
-    told = "One of the equal pipelines; a row is a group of devices." if plan.pipelines > 1 else "A row is a group."
-    picture = timeline([str(g) for g in range(S)], bars, scale, lines)
-    return section("Timeline", paragraph(told, "soft"), words, picture)
-
-
-def _device_section(plan: GridPlan) -> str:
+def _device_section(plan: GridPlan) -> Section:
     """Where the devices of each group lie, of the first pipelines."""
     assert plan.first_device is not None
     size, shown = plan.instance.servers.size, min(plan.pipelines, 8)
@@ -246,13 +230,13 @@ def _device_section(plan: GridPlan) -> str:
     for g in range(plan.groups):
         width, cells = plan.context * plan.tensor[g], list[str]()
         for first in plan.first_device[g, :shown].tolist():
-            server, own = divmod(first, size)
-            cells.append(f"{server}: {own}" + (f"–{own + width - 1}" if width > 1 else ""))
+            server, place = divmod(first, size)
+            cells.append(f"{server}: {place}" + (f"–{place + width - 1}" if width > 1 else ""))
         rows.append([str(g), *cells])
-    left = f" The first {shown} of {plan.pipelines} pipelines are shown." if shown < plan.pipelines else ""
+    rest = f" The first {shown} of {plan.pipelines} pipelines are shown." if shown < plan.pipelines else ""
     header = ["group", *(f"pipeline {d}" for d in range(shown))]
-    told = paragraph(f"Server, and devices there, of each group.{left}", "soft")
-    return section("Devices", told, table(header, rows))
+    words = f"Server, and devices there, of each group.{rest}"
+    return Section("Devices", sentences=[words], table=Table(header, rows))
 
 
 # Sections of a page about a placement: devices, graph, timeline, memory.
@@ -275,7 +259,7 @@ def placement_question(placement: Placement) -> dict[str, str]:
     }
 
 
-def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[str]:
+def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[Section]:
     """All sections, one after the other."""
     instance, graph, k = placement.instance, placement.instance.graph, placement.instance.devices
     labels = [str(d) for d in range(k)]
@@ -286,31 +270,40 @@ def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[st
         [labels[d], str(counts[d]), scale.cell(float(busy[d])), f"{busy[d] / placement.step_time:.1%}"]
         for d in range(k)
     ]
-    yield section("Devices", table(["device", "nodes", f"busy [{scale.unit}]", "of the step"], rows))
-    picture = graph_picture(graph, placement.device, depth_columns(graph), "device")
-    yield section("Graph by device", picture)
-    told = "A row is a device with its nodes, and below them its bus, in the colour of the device that receives."
-    lines = [Line(placement.step_time, "limit", f"the step ends at {scale.cell(placement.step_time)} {scale.unit}")]
-    yield section("Timeline", paragraph(told, "soft"), timeline(labels, _bars(placement), scale, lines))
-    held = placement.param_bytes, placement.state_bytes
-    rest = (placement.peak_memory - held[0] - held[1]).clip(0)
-    sizes = dict(zip(("parameters", "states", "activations"), (part.tolist() for part in (*held, rest)), strict=True))
+    yield Section("Devices", table=Table(["device", "nodes", f"busy [{scale.unit}]", "of the step"], rows))
+    picture = GroupedGraph(graph, placement.device, depth_columns(graph), "device")
+    yield Section("Graph by device", graph=picture)
+    yield step_of_placement(placement, bound)
+    fixed = placement.param_bytes, placement.state_bytes
+    rest = (placement.peak_memory - fixed[0] - fixed[1]).clip(0)
+    sizes = dict(zip(("parameters", "states", "activations"), (part.tolist() for part in (*fixed, rest)), strict=True))
     if any(map(any, sizes.values())):
         limit = instance.memory if instance.unequal is None else math.inf
         yield memory_section(labels, sizes, limit, "device")
 
 
-def _bars(placement: Placement) -> list[Bar]:
-    graph, times = placement.instance.graph, placement.timeline
-    bars = []
+def step_of_placement(placement: Placement, bound: Bound | None = None) -> Section:
+    """Timeline of the devices, with their nodes and, below these, the tensors on their buses."""
+    graph, times, unit = placement.instance.graph, placement.timeline, placement.instance.graph.time_unit
+    bars: list[list[Bar]] = [[] for _ in range(placement.instance.devices)]
     for v, d in enumerate(placement.device.tolist()):
-        start, end = float(times.start[v]), float(times.end[v])
+        start, end, name = float(times.start[v]), float(times.end[v]), graph.names[v]
         if end > start:
-            told = f"{graph.names[v]}: {time_in_words(end - start, graph.time_unit)}"
-            bars.append(Bar(d, start, end, hue(d), told, 0.0, _NODES))
+            title = f"{name}: {time_in_words(end - start, unit)}"
+            bars[d].append(Bar(start, end, d, title, 0.0, _NODES, name if graph.n <= LABELLED_NODES else ""))
     for transfer in times.transfers:
         size = bytes_in_words(float(graph.tensors.bytes[transfer.tensor]))
         name = graph.names[graph.tensors.producer[transfer.tensor]]
-        told = f"to {', '.join(map(str, transfer.targets))}: {name}, {size}"
-        bars.append(Bar(transfer.source, transfer.start, transfer.end, hue(transfer.targets[0]), told, _BUS, 1.0))
-    return bars
+        title = f"to {', '.join(map(str, transfer.targets))}: {name}, {size}"
+        lanes = np.linspace(_BUS, 1.0, len(transfer.targets) + 1).tolist()
+        bars[transfer.source] += [
+            Bar(transfer.start, transfer.end, target, title, *lane)
+            for target, lane in zip(transfer.targets, pairwise(lanes), strict=True)
+        ]
+    scale = Scale.of_times([placement.step_time], unit)
+    marks = [Mark(placement.step_time, "limit", f"the step ends at {time_in_words(placement.step_time, unit)}")]
+    if bound is not None and bound.value > 0:
+        marks.append(Mark(bound.value, "bound", f"bound {time_in_words(bound.value, unit)}"))
+    words = "A row is a device with its nodes, and below them its bus, in the colour of the device that receives."
+    chart = Chart([Row(str(d), row) for d, row in enumerate(bars)], scale, "device", marks=marks)
+    return Section("Timeline", sentences=[words], chart=chart)

@@ -23,7 +23,7 @@ from instances.deadline import Deadline
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.plots.partitions import plot_placement, plot_timeline
+from mtpp.plots.partitions import placement_figure
 
 NMT = PLACEMENT_FAMILIES["nmt"].graph(1)
 
@@ -190,9 +190,11 @@ def test_missing_partitioners_are_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_pictures_show_all_nodes_and_transfers() -> None:
     placement = heft(PlacementInstance(NMT, 3, BANDWIDTH), rng())
-    graph, timeline = plot_placement(placement), plot_timeline(placement)
+    graph, timeline = placement_figure(placement).axes
     assert sum(len(dots.get_offsets()) for dots in graph.collections if dots.get_label().startswith("device")) == NMT.n
-    assert len(timeline.collections[0].get_paths()) == NMT.n + len(placement.timeline.transfers)
+    nodes = np.count_nonzero(placement.timeline.end > placement.timeline.start)
+    targets = sum(len(transfer.targets) for transfer in placement.timeline.transfers)
+    assert len(timeline.collections[0].get_paths()) == nodes + targets
     assert timeline.get_title(loc="left").startswith("step time")
 
 

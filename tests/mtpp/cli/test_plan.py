@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import mtpp
-from matplotlib.collections import PatchCollection
 
 from heuristics.planning import PLANNERS
 from instances import FalseCertificateError, InputError
@@ -18,7 +17,9 @@ from instances.json_files import read_json, write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from instances.planning.stated import chain_document, cluster_document
 from mtpp.certifying.planning import certify_plan
-from mtpp.plots.plans import plan_figure, plot_schedule, plot_stages
+from mtpp.plots.plans import plan_figure, plot_stages
+from mtpp.plots.report.plans import schedule_section
+from mtpp.plots.style import draw
 from mtpp.questions.files import plan_of_document
 from mtpp.questions.planning import load_cluster
 
@@ -198,15 +199,16 @@ def test_certificates_are_true() -> None:
 
 
 def test_schedule_is_drawn_to_scale() -> None:
-    """One box for each operation, as wide as it takes, in the row of its stage."""
+    """One box for each operation, as wide as it takes, in the row of its stage, or of the one that sends."""
     (schedule,) = PLANNERS["gpipe"].run(tiny(), np.random.default_rng(0)).schedules
-    ax = plot_schedule(schedule)
-    (boxes,) = (c for c in ax.collections if isinstance(c, PatchCollection))
-    extents = [path.get_extents() for path in boxes.get_paths()]
-    for box, operation in zip(extents, schedule.operations(), strict=True):
-        assert (box.x0, box.x1) == pytest.approx((operation.start, operation.end))
-        assert round(box.y0 + 0.01) == operation.stage
-    assert ax.get_xlim() == pytest.approx((0, schedule.makespan))
+    ax = draw(schedule_section(schedule))
+    (shapes,) = ax.collections
+    extents = [path.get_extents() for path in shapes.get_paths()]
+    rows = [operation.stage + (operation.kind == "return") for operation in schedule.operations()]
+    times = [(operation.start, operation.end) for operation in schedule.operations()]
+    boxes = sorted((round(box.y0 + 0.01), *np.round((box.x0, box.x1), 9)) for box in extents)
+    assert boxes == sorted((row, *np.round(pair, 9)) for row, pair in zip(rows, times, strict=True))
+    assert ax.get_xlim() == pytest.approx((0, schedule.makespan), rel=0.01)
     assert ax.get_xlabel() == "time [s]"
 
 

@@ -9,18 +9,17 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.container import BarContainer
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.random_graphs import regal_style
-from mtpp.plots.partitions import (
-    partition_figure,
-    plot_block_costs,
-    plot_partition,
-)
+from mtpp.plots.partitions import partition_figure, plot_partition
 from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
-from mtpp.plots.style import save_figure
+from mtpp.plots.report.partitions import stage_section
+from mtpp.plots.sections import Bar, Chart, Row, Section
+from mtpp.plots.style import draw, save_figure
+from mtpp.text.numbers import Scale
 
 
 def square(memory: float = np.inf, scale: float = 1.0) -> Partition:
@@ -30,12 +29,25 @@ def square(memory: float = np.inf, scale: float = 1.0) -> Partition:
     return Partition(Instance(graph, Platform(3, bandwidth=1 / scale, memory=memory)), [0, 0, 2, 2])
 
 
-def bars(ax: Axes) -> dict[str, BarContainer]:
-    return {str(c.get_label()): c for c in ax.containers if isinstance(c, BarContainer)}
+def costs(partition: Partition, bound: Bound | None = None, ax: Axes | None = None) -> Axes:
+    return draw(stage_section(partition, bound), ax)
 
 
-def bar_heights(ax: Axes, label: str) -> list[float]:
-    return [patch.get_height() for patch in bars(ax)[label].patches]
+def bars(ax: Axes) -> dict[str, list[tuple[float, float]]]:
+    """Begin and end of the bars by their colour, as the legend explains it."""
+    box = ax.get_legend()
+    assert box is not None
+    names = {to_hex(patch.get_facecolor()): str(patch.get_label()) for patch in box.get_patches()}
+    (drawn,) = ax.collections
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in names.values()}
+    for path, fill in zip(drawn.get_paths(), drawn.get_facecolor(), strict=True):
+        extent = path.get_extents()
+        found[names[to_hex(fill)]].append((extent.x0, extent.x1))
+    return found
+
+
+def lengths(ax: Axes, label: str) -> list[float]:
+    return [end - begin for begin, end in bars(ax)[label]]
 
 
 def legend(ax: Axes) -> list[str]:
@@ -45,32 +57,44 @@ def legend(ax: Axes) -> list[str]:
 
 
 def test_block_costs_are_the_costs_of_the_partition() -> None:
-    """Each term of eq. (3) is a bar, stacked to the block's cost, with bottleneck and bound as lines."""
+    """Each term of eq. (3) is a bar, side by side up to the block's cost, with bottleneck and bound as lines."""
     partition = square()
-    ax = plot_block_costs(partition, Bound(4.0, "exact"))
-    assert bar_heights(ax, "work") == [3, 0, 7]
-    assert bar_heights(ax, "send") == partition.costs.send.tolist()
-    assert bar_heights(ax, "receive") == partition.costs.receive.tolist()
-    columns = zip(*(c.patches for c in bars(ax).values()), strict=True)
-    tops = [max(patch.get_y() + patch.get_height() for patch in column) for column in columns]
-    assert tops == pytest.approx(partition.block_costs.tolist())
-    assert {"bottleneck 10 s", "bound 4 s (exact)"} <= set(legend(ax))
+    ax = costs(partition, Bound(4.0, "exact"))
+    assert lengths(ax, "work") == pytest.approx([3, 7])
+    for term in ("send", "receive"):
+        assert lengths(ax, term) == pytest.approx([time for time in getattr(partition.costs, term) if time])
+    ends = sorted(end for sides in bars(ax).values() for _, end in sides)
+    assert ends[-1] == pytest.approx(partition.bottleneck)
+    assert {"bottleneck 10.00 s", "no cut is below 4.000 s"} <= set(legend(ax))
+    assert [line.get_xdata()[0] for line in ax.get_lines()] == [10, 4]  # type: ignore[index]
     assert "overflow" not in legend(ax)
-    assert ax.get_ylabel() == "time [s]"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time [s]", "stage")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "2"]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1], "the first stage is at the top"
 
 
 def test_overflow_is_shown_with_finite_memory() -> None:
-    """Overflow has its own bar if there can be any."""
+    """Overflow has its own bar if there is any."""
     partition = square(memory=6)
-    assert bar_heights(plot_block_costs(partition), "overflow") == partition.costs.overflow.tolist()
+    assert lengths(costs(partition), "overflow") == pytest.approx([time for time in partition.costs.overflow if time])
 
 
 @pytest.mark.parametrize(("scale", "unit"), [(1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1.0, "s")])
 def test_short_times_have_readable_units(scale: float, unit: str) -> None:
     """The bottleneck is 10 in the unit of the axis."""
-    ax = plot_block_costs(square(scale=scale))
-    assert ax.get_ylabel() == f"time [{unit}]"
-    assert f"bottleneck 10 {unit}" in legend(ax)
+    ax = costs(square(scale=scale))
+    assert ax.get_xlabel() == f"time [{unit}]"
+    assert ax.get_xlim() == pytest.approx((0, 10), abs=0.1)
+
+
+def test_later_microbatches_have_stronger_colours_and_numbers() -> None:
+    """What has a label says so where there is room; a kind keeps its hue."""
+    rows = [Row("0", [Bar(m, m + 1, "forward", "", label=str(m), shade=(m + 1) / 4) for m in range(4)])]
+    ax = draw(Section("", chart=Chart(rows, Scale("s", 1.0, 0), "stage", kinds={"forward": "forward"})))
+    darkness = [sum(fill[:3]) for fill in ax.collections[0].get_facecolor().tolist()]
+    assert darkness == sorted(darkness, reverse=True)
+    assert len(set(darkness)) == 4
+    assert [text.get_text() for text in ax.texts] == ["0", "1", "2", "3"]
 
 
 def test_blocks_are_drawn_side_by_side() -> None:
@@ -173,7 +197,7 @@ def test_intervals_are_bars_beside_the_values_of_the_paper() -> None:
 def test_axes_are_used_and_returned() -> None:
     """Given Axes are drawn on; no picture is kept anywhere."""
     ax = Figure().add_subplot()
-    assert plot_block_costs(square(), ax=ax) is ax
+    assert costs(square(), ax=ax) is ax
     assert plot_partition(square(), ax=ax) is ax
     assert plot_running_times({"a": [1.0]}, ax=ax) is ax
     assert plot_ratio_profile({"a": [1.0]}, ax=ax) is ax

@@ -123,6 +123,13 @@ def test_stages_have_the_times_of_the_answer() -> None:
     assert "bottleneck 7 s" in page.texts
 
 
+def test_bug_a_partition_without_any_cost_has_a_page() -> None:
+    """Nothing takes time, so that no stage has a bar."""
+    graph = ComputationGraph.from_edges([], work=[0.0])
+    page = page_of(library.report(Partition(Instance(graph, Platform(1, 1.0)), [0])))
+    assert {"Stages", "bottleneck 0 s"} <= set(page.texts)
+
+
 def test_an_optimum_that_is_proved_again_is_called_so() -> None:
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[1, 1, 0])
     html = library.report(library.certify(graph, k=1, bandwidth=1))

@@ -16,7 +16,7 @@ from instances.graph.question_lines import QuestionRecord, said_number
 from instances.json_files import Value
 from mtpp.certifying.explain import Reasons
 from mtpp.certifying.loop import Method
-from mtpp.plots.report.drawing import Bar, section, timeline
+from mtpp.plots.sections import Section, stacked
 from mtpp.problems.problem import Format, Named, Problem
 from mtpp.questions.verifying import Comparisons
 from mtpp.text.numbers import Scale
@@ -132,9 +132,9 @@ def facts(answer: Assignment) -> dict[str, str]:
     return answer.instance._facts()
 
 
-def sections(answer: Assignment, bound: Bound | None) -> Iterator[str]:
-    bars = [Bar(i, 0.0, time, "work", f"machine {i}") for i, time in enumerate(answer.times())]
-    yield section("Machines", timeline([str(i) for i in range(len(bars))], bars, Scale.of_times([answer.cost], "s")))
+def sections(answer: Assignment, bound: Bound | None) -> Iterator[Section]:
+    times, scale = answer.times(), Scale.of_times([answer.cost], "s")
+    yield Section("Machines", chart=stacked([str(i) for i in range(len(times))], {"work": times}, scale, "machine"))
 
 
 def figure(answer: Assignment, bound: Bound | None) -> Figure:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from mtpp.plots.plans import plot_stage_times, plot_work, trial_figure
+from mtpp.plots.plans import trial_figure
 from mtpp.plots.style import save_figure
 from mtpp.stages.manifest import FileRecord, Manifest, Received, Sent, StageRecord, TensorRecord
 from mtpp.stages.trial import Agreement, Trial, chrome_trace
@@ -87,12 +87,12 @@ def test_the_trace_has_all_requests_of_all_stages(trial: Trial) -> None:
 
 
 def test_the_picture_says_what_was_measured(trial: Trial, tmp_path: Path) -> None:
-    axes = plot_work(trial)
-    assert axes.get_xlabel() == "time [ms], the last 12 requests"
-    assert len(axes.collections[0].get_paths()) == 24
-    bars = [[bar.get_width() for bar in container] for container in plot_stage_times(trial).containers]
-    assert bars == [pytest.approx([2, 3]), pytest.approx([1, 2]), pytest.approx([2, 4])]
     figure = trial_figure(trial)
     assert isinstance(figure, Figure)
+    requests, times = figure.axes
+    assert (requests.get_title(loc="left"), requests.get_xlabel()) == ("The last 12 requests", "time [ms]")
+    assert len(requests.collections[0].get_paths()) == 24
+    widths = [path.get_extents().width for path in times.collections[0].get_paths()]
+    assert widths == pytest.approx([2, 1, 2, 3, 2, 4])
     for suffix in ("svg", "png"):
         save_figure(figure, tmp_path / f"run.{suffix}")
