@@ -224,8 +224,8 @@ def _ideals(task: Task, claim: Claim) -> Check:
         return Check(claim, None, "false", str(error))
     except UndecidedError as error:
         return Check(claim, None, f"not re-checked: {error}")
-    peaks = _but_for_peaks(task.exact)
-    return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it{peaks} exist")
+    blocks, peaks = f"{task.exact.k} blocks" if task.is_alike else "blocks", _but_for_peaks(task.exact)
+    return Check(claim, None, "false", f"{claim.value!r} is claimed, but {blocks} below it{peaks} exist")
 
 
 def _but_for_peaks(exact: ExactInstance) -> str:
