@@ -178,9 +178,10 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
     """
 
     @wraps(verb)
-    def run(context: typer.Context, **given: Any) -> int:
+    def run(*, context: typer.Context | None = None, **given: Any) -> int:
         check_apart(given)
-        with assuming([name for name in given if getattr(context.get_parameter_source(name), "name", "") == "DEFAULT"]):
+        sources = {} if context is None else {name: context.get_parameter_source(name) for name in given}
+        with assuming([name for name, source in sources.items() if source is not None and source.name == "DEFAULT"]):
             return _called(verb, given)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)

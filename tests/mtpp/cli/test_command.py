@@ -45,7 +45,7 @@ def verb(
 def test_members_are_options_in_their_order() -> None:
     """But for what is left out, and what only Python says."""
     parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["graph", "seed", "level", "out"]
+    assert list(parameters) == ["context", "graph", "seed", "level", "out"]  # the first one is typer's own
     assert parameters["graph"].default is inspect.Parameter.empty
     assert parameters["level"].default == "operator"
     assert (verb.__name__, verb.__doc__) == ("verb", "Do it.")
