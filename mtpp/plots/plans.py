@@ -130,11 +130,11 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
             x[v], y[v], ",".join(stages.get(v, ())), ha="center", va="center", fontsize=8, color="white", weight="bold"
         )
     ax.set_xlim(-0.8, x.max() + 0.8)
-    ax.set_ylim(row + 1.6, -0.8)
+    ax.set_ylim(row + 2.0, -0.8)
     ax.set_aspect("equal")
     ax.set_anchor("W")
     ax.set_axis_off()
-    ax.text(-0.55, row + 1.35, _between_servers(plan), ha="left", va="top", fontsize=7)
+    ax.text(-0.55, row + 1.7, _between_servers(plan), ha="left", va="top", fontsize=7)
     return ax
 
 
