@@ -187,4 +187,6 @@ def sentence(assumed: Mapping[str, str]) -> str:
     words = [word(name) for name in assumed if not name.startswith(_OF_DIMS)]
     if dims:
         words.insert(0, f"{word('dims')} {', '.join(dims)}")
-    return f"Assumed: {', '.join(assumed.values())}; {', '.join(words)} change it"
+    return (
+        f"Assumed: {', '.join(assumed.values())}; {', '.join(words)} {'change' if len(assumed) > 1 else 'changes'} it"
+    )

@@ -203,7 +203,7 @@ class Printing:
         """Print what belongs to answers beside them, a line each, below an empty one."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
         if notes:
-            self.say("\n" + "\n".join(f"{printable(note)}." for note in notes))
+            self.detail("\n".join(f"{printable(note)}." for note in notes))
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""

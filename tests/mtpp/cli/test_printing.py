@@ -36,7 +36,8 @@ def test_partition_prints_stages_and_cuts(folder: Path, capsys: pytest.CaptureFi
     """Cutting 3 | 1 2 costs 4 on both sides: 3 + 1, and 1 + 3."""
     assert mtpp("partition path.json -k 2 --bandwidth 1 --method kahn") == 0
     out = capsys.readouterr().out
-    _, stages, cuts, [hashed] = sections(out)
+    _, [assumed], stages, cuts, [hashed] = sections(out)
+    assert assumed == "Assumed: no limit on memory; --memory changes it."
     assert re.split(r"  +", stages[0]) == [
         "stage", "first node", "last node", "nodes", "work [s]", "receive [s]", "send [s]", "cost [s]", "share",
         "parameters [B]", "peak [B]",
@@ -53,9 +54,9 @@ def test_several_k_have_tables_of_their_own(folder: Path, capsys: pytest.Capture
     assert [part for part in found if part[0].startswith("k = ")] == [["k = 1"], ["k = 2"], ["k = 3"]]
     assert sum(part[0].startswith("stage ") for part in found) == 3
     assert mtpp("partition path.json -k 1,2,3,4 --bandwidth 1 --method kahn") == 0
-    lines, told = sections(capsys.readouterr().out)
+    lines, _, several = sections(capsys.readouterr().out)
     assert len(lines) == 5
-    assert "at most 3 k" in told[0]
+    assert "at most 3 k" in several[0]
 
 
 def test_more_blocks_than_nodes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

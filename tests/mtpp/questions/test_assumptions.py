@@ -141,7 +141,7 @@ def test_what_is_given_is_not_assumed_and_files_and_pages_say_the_rest(tmp_path:
     dims = {"batch": 1, "sequence": 8, "element_bytes": 2}
     rest: dict[str, Any] = {"level": "layer", "memory": "1GB", "bandwidth": "1GB/s", "peak_flops": "1TFLOP/s"}
     result = mtpp.certify("bert-base", 2, dims=dims, **rest)
-    assert result.notes == ("Assumed: 1.5 TB/s to their memory; memory_bandwidth change it",)
+    assert result.notes == ("Assumed: 1.5 TB/s to their memory; memory_bandwidth changes it",)
     assert mtpp.certify("bert-base", 2, dims=dims, memory_bandwidth="1TB/s", **rest).notes == ()
     file = result.save(tmp_path / "certificate.json")
     assert mtpp.read(file).notes == result.notes
