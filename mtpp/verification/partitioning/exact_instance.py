@@ -267,7 +267,7 @@ class ExactInstance(_Structure):
 
     def _of_kind(self, t: int) -> KindQuestion:
         scale, limit = self.scales[t], self.memory[t]
-        share = scale.bytes or 1  # bytes have a unit of their own where moving takes no time
+        share = scale.bytes or int(self.byte_unit / scale.unit)  # where moving takes no time a byte weighs one of it
         peaks = limit is not None and self.buffer is None
         return KindQuestion(
             n=self.n,
@@ -324,7 +324,7 @@ def _needs(n: int, tensors: Sequence[Output]) -> list[int]:
 class KindQuestion(_Structure):
     """Question over devices of one kind, whose times are whole multiples of a unit; bytes count as the time to move.
 
-    Where moving takes no time and the memory is a hard limit, bytes have a unit of their own.
+    Where moving takes no time and the memory is a hard limit, a byte weighs as much as a unit of time of the work.
     """
 
     n: int  # nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -65,6 +66,14 @@ def test_values_of_a_path(value: int, entries: list[int], multipliers: list[floa
     found = proved(QUESTION, [1.0] * 4, PriceTree(entries, multipliers, []), value)
     assert found == pytest.approx(bound, rel=1e-12)
     assert found <= bound
+
+
+@pytest.mark.parametrize("work", [0.25, 1 / 3])
+def test_bug_bytes_that_have_to_fit_weigh_less_where_works_have_more_digits(work: float) -> None:
+    """Two nodes hold a byte more than the memory; moving takes no time, so that nothing else gives a byte a weight."""
+    graph = ComputationGraph.from_edges([(0, 1)], [work] * 2, [0.0] * 2, [1.0] * 2)
+    exact = ExactInstance.of(Instance(graph, Platform(2, math.inf, memory=1.0, fit=True))).kinds[0]
+    assert BlockCuts(exact, Fraction(8)).least([0, 1]) * 8 / UNIT == pytest.approx(2 * work + 1)
 
 
 def test_nodes_of_a_pair_share_no_block() -> None:
