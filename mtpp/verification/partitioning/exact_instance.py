@@ -267,7 +267,7 @@ class ExactInstance(_Structure):
 
     def _of_kind(self, t: int) -> KindQuestion:
         scale, limit = self.scales[t], self.memory[t]
-        share = scale.bytes or int(self.byte_unit / scale.unit)  # where moving takes no time a byte weighs one of it
+        share = scale.bytes or max(1, int(self.byte_unit / scale.unit))  # moving takes no time: a byte weighs one of it
         peaks = limit is not None and self.buffer is None
         return KindQuestion(
             n=self.n,
