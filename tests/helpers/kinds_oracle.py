@@ -192,7 +192,8 @@ def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> lis
         return [(sequence[d], d, (d + 1,)) for d in range(left[0], len(sequence))]
     *counts, most = left
     found = []
-    for behind in range(most) if case.windows else range(most - 1, most):  # places that are left behind the block
+    skips = case.windows and not case.at_least  # places may stay empty
+    for behind in range(most) if skips else range(most - 1, most):  # places that are left behind the block
         for t, count in enumerate(counts):
             if count and most:
                 found.append((t, case.k - 1 - behind, (*counts[:t], count - 1, *counts[t + 1 :], behind)))
