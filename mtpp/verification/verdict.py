@@ -75,13 +75,16 @@ def faults_of_cost(place: str, claimed: float | None, cost: Fraction) -> Iterato
         yield unequal(place, claimed, as_float(cost))
 
 
-def faults_of_sum(certificate: Envelope, cost: Fraction | None) -> Iterator[str]:
-    """Bounds against the cost, and the numbers that sum the certificate up."""
+def faults_of_sum(certificate: Envelope, cost: Fraction | None, *, feasible: bool) -> Iterator[str]:
+    """Bounds against the cost, and the numbers that sum the certificate up.
+
+    An answer that is not feasible may cost less than bounds on those that are; it need not have a ratio.
+    """
     best = max((claim.value for claim in certificate.claims), default=None)
     if cost is None and certificate.cost is not None:
         yield f"{certificate.cost_name}: {certificate.cost!r} is claimed without a {certificate.answer_name}"
     for claim in certificate.claims:
-        if cost is not None and Fraction(claim.value) > cost + slack(cost):
+        if feasible and cost is not None and Fraction(claim.value) > cost + slack(cost):
             above = f"{claim.value!r} is above the {certificate.cost_name} {as_float(cost)!r}"
             yield f"{claim.place}.value ({claim.method}): {above}"
     if certificate.bound != best:
@@ -89,7 +92,7 @@ def faults_of_sum(certificate: Envelope, cost: Fraction | None) -> Iterator[str]
     ratio = ratio_of(cost, None if best is None else Fraction(best))
     claimed = certificate.ratio
     if claimed is None:  # files have no number for a ratio beyond the largest
-        same = ratio is None or math.isinf(as_float(ratio))
+        same = ratio is None or math.isinf(as_float(ratio)) or not feasible
     else:
         same = ratio is not None and abs(Fraction(claimed) - ratio) <= _slack_of_ratio(ratio, cost, best)
     if not same:
@@ -127,6 +130,8 @@ def ratio_of(cost: Fraction | None, bound: Fraction | None) -> Fraction | None:
 
 
 # Verdict on a certificate: one check per bound, and the ratios that remain.
+
+_FEASIBLE = "feasible"
 
 
 class Check(NamedTuple):
@@ -300,7 +305,7 @@ def verdict_of(
     place: str,
     *,
     fault: str | None = None,
-    standing: str = "feasible",
+    standing: str = _FEASIBLE,
     no_answer: NoAnswer | None = None,
 ) -> Verdict:
     """Verdict on a certificate whose answer is judged: each bound is proved again, if its method allows that.
@@ -330,7 +335,7 @@ def verdict_of(
         faults.append(fault)
     else:
         faults += [] if cost is None else faults_of_cost(place, certificate.cost, cost)
-        faults += faults_of_sum(certificate, cost)
+        faults += faults_of_sum(certificate, cost, feasible=standing == _FEASIBLE)
     return Verdict(certificate, cost, checks, tuple(faults), standing, no_answer)
 
 
