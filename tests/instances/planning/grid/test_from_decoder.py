@@ -164,7 +164,7 @@ def operations(model: Transformer, sequence: int) -> float:
 def test_a_configuration_is_planned(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "config.json").write_text(json.dumps({"model_type": kind, **random_sizes(kind, Random(kind))}))
     assert (
-        mtpp("plan config.json --cluster 1x2 --bandwidth 100GB/s --global-batch 4 --sequence 64 --out plan.json") == 0
+        mtpp("train config.json --cluster 1x2 --bandwidth 100GB/s --global-batch 4 --sequence 64 --out plan.json") == 0
     )
     assert mtpp("verify plan.json") == 0
 
@@ -172,6 +172,6 @@ def test_a_configuration_is_planned(kind: str, folder: Path, capsys: pytest.Capt
 def test_models_without_costs_say_what_can_be_done_instead(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind in ("mamba", "deepseek_v32", "t5"):
         write(folder, kind)
-        assert mtpp("plan config.json --cluster 1x2 --bandwidth 100GB/s --global-batch 4") != 0
+        assert mtpp("train config.json --cluster 1x2 --bandwidth 100GB/s --global-batch 4") != 0
         message = capsys.readouterr().err.splitlines()[-1]
-        assert message.endswith("or --microbatches in place of --global-batch, which plans any graph or module.")
+        assert message.endswith("or --microbatches to plan, which takes any graph or module.")
