@@ -200,10 +200,11 @@ class Printing:
         self.detail(fitted(header, rows, terminal_width(), words))
 
     def notes(self, *results: Result[Any, Any]) -> None:
-        """Print what belongs to answers beside them, a line each, below an empty one."""
+        """Print what belongs to answers beside them, a line each; below a result line alone no defaults."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
-        if notes:
-            self.detail("\n".join(f"{printable(note)}." for note in notes))
+        shown = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith("Assumed: "))]
+        if shown:
+            self.say("\n" + "\n".join(shown))
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""
