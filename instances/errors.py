@@ -134,6 +134,8 @@ class NothingFoundError(Exception):
 # Words that the caller has left out, and what is assumed so far, word to text; None while nobody listens.
 _listener: ContextVar[tuple[Container[str], dict[str, str]] | None] = ContextVar("listener", default=None)
 _OF_DIMS = "dims."
+#: Beginning of the sentence about all of them.
+ASSUMED = "Assumed: "
 
 
 def assume(name: str, text: str) -> None:
@@ -188,5 +190,5 @@ def sentence(assumed: Mapping[str, str]) -> str:
     if dims:
         words.insert(0, f"{word('dims')} {', '.join(dims)}")
     return (
-        f"Assumed: {', '.join(assumed.values())}; {', '.join(words)} {'change' if len(assumed) > 1 else 'changes'} it"
+        f"{ASSUMED}{', '.join(assumed.values())}; {', '.join(words)} {'change' if len(assumed) > 1 else 'changes'} it"
     )

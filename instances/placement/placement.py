@@ -259,6 +259,11 @@ class Placement(Displayed):
         return self.step_time
 
     @property
+    def preference(self) -> tuple[bool, float]:
+        """The smaller the better: whether it does not fit, then the step time."""
+        return not self.fits, self.step_time
+
+    @property
     def relative_time(self) -> float:
         """Step time over the time of all nodes on one device without gaps."""
         return self.step_time / self.instance.total_work

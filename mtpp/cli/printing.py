@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from instances import Instance, Partition, Result
-from instances.errors import printable
+from instances.errors import ASSUMED, printable
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import json_text
 from instances.partitioning.stages import crossings, stages
@@ -202,7 +202,7 @@ class Printing:
     def notes(self, *results: Result[Any, Any]) -> None:
         """Print what belongs to answers beside them, a line each; below a result line alone no defaults."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
-        shown = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith("Assumed: "))]
+        shown = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith(ASSUMED))]
         if shown:
             self.say("\n" + "\n".join(shown))
 

@@ -131,7 +131,8 @@ def ratio_of(cost: Fraction | None, bound: Fraction | None) -> Fraction | None:
 
 # Verdict on a certificate: one check per bound, and the ratios that remain.
 
-_FEASIBLE = "feasible"
+#: Standing of an answer whose cost bounds may be held against.
+FEASIBLE = "feasible"
 
 
 class Check(NamedTuple):
@@ -179,7 +180,7 @@ class Verdict:
     cost: Fraction | None  # of the answer, computed here; None if there is none
     checks: tuple[Check, ...]  # one per bound
     faults: tuple[str, ...]  # each names a number, what is claimed and what it is
-    standing: str = "feasible"  # of the answer, in words
+    standing: str = FEASIBLE  # of the answer, in words
     no_answer: NoAnswer | None = None  # where the file says that there is none
     compared: tuple[str, ...] = ()  # what of the question the caller has stated, and found true
 
@@ -305,7 +306,7 @@ def verdict_of(
     place: str,
     *,
     fault: str | None = None,
-    standing: str = _FEASIBLE,
+    standing: str = FEASIBLE,
     no_answer: NoAnswer | None = None,
 ) -> Verdict:
     """Verdict on a certificate whose answer is judged: each bound is proved again, if its method allows that.
@@ -335,7 +336,7 @@ def verdict_of(
         faults.append(fault)
     else:
         faults += [] if cost is None else faults_of_cost(place, certificate.cost, cost)
-        faults += faults_of_sum(certificate, cost, feasible=standing == _FEASIBLE)
+        faults += faults_of_sum(certificate, cost, feasible=standing == FEASIBLE)
     return Verdict(certificate, cost, checks, tuple(faults), standing, no_answer)
 
 

@@ -213,7 +213,7 @@ def _solve(known: _Known, heads: Heads, time: float, controls: Controls) -> _Kno
     if proved > min(best.step_time, found.step_time) * (1 + ROUNDING):
         raise SolverFaultError(_SOLVER, f"states the bound {proved:.6g} against a step time of {found.step_time:.6g}")
     return _Known(
-        best=min((best, found), key=lambda placement: (not placement.fits, placement.step_time)),
+        best=min((best, found), key=lambda placement: placement.preference),
         low=max(known.low, proved),
         optimal=said["status"] == "OPTIMAL",
     )

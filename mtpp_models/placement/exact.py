@@ -346,7 +346,7 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(driver.name, "says that there is no placement, against one that is known")
     found = start if outcome.objective is None else exact_placement(model, data)
-    best = min((start, found), key=lambda placement: (not placement.fits, placement.step_time))
+    best = min((start, found), key=lambda placement: placement.preference)
     stated = 0.0 if outcome.bound is None else outcome.bound - driver.margin * max(1.0, abs(outcome.bound))
     proved, least = max(0.0, stated) * data.unit, min(start.step_time, found.step_time)
     if proved > least * (1 + _ROUNDING):

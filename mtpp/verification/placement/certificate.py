@@ -14,6 +14,7 @@ from instances.json_files import Value
 from instances.placement.problem import PlacementInstance, StatedPlacement, placement_from_document
 from mtpp.verification.placement.step_time import Run, Step, faults_of_sequences, held_bytes, peaks, run_in_sequence
 from mtpp.verification.verdict import (
+    FEASIBLE,
     ROUNDING,
     Check,
     Clock,
@@ -185,7 +186,7 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))
-    cost, check, standing = None, _unchecked, "feasible"
+    cost, check, standing = None, _unchecked, FEASIBLE
     fault = next(_faults_of_placement(placement, step), None)
     run = _run(placement, step, clock) if fault is None else fault
     fault = run if isinstance(run, str) else next(_faults_of_order(placement, run), None)
