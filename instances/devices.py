@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from instances.errors import InputError, assume
 from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
-from instances.json_files import Value, finite_or_none, read_json
+from instances.json_files import CLUSTER_FORMAT, Value, finite_or_none, nested_numbers, read_json
 
 # Roofline cost model: operations and bytes to seconds.
 
@@ -165,6 +165,40 @@ class Platform:
 
 # So that tables of all pairs fit into memory, and sums of links into a number.
 _MOST_DEVICES, _MOST_BANDWIDTH = 4096, 1e150
+_CLUSTER_OPTIONAL = ("name", "servers", "names", "bandwidth", "within", "between")
+
+
+def cluster_document(cluster: Cluster) -> dict[str, Any]:
+    """The cluster as the JSON document of its file."""
+    document = {"format": CLUSTER_FORMAT, "name": cluster.name, "servers": list(cluster.servers)}
+    return document | {"names": list(cluster.names), "bandwidth": (cluster.bandwidth + 0.0).tolist()}
+
+
+def cluster_from_document(document: Value, name: str = "cluster") -> Cluster:
+    """Build a cluster from its JSON document; `name` is for one that has none.
+
+    It has ``servers``, the devices of each, and either ``bandwidth``, V rows of V numbers, or ``within`` and
+    ``between``, as in `Cluster.of_servers`. All in bytes/s.
+
+    Raises
+    ------
+    InputError
+        If it is not a cluster; the message names the place.
+    """
+    document.check_format(CLUSTER_FORMAT)
+    fields = document.members(("format",), _CLUSTER_OPTIONAL)
+    name = fields["name"].text() if "name" in fields else name
+    servers = fields["servers"].whole_numbers() if "servers" in fields else []
+    if ("bandwidth" in fields) == ("within" in fields) or ("between" in fields and "within" not in fields):
+        document.fail("give either 'bandwidth', or 'within' and 'between'.")
+    rates = {label: nested_numbers(fields[label]) for label in ("bandwidth", "within", "between") if label in fields}
+    names = tuple(fields["names"].texts()) if "names" in fields else ()
+    try:
+        if "bandwidth" in rates:
+            return Cluster(rates["bandwidth"], tuple(servers), names, name)
+        return Cluster.of_servers(servers, rates["within"], rates.get("between", 0.0), name)
+    except InputError as error:
+        document.fail(str(error))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

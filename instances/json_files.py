@@ -8,7 +8,8 @@ import os
 import secrets
 import stat
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -17,20 +18,11 @@ from typing import Any, NoReturn
 
 from instances.errors import InputError
 
-CERTIFICATE_FORMAT = "mtpp-certificate/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
 CONSTRAINTS_FORMAT = "mtpp-constraints/1"
 GRAPH_FORMAT = "mtpp-graph/1"
-PARTITION_FORMAT = "mtpp-partition/1"
-PLACEMENT_FORMAT = "mtpp-placement/1"
-PLAN_FORMAT = "mtpp-plan/1"
-TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
-#: Contents of files of this project, in words, by their formats up to the version.
-_CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}
-_CONTENTS |= {"mtpp-placement": "a placement", "mtpp-constraints": "constraints", "mtpp-devices": "devices"}
-_CONTENTS |= {"mtpp-serving": "a serving front", "mtpp-kinds": "a partition", "mtpp-flow": "a flow"}
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 
@@ -49,6 +41,16 @@ class Value:
     def fail(self, problem: str, error: type[InputError] = InputError) -> NoReturn:
         """Raise an `InputError`, or one of its kinds, that names the place."""
         raise error(f"{self.file}{', ' if self.path else ''}{self.path}: {problem}")
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Add the place to errors that do not name the file."""
+        try:
+            yield
+        except InputError as error:
+            if str(error).startswith(f"{self.file}"):
+                raise
+            self.fail(str(error))
 
     def members(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Value]:
         """Members of an object; every `required` one is there, and none but these and the `optional` ones."""
@@ -74,11 +76,7 @@ class Value:
         stated = self.open_members(("format",))["format"]
         if stated.text() in expected:
             return stated.text()
-        kind, *kinds = (name.partition("/")[0] for name in (stated.text(), *expected))
-        if kind in _CONTENTS and kind not in kinds:
-            contents = " or ".join(f"{_CONTENTS[kind]} ({name})" for kind, name in zip(kinds, expected, strict=True))
-            self.fail(f"this is {_CONTENTS[kind]} ({stated.data}); expected {contents}.")
-        stated.fail(f"unknown format '{stated.data}'; expected {' or '.join(map(repr, expected))}.")
+        stated.fail(f"this is {stated.data!r}; expected {' or '.join(map(repr, expected))}.")
 
     def items(self) -> list[Value]:
         """Items of a list."""
@@ -292,6 +290,11 @@ def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool =
     if isinstance(document, Mapping):
         return "{\n" + ",\n".join(f" {json.dumps(name)}: {lines(item)}" for name, item in document.items()) + "\n}\n"
     return "[\n" + ",\n".join(f" {one_line(item)}" for item in document) + "\n]\n"
+
+
+def nested_numbers(value: Value) -> Any:
+    """A number, or lists of numbers."""
+    return [nested_numbers(item) for item in value.items()] if isinstance(value.data, list) else value.number()
 
 
 def finite_or_none(number: float) -> float | None:

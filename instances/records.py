@@ -61,7 +61,7 @@ class Ints(Floats):
 
 
 #: A number that may be infinite, which files have as null.
-Limit = Annotated[float, By(Value.limit, finite_or_none)]
+Limit = Annotated[float, By(Value.limit, lambda number: finite_or_none(number + 0.0))]
 
 
 class _Coder(NamedTuple):
@@ -92,9 +92,9 @@ def read(value: Value, kind: type[Record], **sizes: int) -> Record:
     return result
 
 
-def written(record: Any) -> dict[str, Any]:
-    """The members of a record, from which `read` makes an equal one."""
-    members: dict[str, Any] = _coder(type(record)).write(record)
+def written(record: Any, kind: type | None = None) -> dict[str, Any]:
+    """The members of a record, or of what of it is of another kind, from which `read` makes an equal one."""
+    members: dict[str, Any] = _coder(kind or type(record)).write(record)
     return members
 
 
@@ -104,11 +104,13 @@ def _plain(read: Callable[[Value], Any], write: Callable[[Any], Any] = lambda it
 
 #: Readers and writers by types, to which others are added; lists of plain items, which may be long, are read at once.
 _CODERS: dict[Any, _Coder] = {
-    float: _plain(Value.number, float),
+    float: _plain(Value.number, lambda number: float(number) + 0.0),  # zero has one sign
     int: _plain(Value.whole, int),
     str: _plain(Value.text),
     bool: _plain(Value.truth),
-    tuple[float, ...]: _plain(lambda value: tuple(value.numbers()), lambda items: [*map(float, items)]),
+    tuple[float, ...]: _plain(
+        lambda value: tuple(value.numbers()), lambda items: [float(item) + 0.0 for item in items]
+    ),
     tuple[int, ...]: _plain(lambda value: tuple(value.whole_numbers()), lambda items: [*map(int, items)]),
     tuple[str, ...]: _plain(lambda value: tuple(value.texts()), list),
 }
@@ -162,7 +164,7 @@ def _array(note: Floats) -> _Coder:
         items = _nested(value, note.axes, sizes, note.dtype)
         return np.array(items, note.dtype).reshape([sizes.get(axis, 0) for axis in note.axes])
 
-    return _Coder(array_of, lambda array: _finite(array.tolist()))
+    return _Coder(array_of, lambda array: _finite((array + note.dtype(0)).tolist()))
 
 
 def _sequence(inner: _Coder) -> _Coder:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from instances.certificates import FLOW, Envelope, check_written, envelope, opened
+from instances.certificates import FLOW, Envelope, envelope, opened, stated_answer
 from instances.errors import InputError, printable
-from instances.graph.question_lines import QuestionRecord, digest_of, said_number, said_text
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import Value, read_json
+from instances.questions import QuestionRecord, digest_of, nameless
 
 # Question of flow: layers of a decoder, devices that hold some of them, and links between devices.
 #
@@ -117,17 +117,31 @@ class FlowInstance(QuestionRecord):
         """The question without names, in one line."""
         links = int((self.rates > 0).sum())
         kinds = "+".join(map(str, self.counts.tolist()))
-        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links {digest_of(self.lines())}"
+        digest = digest_of(nameless(self.document()))
+        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links {digest}"
 
-    def lines(self) -> Iterator[str]:
-        """All lines of the question but the first two, the same in whatever order devices and kinds are listed."""
-        yield f"layers {self.layers}"
-        rows = self.capacity[self.kind].tolist()
-        devices = zip(self.devices, rows, strict=True)
-        yield from sorted(" ".join(["device", said_text(name), *map(said_number, row)]) for name, row in devices)
-        ends = [*map(said_text, self.devices), "source", "sink"]
-        for u, v in sorted(np.argwhere(self.rates > 0).tolist(), key=lambda link: (ends[link[0]], ends[link[1]])):
-            yield f"link {ends[u]} {ends[v]} {said_number(self.rates[u, v].item())}"
+    def document(self) -> dict[str, Any]:
+        """The question as the member `question` of a file; links in the order of their ends."""
+        names = [*self.devices, "source", "sink"]
+        return {
+            "name": self.name,
+            "layers": self.layers,
+            "kinds": [
+                {
+                    "devices": [self.devices[i] for i in np.flatnonzero(self.kind == t).tolist()],
+                    "capacity_by_layers": {str(c): row[c] for c in range(len(row)) if row[c] > 0},
+                }
+                for t, row in enumerate(self.capacity.tolist())
+            ],
+            "links": sorted(
+                [names[u], names[v], self.rates[u, v].item()] for u, v in np.argwhere(self.rates > 0).tolist()
+            ),
+        }
+
+    @classmethod
+    def of_document(cls, value: Value) -> FlowInstance:
+        """The question of such a member; an `InputError` names the place of what is wrong."""
+        return question_from_members(value)
 
     @property
     def label(self) -> str:
@@ -206,7 +220,7 @@ def rates_of(devices: Sequence[str], links: Sequence[tuple[str, str, float]]) ->
     return rates
 
 
-# Questions of flow in files ``mtpp-flow-question/1``, published clusters, and certificates, ``mtpp-flow/1``.
+# Questions of flow in files ``mtpp-flow-question/1``, published clusters, and answers.
 #
 # A question holds `name`, `layers`, `kinds`, a list of objects with `devices`, numbers or names, and
 # `capacity_by_layers`, requests per second by number of layers, and `links`, a list of rows with two ends and requests
@@ -214,9 +228,16 @@ def rates_of(devices: Sequence[str], links: Sequence[tuple[str, str, float]]) ->
 # ``helix-instance``, and perhaps `published` intervals.
 
 
-FLOW_QUESTION, PUBLISHED, FLOW_CERTIFICATE = "mtpp-flow-question/1", "helix-instance", "mtpp-flow/1"
+FLOW_QUESTION, PUBLISHED = "mtpp-flow-question/1", "helix-instance"
 
 _MEMBERS = ("name", "layers", "kinds", "links")
+
+
+class FlowMembers(NamedTuple):
+    """The answer of a file."""
+
+    intervals: Mapping[str, tuple[int, int]]  # first layer, and the one behind the last, of each device by its name
+    flow: float  # requests/s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,43 +310,16 @@ def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> Flow
         document.fail(str(error))
 
 
-def flow_question_document(instance: FlowInstance) -> dict[str, Any]:
-    """Members of a question."""
-    names = [*instance.devices, "source", "sink"]
-    return {
-        "name": instance.name,
-        "layers": instance.layers,
-        "kinds": [
-            {
-                "devices": [instance.devices[i] for i in np.flatnonzero(instance.kind == t).tolist()],
-                "capacity_by_layers": {str(c): row[c] for c in range(len(row)) if row[c] > 0},
-            }
-            for t, row in enumerate(instance.capacity.tolist())
-        ],
-        "links": sorted(
-            [names[u], names[v], instance.rates[u, v].item()] for u, v in np.argwhere(instance.rates > 0).tolist()
-        ),
-    }
-
-
 def flow_from_document(document: Value) -> FlowCertificate:
     """The certificate of a file; an `InputError` if it is none."""
-    document, stated_hash = opened(document, FLOW_CERTIFICATE)
-    fields = document.members(("format", "instance", "intervals", "flow", "time", "bound", "ratio", "bounds"))
-    interval = None
-    instance = question_from_members(fields["instance"])
-    if fields["intervals"].data is not None:
-        members = fields["intervals"].members(instance.devices)
-        rows = [members[name].whole_numbers() for name in instance.devices]
-        if any(len(row) != 2 for row in rows):
-            fields["intervals"].fail("expected two whole numbers a device.")
-        interval = tuple((row[0], row[1]) for row in rows)
-    if stated_hash is not None:
-        check_written(fields["instance"], flow_question_document(instance))
-    flow = fields["flow"].optional_number()
-    return FlowCertificate(
-        **envelope(fields, "time", FLOW, stated_hash), instance=instance, interval=interval, flow=flow
-    )
+    fields = opened(document, FLOW)
+    instance, interval, flow = FlowInstance.of_document(fields["question"]), None, None
+    if fields["answer"].data is not None:
+        members = stated_answer(fields, FlowMembers)
+        if set(members.intervals) != set(instance.devices):
+            fields["answer"].fail("intervals: expected one for each device, by its name.")
+        interval, flow = tuple(members.intervals[name] for name in instance.devices), members.flow
+    return FlowCertificate(**envelope(fields, FLOW), instance=instance, interval=interval, flow=flow)
 
 
 def _name(value: Value) -> str:

@@ -22,7 +22,7 @@ _NODE_OPTIONAL = ("name", "param_bytes", "output_bytes", "state_bytes")
 
 def graph_document(graph: ComputationGraph) -> dict[str, Any]:
     """Convert the graph to the JSON document of its file."""
-    sizes = graph.tensors.bytes.tolist()
+    sizes = (graph.tensors.bytes + 0.0).tolist()
     first = graph.output_start.tolist()
     nodes: list[dict[str, Any]] = []
     columns = (graph.names, graph.work.tolist(), graph.param_bytes.tolist(), graph.state_bytes.tolist())
@@ -42,7 +42,10 @@ def graph_document(graph: ComputationGraph) -> dict[str, Any]:
         "time_unit": graph.time_unit,
         "nodes": nodes,
         "edges": edges,
-        "parameters": [{"name": p.name, "bytes": float(p.bytes), "users": list(p.users)} for p in graph.parameters],
+        "parameters": [
+            {"name": p.name, "bytes": p.bytes, "users": list(p.users)}
+            for p in sorted(graph.parameters, key=lambda p: (p.users, p.bytes))
+        ],
         "attributes": dict(graph.attributes),
     }
 

@@ -272,6 +272,24 @@ class Constraints:
         """The least number of blocks that has all that the windows name."""
         return 1 + max((last for *_, last in self.windows), default=0)
 
+    def canonical(self, k: int) -> Constraints:
+        """The same constraints on k blocks in one form: groups that overlap are one, windows of a node intersected."""
+        united: list[set[int]] = []
+        for group in self.together:
+            touching = [other for other in united if not other.isdisjoint(group)]
+            united = [other for other in united if other.isdisjoint(group)] + [set(group).union(*touching)]
+        windows: dict[int, tuple[int, int]] = {}
+        for v, first, last in self.windows:
+            begin, end = windows.get(v, (0, k - 1))
+            windows[v] = max(begin, first), min(end, last)
+        return Constraints(
+            together=tuple(sorted(tuple(sorted(group)) for group in united if len(group) > 1)),
+            windows=tuple((v, *span) for v, span in sorted(windows.items()) if span != (0, k - 1)),
+            uncut=tuple(sorted(set(self.uncut))),
+            at_least=tuple(sorted((count, tuple(sorted(nodes))) for count, nodes in self.at_least)),
+            on=tuple(sorted(self.on)),
+        )
+
     def __bool__(self) -> bool:
         return any(vars(self).values())
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,23 +32,54 @@ from instances.devices import Platform
 from instances.errors import InputError, printable
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.graph_file import graph_document, graph_from_document
 from instances.graph.memory import touched_bytes
-from instances.graph.question_lines import GraphQuestion, digest_of, hash_of_question, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
-from instances.machines import Machines
+from instances.json_files import Value
+from instances.machines import Kind, Machines
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, NodeName, Windows
-from instances.partitioning.question_lines import (
-    instance_in_words,
-    instance_lines,
-    memory_in_words,
-    platform_in_words,
-)
+from instances.partitioning.words import instance_in_words, memory_in_words, platform_in_words
+from instances.questions import GraphQuestion, digest_of
+from instances.records import By, Floats, Limit, read, written
 from instances.registry import unknown
 
 # Whole numbers up to this are floats.
 _EXACT = 2.0**53
 # Nodes that are listed one by one in a few words.
 _MOST_NODES = 8
+
+
+#: A graph as a member of files.
+GraphMember = Annotated[ComputationGraph, By(graph_from_document, graph_document)]
+
+
+@dataclass(frozen=True, eq=False)
+class _KindMembers:
+    """A kind of devices in a question of a file."""
+
+    name: str
+    count: int
+    memory: Limit
+    bandwidth: Limit
+    works: Annotated[FloatArray, Floats("n")]  # infinite where a node cannot run
+
+
+class _Members(NamedTuple):
+    """Members of a question in a file; `order`, `kinds` and `rates` are of devices that are not alike."""
+
+    k: int
+    bandwidth: Limit
+    graph: GraphMember
+    name: str = ""
+    memory: Limit = math.inf
+    activation_buffer: float | None = None
+    fit: bool = False
+    constraints: Constraints = NO_CONSTRAINTS
+    need: Annotated[FloatArray, Floats("n")] | None = None
+    by_need: bool = False
+    order: str | None = None
+    kinds: tuple[_KindMembers, ...] = ()
+    rates: Annotated[FloatArray, Floats("T", "T")] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -97,7 +128,7 @@ class Instance(GraphQuestion):
     [1, 1, 1]
     """
 
-    problem: ClassVar[str] = "partitioning"
+    problem: ClassVar[str] = "partition"
 
     graph: ComputationGraph
     machines: Machines
@@ -361,22 +392,32 @@ class Instance(GraphQuestion):
             digest.update(self.need.tobytes())
         return digest.hexdigest()
 
-    def lines(self) -> Iterator[str]:
-        """All lines of the question but the first two."""
-        yield from instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
+    def document(self) -> dict[str, Any]:
+        """The question as the member `question` of a file."""
+        platform = self.platform
+        members = _Members(
+            k=self.k,
+            bandwidth=platform.bandwidth,
+            graph=self.graph,
+            name="" if self.name == self.graph.name else self.name,
+            activation_buffer=self.activation_buffer,
+            fit=self.fit,
+            constraints=self.constraints.canonical(self.k),
+            need=self.need,
+            by_need=self.by_need,
+        )
         if self.is_alike:
-            return
-        yield f"order {self.machines.order}"
-        for kind, rate, works in zip(self.machines.kinds, self.bandwidths, self.work.tolist(), strict=True):
-            yield " ".join(["kind", said_text(kind.name), str(kind.count), said_number(kind.memory), said_number(rate)])
-            yield " ".join(["works", *map(said_number, works)])
-        for row in () if self.rates is None else self.rates.tolist():
-            yield " ".join(["rates", *map(said_number, row)])
+            return written(members._replace(memory=platform.memory))
+        columns = zip(self.machines.kinds, self.bandwidths, self.work, strict=True)
+        kinds = [_KindMembers(kind.name, kind.count, kind.memory, rate, works) for kind, rate, works in columns]
+        return written(members._replace(order=self.machines.order, kinds=tuple(kinds), rates=self.rates))
 
-    @cached_property
-    def question_hash(self) -> str:
-        """SHA-256 of the whole question, all names included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("partitioning" if self.is_alike else "partitioning over kinds", self.lines())
+    @classmethod
+    def of_document(cls, value: Value) -> Instance:
+        """The question of such a member; an `InputError` names the place of what is wrong."""
+        members = read(value, _Members)
+        with value.refusing():
+            return _instance_of(members)
 
     @property
     def question_words(self) -> str:
@@ -395,11 +436,11 @@ class Instance(GraphQuestion):
             total = figures(float(works[able].sum()), self.time_unit)
             words.append(
                 f"{kind.count} devices ({memory_in_words(kind.memory)}, {exact_figures(own, unit)}, "
-                f"work {total} {digest_of(map(said_number, works.tolist()))}{_unable_in_words(able)})"
+                f"work {total} {digest_of(works.tolist())}{_unable_in_words(able)})"
             )
         if self.rates is not None:
             slowest, fastest = (exact_figures(float(rate), unit) for rate in (self.rates.min(), self.rates.max()))
-            words.append(f"{slowest} to {fastest} between kinds {digest_of(map(str, self.rates.tolist()))}")
+            words.append(f"{slowest} to {fastest} between kinds {digest_of(self.rates.tolist())}")
         return words
 
     def _title(self) -> str:
@@ -461,6 +502,32 @@ class Instance(GraphQuestion):
         """
         free = self.modelled().without_constraints()
         return replace(free, fit=False) if free.fit else free
+
+
+def _instance_of(members: _Members) -> Instance:
+    """The question of the members of a file."""
+    rules = members.constraints
+    windows = [(v, (first, last)) for v, first, last in rules.windows]
+    constraints = Constraints.of(members.graph, **vars(rules) | {"windows": windows})
+    if members.need is not None and not ((members.need >= 0) & (members.need < math.inf)).all():
+        raise InputError("A need is below 0 or infinite; give bytes.")
+    given = members.name, constraints, members.need, members.by_need
+    buffer, fit = members.activation_buffer, members.fit
+    if not members.kinds:
+        if members.order is not None or members.rates is not None:
+            raise InputError("There is an order or there are rates, and no kinds of devices; give these, too.")
+        return Instance(members.graph, Platform(members.k, members.bandwidth, members.memory, buffer, fit), *given)
+    if members.order is None or members.memory < math.inf:
+        raise InputError("Kinds of devices have an order, and each its own memory.")
+    # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.
+    kinds = [
+        Kind(kind.name, kind.count, t + 1.0, memory=kind.memory, bandwidth=kind.bandwidth)
+        for t, kind in enumerate(members.kinds)
+    ]
+    rates = None if members.rates is None else members.rates.tolist()
+    machines = Machines(kinds, members.order, rates, members.bandwidth)
+    works = np.array([kind.works for kind in members.kinds])
+    return Instance(members.graph, machines, *given, k=members.k, works=works, activation_buffer=buffer, fit=fit)
 
 
 def places_of_kinds(graph: ComputationGraph, machines: Machines, constraints: Constraints) -> NDArray[np.bool_]:

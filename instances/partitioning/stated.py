@@ -1,58 +1,14 @@
-"""Certificates of partitions as raw records: their question, partition and claims, none of them checked."""
+"""Partitions as files state them; nothing is checked."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from instances.certificates import PARTITIONING, Envelope, check_written, envelope, opened
-from instances.devices import Platform
-from instances.errors import InputError
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import graph_document, graph_from_document
-from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, finite_or_none
-from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
-from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
+from instances.certificates import KINDS, PARTITION, Envelope, envelope, opened, stated_answer
+from instances.json_files import Value
 from instances.partitioning.problem import Instance
-from instances.records import Limit, read
-
-# Questions of partitioning as a member of files.
-
-
-def question_document(instance: Instance) -> dict[str, Any]:
-    """The question as the member ``instance`` of a certificate; infinite numbers are null."""
-    return {
-        "name": instance.name,
-        **platform_document(instance),
-        **graph_members(instance.graph),
-    }
-
-
-def graph_members(graph: ComputationGraph) -> dict[str, Any]:
-    """Members ``graph_hash`` and ``graph``."""
-    return {"graph_hash": graph.content_hash, "graph": graph_document(graph)}
-
-
-def platform_document(instance: Instance) -> dict[str, Any]:
-    """Number of blocks, devices and rules."""
-    platform = instance.platform
-    return {
-        "k": platform.k,
-        "bandwidth": finite_or_none(platform.bandwidth),
-        "memory": finite_or_none(platform.memory),
-        "activation_buffer": platform.activation_buffer,
-        **rules_document(instance),
-    }
-
-
-def rules_document(instance: Instance) -> dict[str, Any]:
-    """Members ``fit`` and ``constraints`` of files; empty if neither is set."""
-    rules: dict[str, Any] = {"fit": True} if instance.platform.fit else {}
-    if instance.constraints:
-        rules["constraints"] = constraints_document(instance.constraints)
-    return rules
-
+from instances.records import Limit
 
 # Records of the stages of an answer and of the tensors between them, as files and tables hold them.
 
@@ -158,11 +114,7 @@ def read_impossible(value: Value, n: int, k: int) -> StatedImpossible:
     return StatedImpossible(reason, kind.text(), numbers)
 
 
-# Partitions in files, ``mtpp-certificate/1``, as raw records: statements that are not checked.
-
-
-_PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
-_RULES = ("fit", "constraints")
+# Partitions in files as raw records: statements that are not checked.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,13 +123,11 @@ class Stated:
 
     block: tuple[int, ...]
     order: tuple[int, ...]
-    platform: Platform
-    constraints: Constraints
-    graph_hash: str
-    bottleneck: float
-    stages: tuple[tuple[str, ...], ...]
-    costs: tuple[Stage, ...]
-    crossing: tuple[Crossing, ...]
+    stages: tuple[tuple[str, ...], ...]  # names of the nodes of each block, in order
+    # Name of the kind of each block, None where it is empty; none of devices that are alike.
+    kind: tuple[str | None, ...] = ()
+    costs: tuple[Stage, ...] = ()  # of devices that are alike
+    crossing: tuple[Crossing, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +135,6 @@ class Certificate(Envelope):
     """Certificate of a partition as its file states it: a question, and claims that are not checked yet."""
 
     instance: Instance
-    graph_hash: str
     partition: Stated | None
     impossible: StatedImpossible | None = None
 
@@ -202,55 +151,23 @@ def certificate_from_document(document: Value) -> Certificate:
         If this is not a certificate, its graph or platform is none, its constraints contradict one another, or it names
         a field, a method or a solver that this project does not have; the message names the place.
     """
-    document, stated_hash = opened(document, CERTIFICATE_FORMAT)
-    names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
-    fields = document.members(names, ("version", "impossible", "steps"))
-    if fields["partition"].data is None and not fields["bounds"].items() and "impossible" not in fields:
+    fields = opened(document, PARTITION)
+    if fields["answer"].data is None and not fields["bounds"].items() and fields["impossible"].data is None:
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
-    question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"), _RULES)
-    graph = graph_from_document(question["graph"])
-    platform = _platform(fields["instance"], question)
-    rules = _constraints(question, graph, platform.k)
-    with refused_at(fields["instance"]):
-        instance = Instance(graph, platform, question["name"].text(), rules)
-    if stated_hash is not None:
-        check_written(fields["instance"], question_document(instance))
+    instance = Instance.of_document(fields["question"])
+    if instance.need is not None or instance.by_need:
+        fields["question"].fail(
+            "its nodes have needs, which only chains of serving have; leave 'need' and 'by_need' out."
+        )
+    partition = None if fields["answer"].data is None else stated_answer(fields, Stated)
+    if partition is not None and bool(partition.kind) == instance.is_alike:
+        fields["answer"].fail("'kind' is of devices of several kinds alone; give it for these.")
+    if partition is not None and not instance.is_alike and (partition.costs or partition.crossing):
+        fields["answer"].fail("'costs' and 'crossing' are of devices that are alike; leave them out.")
+    impossible = fields["impossible"]
     return Certificate(
-        **envelope(fields, "bottleneck", PARTITIONING, stated_hash),
+        **envelope(fields, PARTITION if instance.is_alike else KINDS),
         instance=instance,
-        graph_hash=question["graph_hash"].text(),
-        partition=None if fields["partition"].data is None else _stated(fields["partition"], graph),
-        impossible=read_impossible(fields["impossible"], graph.n, platform.k) if "impossible" in fields else None,
+        partition=partition,
+        impossible=None if impossible.data is None else read_impossible(impossible, instance.graph.n, instance.k),
     )
-
-
-def _stated(value: Value, graph: ComputationGraph) -> Stated:
-    value.check_format(PARTITION_FORMAT)
-    names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages", "costs", "crossing")
-    fields = value.members(names, _RULES)
-    fields["graph"].text()
-    platform = _platform(value, fields)
-    return Stated(
-        block=tuple(fields["block"].whole_numbers()),
-        order=tuple(fields["order"].whole_numbers()),
-        platform=platform,
-        constraints=_constraints(fields, graph, platform.k),
-        graph_hash=fields["graph_hash"].text(),
-        bottleneck=fields["bottleneck"].number(),
-        stages=read(fields["stages"], tuple[tuple[str, ...], ...]),
-        costs=read(fields["costs"], tuple[Stage, ...]),
-        crossing=read(fields["crossing"], tuple[Crossing, ...]),
-    )
-
-
-def _platform(place: Value, fields: dict[str, Value]) -> Platform:
-    bandwidth, memory, buffer = (fields[name].optional_number() for name in _PLATFORM[1:])
-    rate, limit = (math.inf if number is None else number for number in (bandwidth, memory))
-    try:
-        return Platform(fields["k"].whole(), rate, limit, buffer, "fit" in fields and fields["fit"].truth())
-    except InputError as error:
-        place.fail(str(error))
-
-
-def _constraints(fields: dict[str, Value], graph: ComputationGraph, k: int) -> Constraints:
-    return stated_constraints(fields["constraints"], graph, k) if "constraints" in fields else NO_CONSTRAINTS

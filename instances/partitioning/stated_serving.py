@@ -2,92 +2,78 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from instances.certificates import Envelope, check_written, opened
-from instances.devices import Platform
+from instances.certificates import SERVE, Envelope, envelope, opened, stated_answer
 from instances.errors import InputError
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import graph_document, graph_from_document
-from instances.graph.question_lines import (
-    digest_of,
-    graph_lines,
-    hash_of_question,
-    said_number,
-    said_text,
-    shared_lines,
-)
 from instances.graph.tensors import FloatArray, IntArray
-from instances.json_files import Value, finite_or_none
-from instances.machines import Machines
-from instances.partitioning.constraints import NO_CONSTRAINTS
-from instances.partitioning.constraints_file import refused_at, stated_constraints
-from instances.partitioning.problem import Instance
-from instances.partitioning.stated import platform_document
-from instances.partitioning.stated_kinds import devices_of_members, kinds_document, kinds_of_blocks
+from instances.json_files import Value
+from instances.partitioning.problem import GraphMember, Instance
+from instances.questions import digest_of, hash_of, nameless
+from instances.records import By, Floats, Ints, Limit, Named, read, written
 
-# Questions of serving as lines of text, in a few words, and as a member of files.
+# Questions of serving as members of files, and in a few words.
 
 
 @dataclass(frozen=True, eq=False)
 class ServedDecoder:
     """The operators of a decoder, the node of the chain that each belongs to, and the runtime that has to take cuts."""
 
-    operators: ComputationGraph
-    layer: IntArray  # (operators,) node of the chain
+    operators: GraphMember
+    layer: Annotated[IntArray, Ints("operators")]  # node of the chain
     runtime: str
-    constant: FloatArray  # (n,) bytes of the states of each node of the chain that do not grow with the context
-    works: FloatArray | None = None  # (T, operators) their work on each kind of device; None where all are alike
+    # Bytes of the states of each node of the chain that do not grow with the context.
+    constant: Annotated[FloatArray, Floats("n")]
+    # Their work on each kind of device; None where all are alike.
+    works: Annotated[FloatArray, Floats("T", "operators")] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class ServingQuestion:
     """Question of serving, checked or as a file states it."""
 
-    instance: Instance  # the chain, the devices and the constraints
-    token_bytes: FloatArray  # (n,) bytes of the cache of each node for one more token of each sequence
-    window: FloatArray  # (n,) tokens after which the cache of a node does not grow any more
+    # The chain, the devices and the constraints.
+    instance: Annotated[Instance, Named("chain"), By(Instance.of_document, Instance.document)]
+    # Bytes of the cache of each node for one more token of each sequence.
+    token_bytes: Annotated[FloatArray, Floats("n")]
+    # Tokens after which the cache of a node does not grow any more.
+    window: Annotated[FloatArray, Floats("n")]
     context: int  # tokens of each sequence
     batch: int  # sequences
-    source: ServedDecoder | None = None  # what the chain was made of
+    # What the chain was made of; None in questions of one's own.
+    source: Annotated[ServedDecoder | None, Named("decoder")] = None
 
-    def lines(self) -> Iterator[str]:
-        """All lines of the question but the first two."""
-        yield from self.instance.lines()
-        yield f"context {self.context}"
-        yield f"batch {self.batch}"
-        yield from self._lines_beside()
+    problem: ClassVar[str] = "serve"
 
-    def _lines_beside(self) -> Iterator[str]:
-        """Lines of caches, and of what the chain was made of."""
-        for token, window in zip(self.token_bytes.tolist(), self.window.tolist(), strict=True):
-            yield f"cache {said_number(token)} {said_number(window)}"
-        source = self.source
-        if source is not None:
-            yield f"runtime {said_text(source.runtime)}"
-            yield " ".join(["layers", *map(str, source.layer.tolist())])
-            yield " ".join(["constant", *map(said_number, source.constant.tolist())])
-            for works in () if source.works is None else source.works.tolist():
-                yield " ".join(["works", *map(said_number, works)])
-            yield from graph_lines(source.operators)
-            yield from shared_lines(source.operators)
+    def document(self) -> dict[str, Any]:
+        """The question as the member `question` of a file."""
+        return written(self, ServingQuestion)
+
+    @classmethod
+    def of_document(cls, value: Value) -> ServingQuestion:
+        """The question of such a member; an `InputError` names the place of what is wrong."""
+        question = read(value, ServingQuestion)
+        with value.refusing():
+            _check(question)
+        return question
 
     @property
     def true_hash(self) -> str:
-        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("serving", self.lines())
+        """SHA-256 of the whole question, names of nodes included, the same in all versions."""
+        return hash_of(self.problem, self.document())
 
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
         runtime = "" if self.source is None else f" for {self.source.runtime}"
-        beside = digest_of(self._lines_beside())
-        return f"context {self.context}, batch {self.batch}, caches {beside}{runtime}, {self.instance.question_words}"
+        beside = {name: item for name, item in self.document().items() if name != "chain"}
+        return (
+            f"context {self.context}, batch {self.batch}, caches {digest_of(nameless(beside))}{runtime}, "
+            f"{self.instance.question_words}"
+        )
 
     @property
     def label(self) -> str:
@@ -95,42 +81,39 @@ class ServingQuestion:
         return self.instance.label
 
 
-def serving_document(question: ServingQuestion) -> dict[str, Any]:
-    """The question as the member ``instance`` of a serving front; infinite numbers are null."""
-    instance, source = question.instance, question.source
-    made_of: dict[str, Any] = {}
-    if source is not None:
-        made_of = {"operators": graph_document(source.operators), "layer": source.layer.tolist()}
-        made_of["constant"] = source.constant.tolist()
-        made_of |= {} if source.works is None else {"works": source.works.tolist()}
-    return {
-        "name": instance.name,
-        **platform_document(instance),
-        "fit": instance.platform.fit,
-        "need": instance.needs.tolist(),
-        "token_bytes": question.token_bytes.tolist(),
-        "window": [finite_or_none(size) for size in question.window.tolist()],
-        "context": question.context,
-        "batch": question.batch,
-        "graph": graph_document(instance.graph),
-        **({} if instance.is_alike else kinds_document(instance)),
-        **made_of,
-    }
+def _check(question: ServingQuestion) -> None:
+    """Refuse tables that do not fit chain and operators, by an `InputError`."""
+    chain, source = question.instance, question.source
+    numbers = [question.token_bytes] + ([] if source is None else [source.constant])
+    if chain.need is None or not chain.by_need:
+        raise InputError("chain: the needs of its nodes count; give them as 'need', and 'by_need'.")
+    if len(question.window) != chain.graph.n or any(not np.isfinite(row).all() for row in numbers):
+        raise InputError(f"token_bytes, window and constant are not {chain.graph.n} numbers, finite but for windows.")
+    if min(row.min() for row in (*numbers, question.window)) < 0:
+        raise InputError("token_bytes, window and constant are 0 or more.")
+    if not chain.is_alike and not np.isfinite(chain.work).all():
+        raise InputError("All nodes of a front run on each kind; give works that are numbers.")
+    if source is None:
+        return
+    if len(source.layer) != source.operators.n or not ((source.layer >= 0) & (source.layer < chain.graph.n)).all():
+        raise InputError(f"decoder.layer: give {source.operators.n} numbers from 0 to {chain.graph.n - 1}.")
+    works = source.works
+    if not chain.is_alike and (
+        works is None or len(works) != chain.kinds or not (np.isfinite(works) & (works >= 0)).all()
+    ):
+        raise InputError(f"decoder.works: give works of the operators on {chain.kinds} kinds, each 0 or more.")
 
 
-# Serving fronts in files, ``mtpp-serving/1``, as raw records: statements that are not checked.
+# Serving fronts in files as raw records: statements that are not checked.
 
 
-SERVING_FORMAT = "mtpp-serving/1"
+class StatedStage(NamedTuple):
+    """A stage of a cut as a file states it."""
 
-_QUESTION = (
-    *("name", "k", "bandwidth", "memory", "activation_buffer", "fit"),
-    *("need", "token_bytes", "window", "context", "batch", "graph"),
-)
-#: What the chain was made of.
-_SOURCE = ("operators", "layer", "constant")
-_KINDS = ("order", "kinds")
-_STAGE = ("weights", "first_token", "activations", "context")
+    weights: float  # bytes
+    first_token: float  # bytes of its cache for one token
+    activations: float  # bytes
+    context: Limit  # tokens
 
 
 @dataclass(frozen=True)
@@ -139,20 +122,26 @@ class StatedPoint:
 
     block: tuple[int, ...]
     bottleneck: float
-    context: float  # tokens; infinite for null
-    stages: tuple[tuple[float, float, float, float], ...]  # weights, cache of a token, activations [bytes], context
-    kind: tuple[str | None, ...] | None = None  # of the device of each stage, None where it is empty; None: all alike
+    context: Limit  # tokens
+    stages: tuple[StatedStage, ...]
+    # Of the device of each stage, None where it is empty; None of devices that are alike.
+    kind: tuple[str | None, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedServing(ServingQuestion, Envelope):
-    """A serving question and its front as a file states them; older files lack what the chain was made of."""
+class StatedFront:
+    """The answer of a file."""
 
-    need: FloatArray  # (n,) activations of each node [bytes]
     front: tuple[StatedPoint, ...]
-    answer: int  # of the front
+    chosen: int  # of the front
     runtime: str
-    settings: str  # of the answer for the runtime; empty if there are none
+    # Of the chosen cut for the runtime; empty if there are none.
+    settings: Annotated[str, Named("words")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedServing(ServingQuestion, StatedFront, Envelope):
+    """A serving question and its front as a file states them; older files lack what the chain was made of."""
 
     answer_name: ClassVar[str] = "front"
     cost_name: ClassVar[str] = "bottleneck"
@@ -166,101 +155,10 @@ def serving_from_document(document: Value) -> StatedServing:
     InputError
         If this is none, or it names a field that there is not; the message names the place.
     """
-    document, stated_hash = opened(document, SERVING_FORMAT)
-    fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    question = fields["instance"].members(_QUESTION, ("constraints", "works", "rates", *_KINDS, *_SOURCE))
-    graph = graph_from_document(question["graph"])
-    rows = {name: np.array([*map(_or_infinite, question[name].items())]) for name in ("need", "token_bytes", "window")}
-    for name, row in rows.items():
-        if len(row) != graph.n or row.min() < 0 or (name != "window" and math.inf in row):
-            question[name].fail(f"expected {graph.n} numbers, each 0 or more.")
-    platform = _platform(fields["instance"], question)
-    rules = NO_CONSTRAINTS
-    if "constraints" in question:
-        rules = stated_constraints(question["constraints"], graph, platform.k)
-    machines: Platform | Machines = platform
-    more: dict[str, Any] = {}
-    if not ("kinds" in question) == ("order" in question) >= ("works" in question or "rates" in question):
-        fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together, and 'rates' to them.")
-    if "kinds" in question:
-        if rules:
-            question["constraints"].fail("there are none beside several kinds of devices.")
-        devices, works = devices_of_members(question["kinds"], question["order"], graph.n, question.get("rates"))
-        if not np.isfinite(works).all():
-            question["kinds"].fail("all nodes of a front run on each kind; expected works that are numbers.")
-        machines = replace(devices, bandwidth=platform.bandwidth)
-        more = {"k": platform.k, "works": works, "activation_buffer": platform.activation_buffer, "fit": platform.fit}
-    with refused_at(fields["instance"]):
-        instance = Instance(graph, machines, question["name"].text(), rules, rows["need"], by_need=True, **more)
-    stated = StatedServing(
-        file=document.file,
-        instance=instance,
-        cost=None,
-        bound=None,
-        ratio=None,
-        claims=(),
-        token_bytes=rows["token_bytes"],
-        window=rows["window"],
-        need=rows["need"],
-        context=question["context"].whole(),
-        batch=question["batch"].whole(),
-        front=tuple(map(_point, fields["front"].items())),
-        answer=fields["answer"].whole(),
-        runtime=fields["runtime"].text(),
-        settings=fields["words"].text(),
-        source=_source(question, fields["runtime"].text(), instance),
-        question_hash=stated_hash,
-    )
-    if stated_hash is not None:
-        if stated.source is None:
-            fields["instance"].fail("its operators are missing; write the front anew with mtpp serve.")
-        check_written(fields["instance"], serving_document(stated))
-    return stated
-
-
-def _source(question: dict[str, Value], runtime: str, chain: Instance) -> ServedDecoder | None:
-    if not set(_SOURCE) <= question.keys():
-        return None
-    n, works = chain.graph.n, None
-    operators, layer = graph_from_document(question["operators"]), question["layer"].whole_numbers()
-    constant = question["constant"].numbers()
-    if len(constant) != n or min(constant) < 0:
-        question["constant"].fail(f"expected {n} numbers, each 0 or more.")
-    if len(layer) != operators.n or min(layer) < 0 or max(layer) >= n:
-        question["layer"].fail(f"expected {operators.n} numbers from 0 to {n - 1}.")
-    if not chain.is_alike:
-        rows = [row.numbers() for row in question["works"].items()] if "works" in question else []
-        if len(rows) != chain.kinds or any(len(row) != operators.n or min(row) < 0 for row in rows):
-            question["operators"].fail(f"expected works of them on {chain.kinds} kinds, each 0 or more.")
-        works = np.array(rows)
-    return ServedDecoder(operators, np.array(layer), runtime, np.array(constant), works)
-
-
-def _platform(place: Value, question: dict[str, Value]) -> Platform:
-    numbers = _or_infinite(question["bandwidth"]), question["memory"].number()
-    buffer = question["activation_buffer"].optional_number()
-    try:
-        return Platform(question["k"].whole(), *numbers, buffer, question["fit"].truth())
-    except InputError as error:
-        place.fail(str(error))
-
-
-def _point(value: Value) -> StatedPoint:
-    fields = value.members(("block", "bottleneck", "context", "stages"), ("kind",))
-    stages = []
-    for stage in fields["stages"].items():
-        members = stage.members(_STAGE)
-        numbers = [members[name].number() for name in _STAGE[:-1]]
-        stages.append((numbers[0], numbers[1], numbers[2], _or_infinite(members["context"])))
-    return StatedPoint(
-        block=tuple(fields["block"].whole_numbers()),
-        bottleneck=fields["bottleneck"].number(),
-        context=_or_infinite(fields["context"]),
-        stages=tuple(stages),
-        kind=kinds_of_blocks(fields["kind"]) if "kind" in fields else None,
-    )
-
-
-def _or_infinite(value: Value) -> float:
-    number = value.optional_number()
-    return math.inf if number is None else number
+    fields = opened(document, SERVE)
+    if fields["bounds"].items() or fields["impossible"].data is not None:
+        document.fail("a front has neither bounds nor a reason why there is none; leave them out.")
+    question, front = ServingQuestion.of_document(fields["question"]), stated_answer(fields, StatedFront)
+    if question.source is not None and question.source.runtime != front.runtime:
+        fields["answer"].fail("its runtime is not that of the decoder; give that.")
+    return StatedServing(**envelope(fields, SERVE), **vars(question), **vars(front))

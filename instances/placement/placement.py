@@ -18,8 +18,8 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows, freeze, sums_by
-from instances.json_files import PLACEMENT_FORMAT, finite_or_none
-from instances.placement.problem import ORDERED_FORMAT, OVERFLOW_WEIGHT, PlacementInstance
+from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance, PlacementMembers
+from instances.records import written
 
 # Placements: their timeline, memory and step time, with first come, first served or orders of their own.
 
@@ -548,34 +548,22 @@ class _Sequences:
                 )
 
 
-# Placements as JSON files: ``mtpp-placement/1``, and with sequences or unequal devices ``mtpp-placement/2``.
+# Placements as JSON.
 
 
 def placement_document(placement: Placement) -> dict[str, Any]:
-    """The placement as the JSON document of its file; infinite bandwidth and memory are null.
-
-    One without an order, first come, first served, has null for its sequences, and in format 1 no such members.
-    """
+    """The placement as the member `answer` of its file; one without an order serves first come, first served."""
     instance = placement.instance
     nodes: list[list[str]] = [[] for _ in range(instance.devices)]
     for name, d in zip(instance.graph.names, placement.device.tolist(), strict=True):
         nodes[d].append(name)
-    limits = {"bandwidth": instance.bandwidth, "memory": instance.memory}
-    ordered, sequences = placement if isinstance(placement, OrderedPlacement) else None, {}
-    if ordered is not None or instance.unequal is not None:
-        sequences = {
-            "device_order": ordered and [list(nodes) for nodes in ordered.device_order],
-            "bus_order": ordered and [[list(move) for move in bus] for bus in ordered.bus_order],
-        }
-    return {
-        "format": ORDERED_FORMAT if sequences else PLACEMENT_FORMAT,
-        "graph": instance.graph.name,
-        "graph_hash": instance.graph.content_hash,
-        "devices": instance.devices,
-        "device": placement.device.tolist(),
-        **sequences,
-        **{name: finite_or_none(value) for name, value in limits.items()},
-        "step_time": placement.step_time,
-        "peak_memory": placement.peak_memory.tolist(),
-        "nodes": nodes,
-    }
+    ordered = placement if isinstance(placement, OrderedPlacement) else None
+    members = PlacementMembers(
+        device=tuple(placement.device.tolist()),
+        sequence=tuple(placement.timeline.sequence),
+        peak_memory=tuple(placement.peak_memory.tolist()),
+        nodes=tuple(map(tuple, nodes)),
+        device_order=None if ordered is None else ordered.device_order,
+        bus_order=None if ordered is None else ordered.bus_order,
+    )
+    return written(members)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from instances.certificates import PLACEMENT, Envelope, check_question, check_written, envelope, opened
+from instances.certificates import PLACE, Envelope, envelope, opened, stated_answer
 from instances.devices import DeviceTable, Platform, devices_from_members
 from instances.errors import InputError
 from instances.graph.display import exact_figures, figures
-from instances.graph.graph import ComputationGraph
-from instances.graph.graph_file import graph_document, graph_from_document
 from instances.graph.memory import held_alone, touched_bytes
-from instances.graph.question_lines import GraphQuestion, digest_of, graph_lines, said_number, shared_lines
 from instances.graph.tensors import FloatArray
-from instances.json_files import PLACEMENT_FORMAT, Value, finite_or_none
-from instances.partitioning.question_lines import graph_in_words, memory_in_words, platform_lines
+from instances.json_files import Value
+from instances.partitioning.problem import GraphMember
+from instances.partitioning.words import graph_in_words, memory_in_words
+from instances.questions import GraphQuestion, digest_of
+from instances.records import By, Limit
 
 # A question of placement, and what shows that nothing fits.
 
@@ -78,17 +78,17 @@ class PlacementInstance(GraphQuestion):
         If a value is out of its range, or `unequal` describes another number of devices.
     """
 
-    problem: ClassVar[str] = "placement"
+    problem: ClassVar[str] = "place"
     fit: ClassVar[bool] = True  # memory is a hard limit
 
-    graph: ComputationGraph
+    graph: GraphMember
     devices: int
-    bandwidth: float
-    memory: float = math.inf
+    bandwidth: Limit
+    memory: Limit = math.inf
     node_gap: float = 0.0
     transfer_gap: float = 0.0
     broadcast: bool = False
-    unequal: DeviceTable | None = None
+    unequal: Annotated[DeviceTable, By(devices_from_members, DeviceTable.document)] | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -136,34 +136,19 @@ class PlacementInstance(GraphQuestion):
         unequal = "" if self.unequal is None else repr(self.unequal)
         return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}{unequal}".encode()).hexdigest()
 
-    def lines(self) -> Iterator[str]:
-        """All lines of the question but the first two."""
-        yield from platform_lines(self.graph, Platform(self.devices, self.bandwidth, self.memory))
-        yield f"gaps {said_number(self.node_gap)} {said_number(self.transfer_gap)}"
-        yield f"broadcast {int(self.broadcast)}"
-        if self.unequal is not None:
-            for speed, memory, rates in zip(
-                self.unequal.speeds, self.unequal.memories, self.unequal.rates, strict=True
-            ):
-                yield " ".join(["device", *map(said_number, (speed, memory, *rates))])
-        yield from graph_lines(self.graph)
-        yield from shared_lines(self.graph)
-
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
         rate = exact_figures(self.bandwidth, f"bytes/{self.time_unit}")
-        words = [f"k {self.devices}", rate if self.unequal is None else f"unequal devices, up to {rate} {self._apart}"]
+        words = [
+            f"k {self.devices}",
+            rate if self.unequal is None else f"unequal devices, up to {rate} {digest_of(self.unequal)}",
+        ]
         words += [memory_in_words(self.memory), *(["broadcast"] if self.broadcast else [])]
         if self.node_gap or self.transfer_gap:
             gaps = (exact_figures(gap, self.time_unit) for gap in (self.node_gap, self.transfer_gap))
             words.append(f"gaps {' and '.join(gaps)}")
         return f"{', '.join(words)}; {graph_in_words(self.graph)}"
-
-    @property
-    def _apart(self) -> str:
-        """The first digits of a hash of the devices."""
-        return digest_of(line for line in self.lines() if line.startswith("device "))
 
     @cached_property
     def total_work(self) -> float:
@@ -258,53 +243,30 @@ def _while_running(instance: PlacementInstance) -> FloatArray:
     return held_alone(graph) + np.where(graph.work > 0, touched_bytes(graph), 0.0)
 
 
-# Placements in files, ``mtpp-placement/1`` and ``/2``, as raw records: statements that are not checked.
-
-
-#: Of placements with sequences, and of those on unequal devices.
-ORDERED_FORMAT = "mtpp-placement/2"
-
-#: Members of every placement file that are there for people.
-SHOWN = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
-# Members that the format 2 has beside those of 1; both null where devices and buses serve first come, first served.
-_SEQUENCES = ("device_order", "bus_order")
-#: Members that make a certificate of a placement file.
-QUESTION = ("instance", "sequence", "bound", "ratio", "bounds")
-
-_INSTANCE = ("graph", "devices", "bandwidth", "memory", "node_gap", "transfer_gap", "broadcast")
+# Placements in files as raw records: statements that are not checked.
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedPlacement(Envelope):
+class PlacementMembers:
+    """The answer of a file."""
+
+    device: tuple[int, ...]
+    sequence: tuple[int, ...]  # nodes in the order in which they start
+    peak_memory: tuple[float, ...]
+    nodes: tuple[tuple[str, ...], ...]  # names of the nodes on each device
+    # Nodes of each device and transfers of each bus in sequence; None where the first that is ready is served first.
+    device_order: tuple[tuple[int, ...], ...] | None = None
+    bus_order: tuple[tuple[tuple[int, ...], ...], ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedPlacement(PlacementMembers, Envelope):
     """Placement as its file states it: a question, devices, and claims that are not checked yet."""
 
     instance: PlacementInstance
-    device: tuple[int, ...]
-    sequence: tuple[int, ...]  # nodes in the order in which they start
-    # Nodes of each device and transfers of each bus in sequence; None where the first that is ready is served first.
-    device_order: tuple[tuple[int, ...], ...] | None
-    bus_order: tuple[tuple[tuple[int, ...], ...], ...] | None
-    peak_memory: tuple[float, ...]
-    nodes: tuple[tuple[str, ...], ...]  # names of the nodes on each device
-    copies: dict[str, object]  # values of its question that the file repeats
 
     answer_name: ClassVar[str] = "placement"
     cost_name: ClassVar[str] = "step time"
-
-
-def question_document(instance: PlacementInstance) -> dict[str, Any]:
-    """The question as a member of a placement file; infinite bandwidth and memory are null."""
-    unequal = {} if instance.unequal is None else {"unequal": instance.unequal.document()}
-    return {
-        "graph": graph_document(instance.graph),
-        "devices": instance.devices,
-        "bandwidth": finite_or_none(instance.bandwidth),
-        "memory": finite_or_none(instance.memory),
-        "node_gap": instance.node_gap,
-        "transfer_gap": instance.transfer_gap,
-        "broadcast": instance.broadcast,
-        **unequal,
-    }
 
 
 def placement_from_document(document: Value) -> StatedPlacement:
@@ -316,61 +278,8 @@ def placement_from_document(document: Value) -> StatedPlacement:
         If this is no placement, it does not hold its question, or it names a field or a method that this project does
         not have; the message names the place.
     """
-    document, stated_hash = opened(document, PLACEMENT_FORMAT, ORDERED_FORMAT)
-    ordered = document.check_format(PLACEMENT_FORMAT, ORDERED_FORMAT) == ORDERED_FORMAT
-    check_question(document, QUESTION, "place")
-    more = _SEQUENCES if ordered else ()
-    fields = document.members(("format", "graph_hash", "devices", "device", *more, *SHOWN, *QUESTION))
-    if ordered and fields["device_order"].data is None:
-        ordered = False
-    instance = _question(fields["instance"])
-    if stated_hash is not None:
-        check_written(fields["instance"], question_document(instance))
-        if not ordered and more and fields["bus_order"].data is not None:
-            fields["bus_order"].fail("there is no device_order; both are null, or neither.")
-    return StatedPlacement(
-        **envelope(fields, "step_time", PLACEMENT, stated_hash),
-        instance=instance,
-        device=tuple(fields["device"].whole_numbers()),
-        sequence=tuple(fields["sequence"].whole_numbers()),
-        device_order=_node_rows(fields["device_order"]) if ordered else None,
-        bus_order=_move_rows(fields["bus_order"]) if ordered else None,
-        peak_memory=tuple(fields["peak_memory"].numbers()),
-        nodes=tuple(tuple(names.texts()) for names in fields["nodes"].items()),
-        copies={
-            "graph": fields["graph"].text() if stated_hash is None else instance.graph.name,
-            "graph_hash": fields["graph_hash"].text(),
-            "devices": fields["devices"].whole(),
-            "bandwidth": fields["bandwidth"].optional_number(),
-            "memory": fields["memory"].optional_number(),
-        },
-    )
-
-
-def _node_rows(value: Value) -> tuple[tuple[int, ...], ...]:
-    """The member `device_order`."""
-    return tuple(tuple(row.whole_numbers()) for row in value.items())
-
-
-def _move_rows(value: Value) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """The member `bus_order`."""
-    return tuple(_node_rows(bus) for bus in value.items())
-
-
-def _question(document: Value) -> PlacementInstance:
-    fields = document.members(_INSTANCE, ("unequal",))
-    bandwidth, memory = (fields[name].optional_number() for name in ("bandwidth", "memory"))
-    values: dict[str, Any] = {
-        "devices": fields["devices"].whole(),
-        "bandwidth": math.inf if bandwidth is None else bandwidth,
-        "memory": math.inf if memory is None else memory,
-        "node_gap": fields["node_gap"].number(),
-        "transfer_gap": fields["transfer_gap"].number(),
-        "broadcast": fields["broadcast"].truth(),
-        "unequal": devices_from_members(fields["unequal"]) if "unequal" in fields else None,
-    }
-    graph = graph_from_document(fields["graph"])
-    try:
-        return PlacementInstance(graph, **values)
-    except InputError as error:
-        document.fail(str(error))
+    fields = opened(document, PLACE)
+    instance, members = PlacementInstance.of_document(fields["question"]), stated_answer(fields, PlacementMembers)
+    if (members.device_order is None) != (members.bus_order is None):
+        fields["answer"].fail("there is one of device_order and bus_order; give both, or neither.")
+    return StatedPlacement(**envelope(fields, PLACE), instance=instance, **vars(members))

@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from instances.devices import Cluster
+from instances.devices import Cluster, cluster_from_document
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import (
     CHAIN_FORMAT,
-    PLAN_FORMAT,
-    TIMED_PLAN_FORMAT,
-    finite_or_none,
     parse_json,
     read_json,
     read_text,
@@ -26,13 +23,15 @@ from instances.json_files import (
 from instances.planning.chains import collapse
 from instances.planning.operations import BACKWARD, FORWARD, INPUT, KINDS, Moments, Pass
 from instances.planning.plan import Plan
-from instances.planning.problem import LayerChain
-from instances.planning.stated import MOMENTS, chain_from_document, cluster_from_document
+from instances.planning.problem import LayerChain, chain_from_document
+from instances.planning.stated import MOMENTS, PlanMembers, StatedOrders, StatedStage, TimelineMembers
+from instances.planning.stated import Moments as StatedMoments
 from instances.planning.timeline import Timeline
 from instances.readers import load_graph
 from instances.readers.profiles import input_nodes, recognises_pipedream
+from instances.records import written
 
-# Chains, clusters and plans in files: ``mtpp-chain/1``, ``mtpp-cluster/1``, ``mtpp-plan/1``, and clusters as CSV.
+# Chains, clusters and plans in files: ``mtpp-chain/1``, ``mtpp-cluster/1``, answers, and clusters as CSV.
 
 
 _BACKWARD = re.compile(r"^\S+ -- .*backward_compute_time=([^,\s]+)", re.MULTILINE)
@@ -117,31 +116,29 @@ def read_cluster(path: str | Path) -> Cluster:
     return cluster_from_document(parse_json(text, str(path)), Path(path).stem)
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
-    """Convert the plan to the JSON document of its file; stages and times in it are for readers only."""
-    instance = plan.instance
+def plan_document(timeline: Timeline) -> dict[str, Any]:
+    """The plan of a timeline as the member `answer` of its file, on shared network cards with its order and times.
+
+    Raises
+    ------
+    InputError
+        As `operations_document`.
+    """
+    plan, instance = timeline.plan, timeline.plan.instance
+    if instance.network is not None:
+        return _timeline_document(timeline)
     stages = [
-        {
-            "layers": [instance.chain.names[plan.cuts[n]], instance.chain.names[plan.cuts[n + 1] - 1]],
-            "devices": [instance.cluster.names[v] for v in plan.devices[n]],
-            "forward": float(plan.forward_time[n]),
-            "backward": float(plan.backward_time[n]),
-            "allreduce": float(plan.allreduce_time[n]),
-        }
+        StatedStage(
+            layers=(instance.chain.names[plan.cuts[n]], instance.chain.names[plan.cuts[n + 1] - 1]),
+            devices=tuple(instance.cluster.names[v] for v in plan.devices[n]),
+            forward=float(plan.forward_time[n]),
+            backward=float(plan.backward_time[n]),
+            allreduce=float(plan.allreduce_time[n]),
+        )
         for n in range(plan.n_stages)
     ]
-    return {
-        "format": PLAN_FORMAT,
-        "chain": instance.chain.name,
-        "cluster": instance.cluster.name,
-        "key": instance.key,
-        "microbatches": instance.microbatches,
-        "full_duplex": instance.full_duplex,
-        "memory": finite_or_none(instance.memory),
-        "cuts": list(plan.cuts),
-        "devices": [list(stage) for stage in plan.devices],
-        "stages": stages,
-    }
+    orders = StatedOrders(**{name: tuple(rows) for name, rows in operations_document(timeline).items()})
+    return written(PlanMembers(cuts=plan.cuts, devices=plan.devices, operations=orders, stages=tuple(stages)))
 
 
 def operations_document(timeline: Timeline) -> dict[str, list[str]]:
@@ -189,7 +186,7 @@ def _cluster_from_table(text: str, path: str | Path) -> Cluster:
         raise InputError(f"{path}: {error}") from None
 
 
-# Plans with all their times as documents: ``mtpp-plan/2``, schedules of torch as CSV, and traces for Perfetto.
+# Plans with all their times as documents: answers, schedules of torch as CSV, and traces for Perfetto.
 
 
 _CELL = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
@@ -197,23 +194,19 @@ _CELL = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
 _NAMES = {"forward": "F", "backward": "B", "weights": "W", "send": "activations", "return": "gradients"}
 
 
-def timeline_document(timeline: Timeline) -> dict[str, Any]:
+def _timeline_document(timeline: Timeline) -> dict[str, Any]:
     """The plan with its order and times as members of its file; nan is null."""
-    plan, instance = timeline.plan, timeline.plan.instance
-    return {
-        "format": TIMED_PLAN_FORMAT,
-        "chain": instance.chain.name,
-        "cluster": instance.cluster.name,
-        "key": instance.key,
-        "cuts": list(plan.cuts),
-        "devices": [list(stage) for stage in plan.devices],
-        "recompute": list(plan.recompute),
-        "order_name": timeline.order_name,
-        "order": [[_cell(task) for task in order] for order in timeline.orders],
-        "starts": _moments(timeline.start),
-        "ends": _moments(timeline.end),
-        "peak_bytes": [peak.total for peak in timeline.peaks],
-    }
+    plan = timeline.plan
+    members = TimelineMembers(
+        cuts=plan.cuts,
+        devices=plan.devices,
+        recompute=plan.recompute,
+        orders=tuple(tuple((n, KINDS[kind], m) for kind, n, m in order) for order in timeline.orders),
+        starts=_moments(timeline.start),
+        ends=_moments(timeline.end),
+        peaks=tuple(peak.total for peak in timeline.peaks),
+    )
+    return written(members)
 
 
 def schedule_csv(timeline: Timeline) -> str:
@@ -329,9 +322,9 @@ def _parsed(cell: str, place: str) -> Pass:
     return KINDS.index(match[2]), int(match[1]), int(match[3])
 
 
-def _moments(moments: Moments) -> dict[str, list[list[float | None]]]:
+def _moments(moments: Moments) -> StatedMoments:
     return {name: _rows(np.atleast_2d(values)) for name, values in zip(MOMENTS, moments, strict=True)}
 
 
-def _rows(values: FloatArray) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else float(value) for value in row] for row in values]
+def _rows(values: FloatArray) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(None if np.isnan(value) else float(value) for value in row) for row in values)

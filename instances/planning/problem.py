@@ -1,24 +1,26 @@
-"""A question of pipelined training: chain of layers, cluster, microbatches; its arrays for kernels and its lines."""
+"""A question of pipelined training: chain of layers, cluster, microbatches; its arrays for kernels."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from instances.devices import Cluster, Network, Ports
+from instances.devices import Cluster, Network, Ports, cluster_document, cluster_from_document
 from instances.errors import InputError, NothingFitsError
 from instances.graph.checks import numbers
 from instances.graph.display import Displayed, exact_figures, figures
-from instances.graph.question_lines import QuestionRecord, digest_of, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
-from instances.partitioning.question_lines import memory_in_words
+from instances.json_files import CHAIN_FORMAT, Value, nested_numbers
+from instances.partitioning.words import memory_in_words
+from instances.questions import QuestionRecord, digest_of, nameless
+from instances.records import By, Limit
 
 # Networks as chains of layers, the unit in which training pipelines are cut.
 
@@ -197,33 +199,82 @@ class TrainingArrays(NamedTuple):
     copies: float  # as `TrainingInstance.parameter_copies`
 
 
-# Parts of questions of planning as lines of text, and in a few words.
+# Chains as JSON, ``mtpp-chain/1``.
 
 
-def chain_lines(chain: LayerChain) -> Iterator[str]:
-    """Layers with their names, the parts of backward passes if they are known, and bytes between layers."""
-    columns = (chain.names, *(x.tolist() for x in (chain.forward, chain.backward, chain.param_bytes, chain.stored)))
-    for name, *sizes in zip(*columns, strict=True):
-        yield " ".join(["layer", said_text(name), *map(said_number, sizes)])
+_LAYER = ("forward", "backward")
+_LAYER_OPTIONAL = ("name", "param_bytes", "stored_bytes", "input_backward", *_PER_BOUNDARY)
+
+
+def chain_document(chain: LayerChain) -> dict[str, Any]:
+    """The chain as the JSON document of its file."""
+    columns = {
+        "name": chain.names,
+        "forward": chain.forward.tolist(),
+        "backward": chain.backward.tolist(),
+        "param_bytes": chain.param_bytes.tolist(),
+        "stored_bytes": chain.stored.tolist(),
+        "forward_bytes": [*chain.forward_bytes.tolist(), 0.0],
+        "backward_bytes": [*chain.backward_bytes.tolist(), 0.0],
+    }
     if chain.input_backward is not None:
-        yield " ".join(["inputs", *map(said_number, chain.input_backward.tolist())])
-    for forth, back in zip(chain.forward_bytes.tolist(), chain.backward_bytes.tolist(), strict=True):
-        yield f"between {said_number(forth)} {said_number(back)}"
+        columns["input_backward"] = chain.input_backward.tolist()
+    layers = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {"format": CHAIN_FORMAT, "name": chain.name, "source": chain.source, "layers": layers}
 
 
-def cluster_lines(cluster: Cluster) -> Iterator[str]:
-    """Sizes of the servers, and devices with their names and rates."""
-    yield " ".join(["servers", *map(str, cluster.servers)])
-    for name, row in zip(cluster.names, cluster.bandwidth.tolist(), strict=True):
-        yield " ".join(["device", said_text(name), *map(said_number, row)])
+def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
+    """Build a chain from its JSON document; `name` is for one that has none.
+
+    Each entry of ``layers`` has ``forward`` and ``backward`` [s], and may have ``name``, ``param_bytes``,
+    ``stored_bytes``, ``input_backward``, and ``forward_bytes`` and ``backward_bytes`` between it and the next layer;
+    sizes default to 0, ``stored_bytes`` to the activations of the layer before, ``input_backward``, the part of
+    ``backward`` that yields gradients of inputs, to half of it.
+
+    Raises
+    ------
+    InputError
+        If it is not a chain; the message names the place.
+    """
+    document.check_format(CHAIN_FORMAT)
+    fields = document.members(("format", "layers"), ("name", "source"))
+    layers = [layer.members(_LAYER, _LAYER_OPTIONAL) for layer in fields["layers"].items()]
+    for label in _PER_BOUNDARY:
+        if layers and label in layers[-1] and layers[-1][label].number() != 0:
+            layers[-1][label].fail("there is no layer after the last one; leave it out.")
+
+    def column(label: str) -> FloatArray:
+        return np.array([layer[label].number() if label in layer else 0.0 for layer in layers])
+
+    forward_bytes, backward_bytes = (column(label)[:-1] for label in _PER_BOUNDARY)
+    stored = np.concatenate(([0.0], forward_bytes))
+    for index, layer in enumerate(layers):
+        if "stored_bytes" in layer:
+            stored[index] = layer["stored_bytes"].number()
+    first = None
+    if any("input_backward" in layer for layer in layers):
+        first = column("backward") / 2
+        for index, layer in enumerate(layers):
+            if "input_backward" in layer:
+                first[index] = layer["input_backward"].number()
+    try:
+        return LayerChain(
+            forward=column("forward"),
+            backward=column("backward"),
+            forward_bytes=forward_bytes,
+            backward_bytes=backward_bytes,
+            param_bytes=column("param_bytes"),
+            stored_bytes=stored[: len(layers)],
+            names=tuple(layer["name"].text() if "name" in layer else str(index) for index, layer in enumerate(layers)),
+            name=fields["name"].text() if "name" in fields else name,
+            source=fields["source"].text() if "source" in fields else "",
+            input_backward=first,
+        )
+    except InputError as error:
+        document.fail(str(error))
 
 
-def network_line(network: Network | None) -> str:
-    """Cards that servers share; the paper's network if there are none."""
-    if network is None:
-        return "network paper"
-    rates = ["none"] if network.rates is None else map(said_number, network.rates)
-    return " ".join(["network shared", f"half {int(network.half)}", *rates])
+# Parts of questions of planning in a few words.
 
 
 def cluster_in_words(cluster: Cluster) -> list[str]:
@@ -234,20 +285,18 @@ def cluster_in_words(cluster: Cluster) -> list[str]:
     )
     servers = str(sizes[0]) if len(set(sizes)) == 1 else "+".join(map(str, sizes))
     links = " and ".join(extremes) or "no links"
-    return [f"{cluster.n} devices in servers of {servers}", f"{links} {digest_of(cluster_lines(cluster))}"]
+    return [
+        f"{cluster.n} devices in servers of {servers}",
+        f"{links} {digest_of((cluster.servers, cluster.names, cluster.bandwidth.tolist()))}",
+    ]
 
 
 def _network_in_words(network: Network | None) -> str:
     """How links share cards, and the rates of these."""
     if network is None:
         return "paper's network"
-    rates = "" if network.rates is None else f" {digest_of(map(said_number, network.rates))}"
+    rates = "" if network.rates is None else f" {digest_of(network.rates)}"
     return f"shared cards{', half duplex' if network.half else ''}{rates}"
-
-
-def said_whole(number: int | None) -> str:
-    """A whole number of a question, which may be missing."""
-    return "none" if number is None else str(number)
 
 
 # Question of planning: a chain, a cluster, and the number of microbatches of an iteration.
@@ -303,15 +352,15 @@ class TrainingInstance(QuestionRecord):
         If a value is out of its range.
     """
 
-    problem: ClassVar[str] = "planning"
+    problem: ClassVar[str] = "plan"
 
-    chain: LayerChain
-    cluster: Cluster
+    chain: Annotated[LayerChain, By(chain_from_document, chain_document)]
+    cluster: Annotated[Cluster, By(cluster_from_document, cluster_document)]
     microbatches: int
     full_duplex: bool = False
-    memory: float = math.inf
+    memory: Limit = math.inf
     parameter_copies: float = 4.0
-    replica_share: FloatArray | None = None
+    replica_share: Annotated[FloatArray, By(nested_numbers, np.ndarray.tolist)] | None = None
     network: Network | None = None
     samples: int | None = None
     recomputation: bool = False
@@ -455,24 +504,6 @@ class TrainingInstance(QuestionRecord):
             text += f"{self.network!r}{self.samples}{self.recomputation}"
         return hashlib.sha256(text.encode() + share).hexdigest()
 
-    def lines(self) -> Iterator[str]:
-        """All lines of the question but the first two; parameters that it lacks are ``none``."""
-        yield "unit s"
-        yield f"microbatches {self.microbatches}"
-        yield f"duplex {int(self.full_duplex)}"
-        yield f"memory {said_number(self.memory)}"
-        yield f"copies {said_number(self.parameter_copies)}"
-        yield network_line(self.network)
-        yield f"samples {said_whole(self.samples)}"
-        yield f"recompute {int(self.recomputation)}"
-        yield f"dtype {self.dtype or 'none'}"
-        yield f"sequence {said_whole(self.sequence)}"
-        if self.replica_share is not None:
-            for row in np.atleast_2d(self.replica_share).tolist():
-                yield " ".join(["share", *map(said_number, row)])
-        yield from chain_lines(self.chain)
-        yield from cluster_lines(self.cluster)
-
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
@@ -485,8 +516,8 @@ class TrainingInstance(QuestionRecord):
         words += ["recomputation"] if self.recomputation else []
         words += ["full duplex"] if self.full_duplex else []
         if self.replica_share is not None:
-            words.append(f"uneven shares of replicas {digest_of(map(str, np.atleast_2d(self.replica_share).tolist()))}")
-        time = f"{figures(self.chain.time, 's')} a microbatch {digest_of(chain_lines(self.chain))}"
+            words.append(f"uneven shares of replicas {digest_of(self.replica_share.tolist())}")
+        time = f"{figures(self.chain.time, 's')} a microbatch {digest_of(nameless(chain_document(self.chain)))}"
         return f"{', '.join(words)}; {self.chain.n} layers, {time}"
 
     def _title(self) -> str:

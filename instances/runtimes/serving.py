@@ -16,13 +16,11 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.graph.views import merge_graph
-from instances.json_files import finite_or_none
 from instances.machines import Machines
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
-from instances.partitioning.serving import ServedPartition, ServingInstance
-from instances.partitioning.stated_serving import SERVING_FORMAT, ServedDecoder
-from instances.partitioning.stated_serving import serving_document as question_document
+from instances.partitioning.serving import ServingInstance
+from instances.partitioning.stated_serving import ServedDecoder
 from instances.planning.plan import Plan
 from instances.runtimes.layers import LayerCut, LayerStack
 from instances.runtimes.runtime import LayerRuntime, NodeRuntime, Runtime
@@ -113,39 +111,6 @@ def serving_chain(
         batch=batch,
         source=ServedDecoder(graph, unit, runtime.name, constant, works),
     )
-
-
-# Serving questions with their fronts, ``mtpp-serving/1``, JSON: all data needed to prove them again.
-
-
-def serving_document(question: ServingInstance, points: Sequence[ServedPartition]) -> dict[str, Any]:
-    """The question, and the cuts that no other beats in bottleneck and context; infinite numbers are null."""
-    return {
-        "format": SERVING_FORMAT,
-        "instance": question_document(question),
-        "front": [_point(point) for point in points],
-    }
-
-
-def _point(point: ServedPartition) -> dict[str, Any]:
-    partition = point.partition
-    stages = zip(
-        partition.param_bytes.tolist(),
-        point.cache_bytes(1).tolist(),
-        partition.peaks.tolist(),
-        point.stage_capacity,
-        strict=True,
-    )
-    return {
-        "block": partition.block.tolist(),
-        **({"kind": partition.kinds_by_name} if not partition.instance.is_alike else {}),
-        "bottleneck": point.bottleneck,
-        "context": finite_or_none(point.capacity),
-        "stages": [
-            {"weights": weights, "first_token": token, "activations": peak, "context": finite_or_none(context)}
-            for weights, token, peak, context in stages
-        ],
-    }
 
 
 # ONNX Runtime GenAI: the stages of a decoder as a pipeline of models, each with its own session.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.partitioning.stated_serving import StatedFront, StatedPoint, StatedStage
+from instances.records import written
 from instances.runtimes import RUNTIMES
 
 
@@ -77,3 +79,21 @@ class Front(Displayed):
     def _rows(self) -> Rows | None:
         rows = [[figures(point.bottleneck), figures(point.capacity)] for point in self.points]
         return (f"bottleneck [{self.instance.time_unit}]", "context [tokens]"), rows
+
+
+def front_document(front: Front) -> dict[str, Any]:
+    """The front as the member `answer` of its file: its cuts, and the chosen one for its runtime."""
+    points = tuple(map(_stated, front.points))
+    stated = StatedFront(
+        front=points, chosen=front.points.index(front.chosen), runtime=front.runtime, settings=front.settings
+    )
+    return written(stated)
+
+
+def _stated(point: ServedPartition) -> StatedPoint:
+    """A cut as files have it."""
+    partition = point.partition
+    sizes = (partition.param_bytes.tolist(), point.cache_bytes(1).tolist(), partition.peaks.tolist())
+    stages = map(StatedStage, *sizes, point.stage_capacity)
+    kind = None if partition.instance.is_alike else tuple(partition.kinds_by_name)
+    return StatedPoint(tuple(partition.block.tolist()), point.bottleneck, point.capacity, tuple(stages), kind)

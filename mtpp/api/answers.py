@@ -17,12 +17,13 @@ from instances.partitioning.partition_file import AnswerFile
 from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
 from instances.registry import find
+from instances.released import current
 from instances.results import exceeds
 from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified
 from mtpp.certifying.explain import Reasons
 from mtpp.certifying.findings import Findings
-from mtpp.problems.checking import format_of, read_result
+from mtpp.problems.checking import problem_of, read_result
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.files import PartitionLike, given_partition, partition_of_file
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords, ReportWords
@@ -146,8 +147,8 @@ def explainable(
     asked = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
         file = fspath(answer)
-        document = read_json(file)
-        problem = PROBLEMS.of_format(format_of(document))
+        document = current(read_json(file))
+        problem = problem_of(document)
         if problem is not None and problem.name != "partition":
             return read(file, graph, **asked), []
         named = AnswerFile.of(document)
@@ -327,7 +328,8 @@ def _read(
     document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[_Cut, str | None]:
     """The answer of a file, and its statement about all answers, which nothing here checks."""
-    problem = PROBLEMS.of_format(format_of(document))
+    document = current(document)
+    problem = problem_of(document)
     if problem is not None:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
@@ -446,7 +448,7 @@ def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reporte
     manifest = read_manifest(file) if file.is_dir() else None
     given, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))
-    if PROBLEMS.format(format_of(read_json(file))) is None:
+    if problem_of(current(read_json(file))) is None:
         return _reported(answer, None, "the file states no bound", manifest=manifest)
     check = f"mtpp verify {shlex.quote(str(given if manifest is None else file))}"
     return _reported(answer, *_checked(file, words), check, manifest)

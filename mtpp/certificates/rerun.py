@@ -17,7 +17,6 @@ from instances.errors import WordError, printable, word
 from instances.graph.tensors import sums_by
 from instances.partitioning.partition_file import stated_partition
 from instances.partitioning.stated import Certificate
-from instances.partitioning.stated_kinds import KindsCertificate
 from instances.partitioning.symmetry import contract_groups, reduce_instance
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import StatedPlacement
@@ -113,7 +112,7 @@ _ROUNDING = 1e-9
 def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Let the named solver work on the same model."""
     claim, certificate = check.claim, verdict.certificate
-    assert isinstance(certificate, Certificate | KindsCertificate)
+    assert isinstance(certificate, Certificate)
     known, name = None if verdict.cost is None else stated_partition(certificate), claim.method.removesuffix("-lp")
     options = SolveOptions(time_limit=time_limit)
     if claim.solver is not None:

@@ -42,8 +42,8 @@ def partition(
     instances = questions(graph, k, throughput, words)
 
     from mtpp.api.partitioning import searched
-    from mtpp.certificates.writing import partition_answer
     from mtpp.cli.rows import partition_row
+    from mtpp.problems.checking import certificate_document
 
     seed, limit, least = words["seed"], words["time_limit"], None
     if k == AUTO:
@@ -58,7 +58,7 @@ def partition(
                 answer = searched(instance, method, seed, limit).noted(*assumptions())
             if least is not None:
                 answer = replace(combine(answer, least.known[instance.k]), method=method)
-            answers.add(answer, partial(partition_answer, answer))
+            answers.add(answer, partial(certificate_document, [answer]))
             if answer.interrupted or answers.stopped:
                 return INTERRUPTED
     tell(least, printing)
@@ -146,8 +146,8 @@ def bound(
         return _read_back(instances, model, exchange, starts, files, printing)
 
     from mtpp.api.partitioning import bounded
-    from mtpp.certificates.writing import certificate_document
     from mtpp.cli.rows import bound_row
+    from mtpp.problems.checking import certificate_document
 
     with printing.answers(bound_row, instances, files, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
@@ -183,8 +183,8 @@ def _read_back(
     printing: Printing,
 ) -> int:
     from mtpp.certificates.rerun import read_back
-    from mtpp.certificates.writing import certificate_document
     from mtpp.cli.rows import bound_row
+    from mtpp.problems.checking import certificate_document
 
     code, sentences = DONE, []
     with printing.answers(bound_row, instances, files, tables=exchange.solution is not None) as answers:

@@ -290,7 +290,7 @@ class _Hashed(Protocol):
 
 def question_line(instance: _Hashed) -> str:
     """The hash by which a question can be told from others, as far as ``--question`` needs it."""
-    return f"question {instance.question_hash[:16]} ({printable(instance.label)})"
+    return f"question {instance.question_hash[:19]} ({printable(instance.label)})"
 
 
 @dataclass

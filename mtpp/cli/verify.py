@@ -103,6 +103,7 @@ def _document(found: Findings, said: list[str]) -> dict[str, Any]:
     return {
         "instance": found.partition.instance.name,
         "partition": partition_document(found.partition),
+        "cost": finite_or_none(cost),
         "bound": None if bound is None else bound.value,
         "method": None if bound is None else bound.method,
         "stated": found.stated,

@@ -84,8 +84,7 @@ def _partitioning() -> Iterator[str]:
     from instances.deadline import Deadline
     from instances.json_files import Value, json_text
     from instances.random_graphs import regal_style
-    from mtpp.certificates.writing import certificate_document
-    from mtpp.problems.checking import verify
+    from mtpp.problems.checking import certificate_document, verify
     from mtpp_models.bounds.ideals.dynamic_program import passing_tensors
     from mtpp_models.cuts.conflicts import find_clique
     from mtpp_models.formulations.strengthening import Strengthening
@@ -167,10 +166,9 @@ def _planning() -> Iterator[str]:
     from instances.devices import Network
     from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
-    from mtpp.certificates.writing import plan_certificate
     from mtpp.certifying.methods import covered_grid
     from mtpp.certifying.planning import certify_plan
-    from mtpp.problems.checking import verify
+    from mtpp.problems.checking import certificate_document, verify
     from mtpp.questions.grid import grid_question
     from mtpp.questions.planning import TrainWords
     from mtpp.questions.words import checked
@@ -183,7 +181,7 @@ def _planning() -> Iterator[str]:
         certify_plan(instance, np.random.default_rng(0), name)
     yield "shared network cards"
     covered = certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
-    verify(Value(json.loads(json_text(plan_certificate([covered]))), "plan"))
+    verify(Value(json.loads(json_text(certificate_document([covered]))), "plan"))
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
         covered_grid(grid_question("gpt2", "1x2", checked(TrainWords, {**_GRID, "fix": fix})).instance)

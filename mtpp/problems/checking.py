@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from instances.certificates import Envelope, accepted, older_format
+from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, has_bounds
 from instances.deadline import Deadline
 from instances.errors import InputError, word
 from instances.json_files import Value
-from instances.results import Result
-from mtpp.problems.problem import OF_SOLVERS
+from instances.released import current
+from instances.results import Result, combine
+from mtpp.certificates.writing import bound_document
+from mtpp.problems.problem import OF_SOLVERS, Problem
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.verifying import Comparisons, OwnGraph, StatementWords, VerifyWords, other_question
 from mtpp.questions.words import pick
 from mtpp.verification.verdict import Limits, Verdict, unequal
+from mtpp.versions import package_version
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,10 +26,22 @@ if TYPE_CHECKING:
 # Files, pictures and sentences of results of all problems.
 
 
-def format_of(document: Value) -> str | None:
-    """The format that a document names, of two that hold the same the older one; None if it names none."""
-    named = document.open_members(()).get("format")
-    return older_format(named.data) if named is not None and isinstance(named.data, str) else None
+# Said of an answer of which another run may give another one.
+_CLOCKED = "not for sure, as there was a time limit; without one the same seed gives the same answer"
+
+
+def problem_of(document: Value) -> Problem | None:
+    """The problem that a file in the format of today answers a question of; None if it is no such file.
+
+    Raises
+    ------
+    InputError
+        If it names none.
+    """
+    fields = document.open_members(())
+    if "format" not in fields or fields["format"].data != ANSWER_FORMAT:
+        return None
+    return PROBLEMS.named(document.open_members(("problem",))["problem"])
 
 
 def read_result(document: Value) -> Result[Any, Any] | None:
@@ -37,27 +52,51 @@ def read_result(document: Value) -> Result[Any, Any] | None:
     InputError
         If the file is refused, or states a bound above the cost of its answer.
     """
-    found = PROBLEMS.format(format_of(document))
-    if found is None:
-        return None
-    result: Result[Any, Any] = found.read(document)
-    provenance = document.open_members(()).get("provenance")
-    notes = None if provenance is None else provenance.open_members(()).get("notes")
-    return result if notes is None else result.noted(*(note.text() for note in notes.items()))
+    document = current(document)
+    problem = problem_of(document)
+    return None if problem is None else problem.read(document)
 
 
 def result_document(result: Result[Any, Any]) -> dict[str, Any]:
-    """The JSON document of a result: a certificate of its answer and of all bounds that it combines.
-
-    The result of a search for a partition without any bound is the document of that.
+    """The JSON document of a result: a file of its answer and of all bounds that it combines.
 
     Raises
     ------
     InputError
-        If there is nothing to write, or a bound comes from a method or a solver that readers do not know.
+        As `certificate_document`, and if there is nothing to write.
     """
-    document: dict[str, Any] = PROBLEMS.of(result.instance).document(result.parts or (result,))
-    return document
+    if result.answer is None and result.bound is None and result.impossible is None:
+        raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")
+    return certificate_document(result.parts or (result,))
+
+
+def certificate_document(answers: Sequence[Result[Any, Any]]) -> dict[str, Any]:
+    """The answers to one question as the JSON document of a file, with all data that a check of it needs.
+
+    Raises
+    ------
+    InputError
+        If a bound comes from a method or a solver that readers of the file do not know, or the problem has no files
+        without an answer.
+    """
+    best = combine(*answers)
+    problem = PROBLEMS.of(best.instance)
+    impossible = None if best.answer is not None else problem.without(best)
+    proofs = [answer for answer in answers if answer.bound is not None and impossible is None]
+    proofs = proofs if has_bounds(problem.name) else []
+    bound = combine(*proofs).bound if proofs else None
+    origin = {"planner": answers[0].method, "version": package_version() or "", **answers[0].provenance}
+    people = {"basis": best.basis, "notes": list(best.notes), "repeatable": _CLOCKED if best.clocked else ""}
+    return answer_document(
+        best.instance,
+        None if best.answer is None else problem.state(best.answer),
+        best.cost,
+        bounds=[bound_document(proof) for proof in proofs],
+        bound=None if bound is None else bound.value,
+        ratio=best.ratio if proofs else None,
+        impossible=impossible,
+        provenance=origin | {name: text for name, text in people.items() if text},
+    )
 
 
 def result_figure(result: Result[Any, Any]) -> Figure:
@@ -94,9 +133,12 @@ def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     OutOfTimeError
         If the time ends before the cost of a plan or a placement is known.
     """
-    found = PROBLEMS.format(document.check_format(*accepted(*PROBLEMS.formats)))
-    assert found is not None
-    verdict: Verdict = found.verify(document, Limits(time_limit))
+    today = current(document)
+    today.check_format(ANSWER_FORMAT)
+    problem = PROBLEMS.named(today.open_members(("problem", "question_hash"))["problem"])
+    if today is document:  # that of version 0.2.0 has none
+        document.open_members(())["question_hash"].text()
+    verdict: Verdict = problem.verify(today, Limits(time_limit))
     stated, true = verdict.certificate.question_hash, verdict.certificate.true_hash
     if stated is None or stated == true:
         return verdict
@@ -162,6 +204,6 @@ def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> t
                 f"with {word('question')}."
             )
         compared.append(word(name))
-        place = "instance.graph" if name == "graph" else "question"
+        place = "question.graph" if name == "graph" else "question"
         faults += [f"{place}: {fault}" for fault in [compare.words[name]()] if fault is not None]
     return tuple(compared), tuple(dict.fromkeys(faults))

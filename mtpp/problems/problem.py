@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from instances.certificates import older_format
+from instances.json_files import Value
 
 #: In place of a method: all that a solver is named for.
 OF_SOLVERS = "solver"
@@ -45,14 +45,6 @@ def _loaded(path: str) -> Any:
     return getattr(import_module(module), name)
 
 
-@dataclass(frozen=True)
-class Format:
-    """Functions for the files of a format."""
-
-    read: Named  # its document to a `Result`, with costs computed anew
-    verify: Named  # its document and `Limits` to a `Verdict`, with code of its own
-
-
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """Everything that a problem has of its own; what is the same for all problems follows from it.
@@ -66,11 +58,12 @@ class Problem:
     name: str  # its verb, and its function in Python
     article: str  # an answer in messages, such as "a plan"
     question: Named  # class of its instances
-    #: Formats of its files, where two hold the same the older one.
-    formats: Mapping[str, Format]
     stated: tuple[Named, ...]  # classes of what its files state
-    #: Parts of a result to the JSON document of a file.
-    document: Named
+    state: Named  # an answer to the member `answer` of its file
+    #: A result without an answer to the member `impossible` of its file; refuses one where there has to be an answer.
+    without: Named
+    read: Named  # the document of a file to a `Result`, with costs computed anew
+    verify: Named  # the document and `Limits` to a `Verdict`, with code of its own
     #: What a file states and `Statements` to what compares them, by word.
     compare: Named
     #: Method of a bound that is only trusted to what runs it again; `OF_SOLVERS` stands for all others with a solver.
@@ -88,54 +81,45 @@ class Problem:
         for member in fields(self):
             value = getattr(self, member.name)
             items = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else [value]
-            if value in ("", ()) or not all(isinstance(item, str | Format | Named) for item in items):
+            if value in ("", ()) or not all(isinstance(item, str | Named) for item in items):
                 raise TypeError(f"The problem {self.name!r} lacks {member.name}.")
 
 
 class Problems:
-    """All problems, each found by its name, an instance, a format, or what a file states.
+    """All problems, each found by its name, an instance, or what a file states.
 
     Raises
     ------
     TypeError
-        If a name, a class of instances or a format is there twice.
+        If a name or a class of instances is there twice.
     """
 
     def __init__(self, *problems: Problem) -> None:
         self._names = dict[str, Problem]()
         self._classes = dict[str, Problem]()
-        self._formats = dict[str, Problem]()
         for problem in problems:
             self.add(problem)
 
     def add(self, problem: Problem) -> None:
         """Take one more problem."""
         classes = [problem.question.path, *(named.path for named in problem.stated)]
-        for known, names in ((self._names, [problem.name]), (self._classes, classes), (self._formats, problem.formats)):
+        for known, names in ((self._names, [problem.name]), (self._classes, classes)):
             for name in names:
                 if name in known:
                     raise TypeError(f"{name} of the problem {problem.name!r} is registered twice.")
         self._names[problem.name] = problem
         self._classes |= dict.fromkeys(classes, problem)
-        self._formats |= dict.fromkeys(problem.formats, problem)
 
     def remove(self, name: str) -> None:
         """Forget a problem."""
         gone = self._names.pop(name)
-        for known in (self._classes, self._formats):
-            for key in [key for key, problem in known.items() if problem is gone]:
-                del known[key]
+        self._classes = {path: problem for path, problem in self._classes.items() if problem is not gone}
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._names.values())
 
     def __getitem__(self, name: str) -> Problem:
         return self._names[name]
-
-    @property
-    def formats(self) -> tuple[str, ...]:
-        """Formats of files of all problems, where two hold the same the older one."""
-        return tuple(self._formats)
 
     def of(self, record: object) -> Problem:
         """The problem of an instance, or of what a file states.
@@ -151,11 +135,8 @@ class Problems:
                 return found
         raise TypeError(f"{type(record).__name__} is no question of {', '.join(self._names)}.")
 
-    def of_format(self, named: str | None) -> Problem | None:
-        """The problem of a format of files; None if there is none."""
-        return self._formats.get(older_format(named or ""))
-
-    def format(self, named: str | None) -> Format | None:
-        """The functions for files of a format; None if there is none."""
-        problem = self.of_format(named)
-        return None if problem is None else problem.formats[older_format(named or "")]
+    def named(self, value: Value) -> Problem:
+        """The problem that a file names; an `InputError` if there is none."""
+        if value.text() not in self._names:
+            value.fail(f"there is no such problem; known are {', '.join(self._names)}.")
+        return self._names[value.text()]

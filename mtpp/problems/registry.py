@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from mtpp.problems.problem import OF_SOLVERS, Format, Named, Problem, Problems
+from mtpp.problems.problem import OF_SOLVERS, Named, Problem, Problems
 
 _RERUN, _COMPARE, _FILES = "mtpp.certificates.rerun", "mtpp.questions.verifying", "mtpp.questions.files"
 _WRITING, _REPORT, _CHECK = "mtpp.certificates.writing", "mtpp.plots.report", "mtpp.verification"
 _ALL = Named("mtpp.problems.problem:all_answers")
-
-
-def _format(reader: str, verifier: str) -> Format:
-    return Format(Named(f"{_FILES}:{reader}"), Named(f"{_CHECK}.{verifier}"))
-
 
 #: All problems, in the order of the command line.
 PROBLEMS = Problems(
@@ -19,15 +14,11 @@ PROBLEMS = Problems(
         name="partition",
         article="a partition",
         question=Named("instances.partitioning.problem:Instance"),
-        formats={
-            "mtpp-certificate/1": _format("read_certificate", "partitioning.certificate:verify_partition"),
-            "mtpp-kinds/1": _format("read_kinds", "partitioning.certificate:verify_partition"),
-        },
-        stated=(
-            Named("instances.partitioning.stated:Certificate"),
-            Named("instances.partitioning.stated_kinds:KindsCertificate"),
-        ),
-        document=Named(f"{_WRITING}:partition_certificate"),
+        stated=(Named("instances.partitioning.stated:Certificate"),),
+        state=Named("instances.partitioning.partition_file:partition_document"),
+        without=Named(f"{_WRITING}:without_partition"),
+        read=Named(f"{_FILES}:read_certificate"),
+        verify=Named(f"{_CHECK}.partitioning.certificate:verify_partition"),
         compare=Named(f"{_COMPARE}:compare_partition"),
         again={
             **dict.fromkeys(("bisection", "priced", "priced-quick"), Named(f"{_RERUN}:search_again")),
@@ -46,12 +37,11 @@ PROBLEMS = Problems(
         name="plan",
         article="a plan",
         question=Named("instances.planning.problem:TrainingInstance"),
-        formats={
-            "mtpp-plan/1": _format("read_plan", "planning.plan:verify_plan"),
-            "mtpp-plan/2": _format("read_timeline", "planning.timeline:verify_timeline"),
-        },
         stated=(Named("instances.planning.stated:StatedPlan"), Named("instances.planning.stated:StatedTimeline")),
-        document=Named(f"{_WRITING}:plan_certificate"),
+        state=Named(f"{_WRITING}:state_plan"),
+        without=Named(f"{_WRITING}:needs_answer"),
+        read=Named(f"{_FILES}:read_plan"),
+        verify=Named(f"{_CHECK}.planning.timeline:verify_any_plan"),
         compare=Named(f"{_COMPARE}:compare_plan"),
         again={
             "z-any-order": Named(f"{_RERUN}:plan_again"),
@@ -69,9 +59,11 @@ PROBLEMS = Problems(
         name="train",
         article="a plan for a global batch",
         question=Named("instances.planning.grid.problem:GridInstance"),
-        formats={"mtpp-plan/5": _format("read_grid", "planning.grid.plan:verify_grid")},
         stated=(Named("instances.planning.grid.stated:StatedGrid"),),
-        document=Named(f"{_WRITING}:grid_certificate"),
+        state=Named("instances.planning.grid.plan:grid_document"),
+        without=Named(f"{_WRITING}:needs_answer"),
+        read=Named(f"{_FILES}:read_grid"),
+        verify=Named(f"{_CHECK}.planning.grid.plan:verify_grid"),
         compare=Named(f"{_COMPARE}:compare_grid"),
         again={},
         cut=Named(f"{_FILES}:cut_of_grid"),
@@ -86,12 +78,11 @@ PROBLEMS = Problems(
         name="place",
         article="a placement",
         question=Named("instances.placement.problem:PlacementInstance"),
-        formats={
-            f"mtpp-placement/{number}": _format("read_placement", "placement.certificate:verify_placement")
-            for number in (1, 2)
-        },
         stated=(Named("instances.placement.problem:StatedPlacement"),),
-        document=Named(f"{_WRITING}:placement_certificate"),
+        state=Named("instances.placement.placement:placement_document"),
+        without=Named(f"{_WRITING}:needs_answer"),
+        read=Named(f"{_FILES}:read_placement"),
+        verify=Named(f"{_CHECK}.placement.certificate:verify_placement"),
         compare=Named(f"{_COMPARE}:compare_placement"),
         again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_RERUN}:place_again")),
         cut=Named(f"{_FILES}:no_cut"),
@@ -106,9 +97,11 @@ PROBLEMS = Problems(
         name="flow",
         article="a flow",
         question=Named("instances.flow.problem:FlowInstance"),
-        formats={"mtpp-flow/1": _format("read_flow", "flow:verify_flow")},
         stated=(Named("instances.flow.problem:FlowCertificate"),),
-        document=Named(f"{_WRITING}:flow_certificate"),
+        state=Named(f"{_WRITING}:state_flow"),
+        without=Named(f"{_WRITING}:bounds_alone"),
+        read=Named(f"{_FILES}:read_flow"),
+        verify=Named(f"{_CHECK}.flow:verify_flow"),
         compare=Named(f"{_COMPARE}:compare_flow"),
         again={},
         cut=Named(f"{_FILES}:no_cut"),
@@ -123,9 +116,11 @@ PROBLEMS = Problems(
         name="serve",
         article="a serving front",
         question=Named("instances.partitioning.serving:ServingInstance"),
-        formats={"mtpp-serving/1": _format("read_front", "serving.front:verify_serving")},
         stated=(Named("instances.partitioning.stated_serving:StatedServing"),),
-        document=Named(f"{_WRITING}:serving_certificate"),
+        state=Named("instances.runtimes.serving_front:front_document"),
+        without=Named(f"{_WRITING}:needs_answer"),
+        read=Named(f"{_FILES}:read_front"),
+        verify=Named(f"{_CHECK}.serving.front:verify_serving"),
         compare=Named(f"{_COMPARE}:compare_front"),
         again={},
         cut=Named(f"{_FILES}:cut_of_front"),

@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.certificates import Claim, accepted
+from instances.certificates import Claim
 from instances.errors import word
 from instances.flow.problem import flow_from_document
-from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, read_json
-from instances.partitioning.partition_file import (
-    AnswerFile,
-    check_same_question,
-    kinds_partition,
-    partition_from_document,
-    served_cut,
-)
+from instances.json_files import Value
+from instances.partitioning.partition_file import AnswerFile, read_partition, served_cut, stated_partition
 from instances.partitioning.stated import certificate_from_document
-from instances.partitioning.stated_kinds import kinds_from_document
 from instances.partitioning.stated_serving import serving_from_document
 from instances.placement.problem import placement_from_document
 from instances.planning.grid.stated import grid_from_document
+from instances.released import current
 from instances.results import STATED, exceeds
 from mtpp.questions.partitioning import PartitioningWords, platform_of, rules_of, runtime_of
 from mtpp.questions.reading import ReadingWords, read_graph
@@ -52,19 +46,7 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
     InputError
         If there is none in it, or it is of another question.
     """
-    if not isinstance(start, str | PathLike):
-        return given_partition(start)
-    document = read_json(fspath(start))
-    answer = AnswerFile(document)
-    if not answer.holds_graph:
-        return partition_from_document(document, instance)
-    known, _ = answer.certified()
-    graph = known.instance.graph
-    check_same_question(document, graph.name, graph.content_hash, known.instance.k, instance)
-    try:
-        return known.under(instance)
-    except InputError as error:
-        document.fail(str(error))
+    return read_partition(fspath(start), instance) if isinstance(start, str | PathLike) else given_partition(start)
 
 
 def given_partition(start: Partition | Result | None) -> Partition | None:
@@ -134,20 +116,11 @@ def partition_of_file(
 def read_certificate(document: Value) -> Result[Any, Any]:
     """The answer of a certificate of a partition."""
     certificate = certificate_from_document(document)
-    partition = None
     if certificate.impossible is not None:
         return Result("read", certificate.instance, impossible=f"{certificate.impossible.reason}, as the file states")
-    if certificate.partition is not None:
-        partition, _ = AnswerFile.of(document).certified()
+    with document.refusing():
+        partition = stated_partition(certificate)
     return _result(document, certificate.instance, partition, certificate.claims)
-
-
-def read_kinds(document: Value) -> Result[Any, Any]:
-    """The answer of a certificate of a partition over kinds of devices."""
-    certificate = kinds_from_document(document)
-    if certificate.impossible is not None:
-        return Result("read", certificate.instance, impossible=f"{certificate.impossible.reason}, as the file states")
-    return _result(document, certificate.instance, kinds_partition(document), certificate.claims)
 
 
 def read_placement(document: Value) -> Result[Any, Any]:
@@ -156,48 +129,35 @@ def read_placement(document: Value) -> Result[Any, Any]:
 
     stated = placement_from_document(document)
     device = list(stated.device)
-    try:
+    with document.refusing():
         placement = Placement(stated.instance, device)
         if stated.device_order is not None and stated.bus_order is not None:
             placement = OrderedPlacement(stated.instance, device, stated.device_order, stated.bus_order)
-    except InputError as error:
-        document.fail(str(error))
     return _result(document, stated.instance, placement, stated.claims)
-
-
-def read_timeline(document: Value) -> Result[Any, Any]:
-    """The answer of a file of a plan on shared network cards, run in the order that the file states."""
-    from heuristics.planning.orders import execute_orders
-    from instances.planning import Iteration
-    from instances.planning.operations import KINDS
-    from instances.planning.stated import timeline_from_document
-
-    stated, plan = timeline_from_document(document), plan_of_document(document)
-    orders = tuple(tuple((KINDS.index(letter), n, m) for n, letter, m in order) for order in stated.orders)
-    try:
-        timeline = execute_orders(plan, orders)
-    except InputError as error:
-        document.fail(str(error))
-    return _result(document, stated.instance, Iteration(stated.instance, (timeline,)), stated.claims)
 
 
 def read_plan(document: Value) -> Result[Any, Any]:
     """The plan, run in the order of passes that the file states."""
     from heuristics.planning.execution import execute
+    from heuristics.planning.orders import execute_orders
     from instances.planning import Iteration
+    from instances.planning.operations import KINDS
     from instances.planning.plan_files import operations_document
-    from instances.planning.stated import plan_from_document
+    from instances.planning.stated import StatedPlan, plan_from_document
+    from instances.records import written
 
-    stated, plan = plan_from_document(document), plan_of_document(document)
-    warmup = [len(order) - len(order.lstrip("f")) for order in stated.stage_orders]
-    try:
-        schedule = execute(plan, np.array(warmup))
-    except InputError as error:
-        document.fail(str(error))
-    made = operations_document(schedule)
-    if made != {"stages": list(stated.stage_orders), "channels": list(stated.channel_orders)}:
-        document.fail("its passes are in an order that no planner makes; verify or export it.")
-    return _result(document, stated.instance, Iteration(stated.instance, (schedule,)), stated.claims)
+    stated = plan_from_document(document)
+    plan = _plan_of(document, stated)
+    with document.refusing():
+        if isinstance(stated, StatedPlan):
+            warmup = [len(order) - len(order.lstrip("f")) for order in stated.operations.stages]
+            timeline = execute(plan, np.array(warmup))
+            if operations_document(timeline) != written(stated.operations):
+                document.fail("its passes are in an order that no planner makes; verify or export it.")
+        else:
+            orders = tuple(tuple((KINDS.index(letter), n, m) for n, letter, m in order) for order in stated.orders)
+            timeline = execute_orders(plan, orders)
+    return _result(document, stated.instance, Iteration(stated.instance, (timeline,)), stated.claims)
 
 
 def plan_of_document(document: Value) -> Plan:
@@ -208,16 +168,14 @@ def plan_of_document(document: Value) -> Plan:
     InputError
         If it is refused.
     """
-    return cut_of_plan(document)[0]
+    return cut_of_plan(current(document))[0]
 
 
 def _plan_of(document: Value, stated: StatedPlan | StatedTimeline) -> Plan:
     from instances.planning import Plan
 
-    try:
+    with document.refusing():
         return Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
-    except InputError as error:
-        document.fail(str(error))
 
 
 def read_grid(document: Value) -> Result[Any, Any]:
@@ -225,10 +183,8 @@ def read_grid(document: Value) -> Result[Any, Any]:
     from instances.planning.grid.plan import plan_of
 
     stated = grid_from_document(document)
-    try:
+    with document.refusing():
         plan = plan_of(stated)
-    except InputError as error:
-        document.fail(str(error))
     return _result(document, stated.instance, plan, stated.claims)
 
 
@@ -237,10 +193,8 @@ def read_flow(document: Value) -> Result[Any, Any]:
     from instances.flow.answer import FlowAnswer
 
     stated = flow_from_document(document)
-    try:
+    with document.refusing():
         answer = None if stated.interval is None else FlowAnswer(stated.instance, stated.interval)
-    except InputError as error:
-        document.fail(str(error))
     return _result(document, stated.instance, answer, stated.claims)
 
 
@@ -260,15 +214,13 @@ def read_front(document: Value) -> Result[Any, Any]:
     from instances.runtimes.serving_front import Front
 
     stated = serving_from_document(document)
-    if not 0 <= stated.answer < len(stated.front):
-        document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
-    try:
+    if not 0 <= stated.chosen < len(stated.front):
+        document.fail(f"there is no cut {stated.chosen} among {len(stated.front)}.")
+    with document.refusing():
         numbers = stated.token_bytes, stated.window, stated.context, stated.batch
         question = ServingInstance(stated.instance, *numbers, stated.source)
         points = tuple(ServedPartition(question, served_cut(stated.instance, point)) for point in stated.front)
-        front = Front(question, points, points[stated.answer], stated.runtime)
-    except InputError as error:
-        document.fail(str(error))
+        front = Front(question, points, points[stated.chosen], stated.runtime)
     return Result("read", question, front)
 
 
@@ -287,10 +239,9 @@ def cut_of_front(document: Value) -> tuple[Partition, str | None]:
 
 def cut_of_plan(document: Value) -> tuple[Plan, str | None]:
     """The stages and devices of a plan, in whatever order it runs, and its best bound in words."""
-    from instances.planning.stated import plan_from_document, timeline_from_document
+    from instances.planning.stated import plan_from_document
 
-    timed = document.check_format(*accepted(PLAN_FORMAT, TIMED_PLAN_FORMAT)) in accepted(TIMED_PLAN_FORMAT)
-    stated = timeline_from_document(document) if timed else plan_from_document(document)
+    stated = plan_from_document(document)
     return _plan_of(document, stated), _bound_in_words(stated.instance, stated.claims)
 
 

@@ -139,7 +139,7 @@ def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
     """Layers from a file of mtpp-chain/2, or of Piper."""
     from instances.json_files import parse_json, read_text
     from instances.planning.chains import configured_from_piper
-    from instances.planning.grid.stated import configured_from_document
+    from instances.planning.grid.configurations import configured_from_document
     from instances.readers.profiles import recognises_piper
 
     text = read_text(path)

@@ -293,7 +293,7 @@ class StartWords(TypedDict, total=False):
 
     start: Annotated[
         Partition | Result | str | PathLike[str] | None,
-        Word("Partition to start from (mtpp-partition/1).", metavar="FILE", panel=SEARCH),
+        Word("Partition to start from (mtpp-answer/1).", metavar="FILE", panel=SEARCH),
     ]
 
 

@@ -14,13 +14,14 @@ import numpy as np
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates import Envelope
 from instances.devices import DeviceTable, read_devices
-from instances.errors import WordError, printable
+from instances.errors import WordError, printable, word
 from instances.graph.display import figures
 from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import places_of_kinds
-from instances.partitioning.question_lines import rule_lines, rules_in_words
+from instances.partitioning.words import rules_in_words
 from instances.planning.grid import GridInstance
+from instances.questions import HASH
 from mtpp.questions.partitioning import (
     Blocks,
     Rules,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 Compare = dict[str, Callable[[], str | None]]
 
 _PANEL = "The question that the file has to answer"
-_HASH = re.compile(r"[0-9a-f]{16,64}")
+_HASH, _EARLIER = re.compile(rf"{HASH}[0-9a-f]{{16,64}}"), re.compile(r"[0-9a-f]{16,64}")
 
 
 class StatementWords(TypedDict, total=False):
@@ -88,8 +89,10 @@ class StatementWords(TypedDict, total=False):
 def other_question(stated: Envelope, question: Any) -> str | None:
     """Compare with a hash, or with a question or a result that has one."""
     if isinstance(question, str):
+        if _EARLIER.fullmatch(question.lower()):
+            raise InputError(f"{word('question')}: a hash of an earlier version.")
         if not _HASH.fullmatch(question.lower()):
-            raise WordError("question", question, "a hash has 64 hexadecimal digits, of which 16 or more are given.")
+            raise WordError("question", question, f"a hash is {HASH} and 64 digits, of which 16 or more are given.")
         same = stated.true_hash.startswith(question.lower())
         return None if same else f"its hash is {stated.true_hash}, you ask for {question.lower()}"
     asked = getattr(question, "instance", question) if not isinstance(question, Instance) else question
@@ -113,7 +116,8 @@ def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
             asked += runtime_rules(given["runtime"], instance.graph)
         if not instance.is_alike:  # devices that idle are no stages of a runtime
             asked = replace(asked, at_least=())
-        same = list(rule_lines(asked, instance.k)) == list(rule_lines(instance.constraints, instance.k))
+        own = replace(asked, on=()).canonical(instance.k)
+        same = own == instance.constraints.canonical(instance.k)
         if not same or (asked.on and instance.is_alike):
             true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
             return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
@@ -504,12 +508,12 @@ def _fault_of_runtime(front: StatedServing) -> str | None:
         return None
     try:
         rules = runtime_rules(front.runtime, front.instance.graph)
-        true = list(rule_lines(rules, front.instance.k))
+        true = rules.canonical(front.instance.k)
     except InputError as error:
         return f"runtime: {error}"
     if not front.instance.is_alike:  # idle devices aside, any cut between its nodes is legal
         every = tuple(range(front.instance.graph.n))
         free = not rules.together and all(set(nodes) == set(every) for _, nodes in rules.at_least)
-        return None if free else f"instance.layer: {front.runtime!r} does not cut between all of these nodes"
-    same = true == list(rule_lines(front.instance.constraints, front.instance.k))
-    return None if same else f"instance.constraints: they are not those of the runtime {front.runtime!r}"
+        return None if free else f"question.decoder.layer: {front.runtime!r} does not cut between all of these nodes"
+    same = true == front.instance.constraints.canonical(front.instance.k)
+    return None if same else f"question.constraints: they are not those of the runtime {front.runtime!r}"

@@ -17,7 +17,7 @@ from instances.errors import one_line
 from instances.json_files import finite_or_none, write_json
 from instances.readers.onnx.graph import copy_weights, weight_files
 from instances.readers.onnx.stages import Cut, OnnxStage, TensorSpec, cut_model
-from mtpp.certificates.writing import certificate_document
+from mtpp.problems.checking import certificate_document
 from mtpp.stages.manifest import (
     ELEMENTS,
     MANIFEST,

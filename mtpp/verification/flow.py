@@ -243,11 +243,9 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
         flow = _most_flow(certificate.instance, certificate.interval, clock)
         stated = certificate.flow
         if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
-            faults.append(unequal("flow", stated, as_float(flow)))
-        cost, fault = (1 / flow, None) if flow > 0 else (None, "intervals: no request passes")
-    return verdict_of(
-        certificate, cost, faults, lambda claim: _check(certificate, claim, clock), limits, "time", fault=fault
-    )
+            faults.append(unequal("answer.flow", stated, as_float(flow)))
+        cost, fault = (1 / flow, None) if flow > 0 else (None, "answer.intervals: no request passes")
+    return verdict_of(certificate, cost, faults, lambda claim: _check(certificate, claim, clock), limits, fault=fault)
 
 
 def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> str | None:

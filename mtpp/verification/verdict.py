@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -62,17 +62,10 @@ ROUNDING = Fraction(1, 10**9)
 _LEAST_NORMAL = Fraction(1, 2**1022)
 
 
-def faults_of_copies(claimed: Mapping[str, object], true: Mapping[str, object], place: str = "") -> Iterator[str]:
-    """Yield a fault for each value that the file repeats of its question and that differs from it."""
-    for name, value in claimed.items():
-        if value != true[name]:
-            yield unequal(f"{place}{name}", value, true[name])
-
-
-def faults_of_cost(place: str, claimed: float | None, cost: Fraction) -> Iterator[str]:
+def faults_of_cost(claimed: float | None, cost: Fraction) -> Iterator[str]:
     """The cost that a file states, against the one that was computed here."""
     if claimed is None or not is_near(claimed, cost):
-        yield unequal(place, claimed, as_float(cost))
+        yield unequal("cost", claimed, as_float(cost))
 
 
 def faults_of_sum(certificate: Envelope, cost: Fraction | None, *, feasible: bool) -> Iterator[str]:
@@ -303,7 +296,6 @@ def verdict_of(
     faults: Iterable[str],
     check: Callable[[Claim], Check],
     limits: Limits,
-    place: str,
     *,
     fault: str | None = None,
     standing: str = FEASIBLE,
@@ -321,8 +313,6 @@ def verdict_of(
     check : callable
         Proves a bound again, the larger ones first; where it raises an `OutOfTimeError`, the check says so.
     limits : Limits
-    place : str
-        Of the cost in the file.
     fault : str, optional
         Why the answer is none, so that cost, best bound and ratio mean nothing.
     standing, no_answer
@@ -335,7 +325,7 @@ def verdict_of(
     if fault is not None:
         faults.append(fault)
     else:
-        faults += [] if cost is None else faults_of_cost(place, certificate.cost, cost)
+        faults += [] if cost is None else faults_of_cost(certificate.cost, cost)
         faults += faults_of_sum(certificate, cost, feasible=standing == FEASIBLE)
     return Verdict(certificate, cost, checks, tuple(faults), standing, no_answer)
 

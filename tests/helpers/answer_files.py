@@ -6,22 +6,21 @@ import json
 from typing import Any
 
 import numpy as np
-from certificates import Document, older
+from certificates import Document, hashed, plain
 
 from instances import Bound, ComputationGraph, Result, SharedParameter
 from instances.json_files import Value
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp.certificates.writing import placement_certificate, plan_certificate
 from mtpp.certifying.planning import PlanResult, certify_plan
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.verdict import Verdict
 
 
 def plan_file(planner: str = "spp", **options: Any) -> Document:
-    """The file of `plan_result` in the older format."""
-    return older(plan_certificate([plan_result(planner, **options)]))
+    """The file of `plan_result`."""
+    return plain(certificate_document([plan_result(planner, **options)]))
 
 
 def plan_result(planner: str = "spp", **options: Any) -> PlanResult:
@@ -39,8 +38,8 @@ def plan_result(planner: str = "spp", **options: Any) -> PlanResult:
 
 
 def placement_file(ordered: bool = False, **options: Any) -> Document:
-    """The file of `placement_result` in the older format."""
-    return older(placement_certificate([placement_result(ordered, **options)]))
+    """The file of `placement_result`."""
+    return plain(certificate_document([placement_result(ordered, **options)]))
 
 
 def placement_result(ordered: bool = False, **options: Any) -> Result[PlacementInstance, Placement]:
@@ -70,4 +69,4 @@ def placed(placement: Placement) -> Result[PlacementInstance, Placement]:
 
 def check(document: Document, **options: Any) -> Verdict:
     """The second opinion on a file, as it is read back."""
-    return verify(Value(json.loads(json.dumps(document)), "c.json"), **options)
+    return verify(Value(json.loads(json.dumps(hashed(document))), "c.json"), **options)

@@ -15,15 +15,15 @@ from brute_force import best_partition
 from exact import needed_optimum
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
-from instances.certificates import BOUND_FORMATS, opened
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
-from mtpp.certificates.writing import bound_document, certificate_document
-from mtpp.problems.checking import rerun, verify
+from mtpp.certificates.writing import bound_document
+from mtpp.problems.checking import certificate_document, rerun, verify
+from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.verdict import Clock, Verdict
@@ -85,31 +85,21 @@ def answers(instance: Instance) -> list[Result]:
     return [*found, Result("exact", instance, best, exact, {"solve": 0.5}, "highs 1.0")]
 
 
-def older(document: Document) -> Document:
-    """The file as version 0.2.0 wrote it: without provenance, and no hash binds its question."""
-    document = json.loads(json.dumps(document))
-    plain = dict(opened(Value(document, "c.json"), *set(BOUND_FORMATS.values())).document.data)
-    for bound in plain.get("bounds", []):
-        _complete(bound)
-    return plain
-
-
-def _complete(bound: Document) -> None:
-    bound |= {"optimal": True, "seconds": 0.5, "solver": None, "version": None} | bound
-    if "proof" in bound["parameters"]:
-        _complete(bound["parameters"]["proof"])
-
-
 def document(**platform: Any) -> Document:
-    """A true certificate in the older format."""
+    """A true certificate."""
     platforms = Platform(**{"k": 3, "bandwidth": 2.0, **platform})
-    return older(certificate_document(answers(Instance(GRAPH, platforms))))
+    return plain(certificate_document(answers(Instance(GRAPH, platforms))))
+
+
+def plain(document: Document) -> Document:
+    """The file as it is read."""
+    return dict(json.loads(json.dumps(document)))
 
 
 def ruled(constraints: Constraints, **platform: Any) -> Document:
     """A true certificate of a question with side constraints."""
     place = Platform(**{"k": 3, "bandwidth": 2.0, **platform})
-    return older(certificate_document(answers(Instance(GRAPH, place, constraints=constraints))))
+    return plain(certificate_document(answers(Instance(GRAPH, place, constraints=constraints))))
 
 
 PLAIN = document()
@@ -123,33 +113,35 @@ RULED = ruled(
 
 
 def check(document: Document, folder: Path, *, again: bool = False, **options: Any) -> Verdict:
-    """What `mtpp verify` says, and with `again` what it says after `--rerun`."""
-    write_json(folder / "c.json", document)
+    """What `mtpp verify` says of a file with the hash of its question, with `again` after `--rerun`."""
+    write_json(folder / "c.json", hashed(document))
     verdict = verify(read_json(folder / "c.json"), **options)
     return rerun(verdict, time_limit=10.0) if again else verdict
 
 
+def hashed(document: Document) -> Document:
+    """The file with the hash that its question has by now, as a careful forger states it; as it is if there is none."""
+    with suppress(InputError, KeyError, TypeError):
+        question = PROBLEMS[document["problem"]].question.load().of_document(Value(document["question"], "c.json"))
+        return document | {"question_hash": getattr(question, "true_hash", None) or question.question_hash}
+    return document
+
+
 def settle(document: Document) -> None:
     """What a careful forger does: recompute all that follows from the other numbers."""
-    instance, partition = document["instance"], document["partition"]
-    graph = graph_from_document(Value(instance["graph"], "c.json"))
-    instance["graph_hash"] = partition["graph_hash"] = graph.content_hash
-    for name in ("k", "bandwidth", "memory", "activation_buffer", "fit", "constraints"):
-        if name in instance:
-            partition[name] = instance[name]
-        else:
-            partition.pop(name, None)
-    partition["stages"] = [[] for _ in range(instance["k"])]
-    for v in partition["order"][: len(partition["block"])]:
-        partition["stages"][partition["block"][v] % instance["k"]].append(graph.names[v])
-    partition["bottleneck"] = document["bottleneck"]
+    question, answer = document["question"], document["answer"]
+    graph = graph_from_document(Value(question["graph"], "c.json"))
+    answer["stages"] = [[] for _ in range(question["k"])]
+    for v in answer["order"][: len(answer["block"])]:
+        answer["stages"][answer["block"][v] % question["k"]].append(graph.names[v])
     with suppress(InputError):  # what is no partition has no stages
-        question = certificate_from_document(Value(document, "c.json")).instance
-        answer = Partition(question, partition["block"], partition["order"])
-        partition["costs"] = [*map(written, stages(answer))]
-        partition["crossing"] = [*map(written, crossings(answer))]
+        instance = certificate_from_document(Value(document, "c.json")).instance
+        document["question_hash"] = instance.question_hash
+        partition = Partition(instance, answer["block"], answer["order"])
+        answer["costs"] = [*map(written, stages(partition))]
+        answer["crossing"] = [*map(written, crossings(partition))]
     document["bound"] = max(entry["value"] for entry in document["bounds"])
-    document["ratio"] = max(1.0, document["bottleneck"] / document["bound"])
+    document["ratio"] = max(1.0, document["cost"] / document["bound"])
 
 
 def entry(document: Document, method: str) -> Document:

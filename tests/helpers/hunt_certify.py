@@ -28,9 +28,8 @@ from instances.graph.tensors import SharedParameter
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
-from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions
 
 __all__ = ["drawn_question", "false_answers", "stated_instance"]

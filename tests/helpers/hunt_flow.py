@@ -21,8 +21,7 @@ from heuristics.flow import search_flow
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
-from mtpp.certificates.writing import flow_certificate
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models.flow import Hubs, bound_flow
 
 __all__ = ["faults_of_flow", "flow_instance_of"]
@@ -62,7 +61,7 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
     if largest > 0 and Hubs(instance).exclude(largest * (1 - 1e-9), Deadline()) is not None:
         faults.append(f"patterns-with-hubs: weights exclude {largest!r}, which passes")
     if found.impossible is None:
-        written = flow_certificate(results)
+        written = certificate_document(results)
         faults += [f"verify: {fault}" for fault in verify(_read(written), time_limit=20.0).faults]
         for claim in written["bounds"] if largest > 0 else ():
             claim["value"] = _RAISED / largest

@@ -25,8 +25,7 @@ from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.kind_paths import layers_in_a_row
 from instances.partitioning.symmetry import reduce_instance
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
 
 __all__ = ["BOUNDS", "faults_of", "instance_of"]

@@ -28,9 +28,8 @@ from instances import Partition, Result, combine
 from instances.deadline import Deadline
 from instances.json_files import Value
 from instances.placement.placement import Placement
-from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.partitioning.cuts import tree_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.exact_instance import with_ends as exact_with_ends

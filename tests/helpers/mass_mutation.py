@@ -28,8 +28,8 @@ from true_files import originals
 import mtpp
 from instances import InputError
 from instances.json_files import parse_json
+from instances.questions import nameless
 from mtpp.problems.checking import verify
-from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.verdict import OutOfTimeError, Verdict
 
 VALUES: list[Any] = [
@@ -143,8 +143,10 @@ def outcome(one: Mutant) -> str:
         return "false"
     if verdict.certificate.true_hash != original["question_hash"]:
         return "another question"
-    if one.path[0] == "provenance":
+    if "provenance" in one.path:
         return "provenance"
+    if alike(nameless(document.data["question"]), nameless(original["question"])) and one.path[0] == "question":
+        return "a name"
     return _judged(original, document.data, verdict)
 
 
@@ -153,11 +155,11 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
     kept, without = _unordered(original), _unordered(file)
     if alike(kept, without):
         return "the same"
-    if without.get("words") == "" and "kinds" in file["instance"] and alike(kept | {"words": ""}, without):
-        return "no words"
+    if file["answer"] and file["answer"].get("words") == "" and "kinds" in file["question"]["chain"]:
+        return "no words" if alike(kept["answer"] | {"words": ""}, without["answer"]) else "FORGED"
     if alike(_answerless(kept), _answerless(without)):
         return "another answer" if _as_good(original, file) else "FORGED"
-    if file["instance"] == original["instance"] and (file.get("impossible") or {"proof": 0})["proof"] is None:
+    if file["impossible"] is not None and file["impossible"]["proof"] is None:
         return "trusted" if verdict.rests_on_trust else "FORGED"
     if without.get("bounds") is None or not alike(_rest(kept), _rest(without)):
         return "FORGED"
@@ -170,41 +172,28 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
 
 
 def _unordered(file: Document) -> Document:
-    """What is not free in a file; constraints, parameters, kinds of devices and links hold in any order."""
-    found = copy.deepcopy({name: item for name, item in file.items() if name != "provenance"})
-    if isinstance(found.get("partition"), dict) and found["partition"].get("fit") is False:
-        del found["partition"]["fit"]  # as by default
-    for holder in (found["instance"], found.get("partition") or {}):
-        for kind, items in holder.get("constraints", {}).items():
-            twice = kind in ("together", "uncut")  # says no more
-            rules = [_in_order(item, twice) for item in items]
-            told = [rule for rule in rules if kind != "together" or len(rule) > 1]  # says something
-            holder["constraints"][kind] = _in_order(told, twice)
-    for graph in ("graph", "operators"):
-        if "parameters" in found["instance"].get(graph, {}):
-            found["instance"][graph]["parameters"].sort(key=json.dumps)
-    for links in ("kinds", "links") if "links" in found["instance"] else ():
-        found["instance"][links] = _in_order(found["instance"][links])
+    """What is not free in a file; its question, whose hash is the same, aside."""
+    found = {name: item for name, item in file.items() if name not in ("provenance", "question")}
+    if found["impossible"] is not None:
+        found["impossible"] = found["impossible"] | {"reason": ""}
+    found["bounds"] = [_boundless(bound) for bound in found["bounds"]]
     return found
 
 
-def _in_order(rule: Any, twice: bool = False) -> Any:
-    """A constraint with its nodes in order, by their numbers, which are their names in the files with rules."""
-    if isinstance(rule, dict):
-        return {name: _in_order(item) for name, item in rule.items()}
-    if not isinstance(rule, list):
-        return int(rule) if isinstance(rule, str) and rule.isdigit() else rule
-    items = sorted(map(_in_order, rule), key=json.dumps)
-    return [item for i, item in enumerate(items) if not twice or i == 0 or item != items[i - 1]]
+def _boundless(bound: Document) -> Document:
+    """A bound without its origin."""
+    kept = {name: item for name, item in bound.items() if name != "provenance"}
+    if "proof" in kept["parameters"]:
+        kept["parameters"] = kept["parameters"] | {"proof": _boundless(kept["parameters"]["proof"])}
+    return kept
 
 
 def _answerless(file: Document) -> Document:
     """What is left without orders, devices and times, which several answers of the same cost may have."""
-    answer = ("devices",) if "cluster" in file["instance"] else ("sequence", "intervals", "starts", "sent")
-    found = {name: item for name, item in file.items() if name not in answer}
-    if isinstance(found.get("partition"), dict):
-        found["partition"] = {name: item for name, item in found["partition"].items() if name != "order"}
-    return found
+    free = {"plan": ("devices",), "partition": ("order",), "place": ("sequence",), "flow": ("intervals",)}
+    names = free.get(file["problem"], ("starts", "sent"))
+    kept = {name: item for name, item in (file["answer"] or {}).items() if name not in names}
+    return file | {"answer": kept}
 
 
 def _as_good(original: Document, file: Document) -> bool:
@@ -212,9 +201,9 @@ def _as_good(original: Document, file: Document) -> bool:
 
     Passes and transfers may begin later than as soon as they can.
     """
-    if "cluster" in file["instance"]:
-        bandwidth = file["instance"]["cluster"]["bandwidth"]
-        one, other = ([v for group in document["devices"] for v in group] for document in (original, file))
+    if file["problem"] == "plan":
+        bandwidth = file["question"]["cluster"]["bandwidth"]
+        one, other = ([v for group in document["answer"]["devices"] for v in group] for document in (original, file))
         return len(set(other)) == len(one) and all(
             bandwidth[a][b] == bandwidth[c][d] for a, c in zip(one, other, strict=True)
             for b, d in zip(one, other, strict=True)
@@ -223,10 +212,10 @@ def _as_good(original: Document, file: Document) -> bool:
         json.dump(file, opened)
         opened.flush()
         cost = mtpp.read(opened.name).answer.cost
-    (true,) = (file[name] for name in ("bottleneck", "step_time", "time") if name in file)
-    times = [[*document.get("starts", ()), *document.get("sent", ())] for document in (original, file)]
+    answers = (original["answer"], file["answer"])
+    times = [[*answer.get("starts", ()), *answer.get("sent", ())] for answer in answers]
     later = all(before <= then for rows in zip(*times, strict=True) for before, then in zip(*rows, strict=True))
-    return alike(cost, true) and later
+    return alike(cost, file["cost"]) and later
 
 
 def _rest(file: Document) -> Document:
@@ -266,7 +255,7 @@ def main() -> int:
     words = parser.parse_args()
     counts, forged = tried(words.count, words.seed)
     changed = words.count - counts["the same"] - counts["provenance"]
-    files = f"files of {len(originals())} kinds, {len(PROBLEMS.formats)} formats"
+    files = f"files of {len(originals())} kinds"
     print(f"{words.count} changes (seed {words.seed}) in {files}:")
     for name, count in counts.most_common():
         print(f"{count:8d} {name}")

@@ -21,9 +21,8 @@ from instances.json_files import Value
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
-from mtpp.certificates.writing import placement_certificate
 from mtpp.certifying.methods import prove_placement
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions
 from mtpp_models.placement.registry import bound_placement
 
@@ -149,7 +148,7 @@ def _certificate(solver: str) -> Callable[[PlacementCase], float]:
         answers = prove_placement(found, options, lambda moment: None, faults.append).parts
         best = best_ordered(instance).time
         excess = max(_checked(answer, best) for answer in answers)
-        document = json.loads(json.dumps(placement_certificate(answers)))
+        document = json.loads(json.dumps(certificate_document(answers)))
         said = verify(Value(document, "certificate")).faults
         assert not said, f"the certificate is refused: {said[0]}"
         return excess

@@ -10,7 +10,7 @@ __all__ = ["FAULTS", "USE_RULE", "Fault"]
 USE = """
 import sys
 from mtpp.certifying.certify import from_other_k
-from mtpp.certificates.writing import certificate_document
+from mtpp.problems.checking import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve
@@ -30,17 +30,17 @@ USE_PLAN = """
 import sys
 import numpy as np
 from mtpp.certifying.planning import certify_plan
-from mtpp.certificates.writing import plan_certificate
+from mtpp.problems.checking import certificate_document
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
 
 chain = LayerChain([1.1, 2.3], [2.2, 4.1], [4.0], [3.0], [6.0, 7.0])
 instance = TrainingInstance(chain, Cluster.of_servers([2], 2.0), 4)
-write_json(sys.argv[2], plan_certificate([certify_plan(instance, np.random.default_rng(0), sys.argv[1])]))
+write_json(sys.argv[2], certificate_document([certify_plan(instance, np.random.default_rng(0), sys.argv[1])]))
 """
 USE_PLACEMENT = """
 import sys
-from mtpp.certificates.writing import placement_certificate
+from mtpp.problems.checking import certificate_document
 from instances import Bound, ComputationGraph, Result
 from instances.json_files import write_json
 from instances.placement.placement import Placement
@@ -49,7 +49,7 @@ from instances.placement.problem import PlacementInstance
 graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1.5, 2.5, 2.0, 1.0], [3.0, 3.0, 3.0, 0.0])
 placement = Placement(PlacementInstance(graph, 2, 3.0), [0, 0, 1, 0])
 bound = Bound(placement.instance.lower_bound, "simple")
-write_json(sys.argv[2], placement_certificate([Result(sys.argv[1], placement.instance, placement, bound)]))
+write_json(sys.argv[2], certificate_document([Result(sys.argv[1], placement.instance, placement, bound)]))
 """
 
 # And for serving fronts.
@@ -60,19 +60,22 @@ from instances.architectures import ARCHITECTURES
 from instances.json_files import write_json
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
-from instances.runtimes.serving import serving_document
+from instances.runtimes.serving_front import Front
+from mtpp.problems.checking import certificate_document
+from instances import Result
 from mtpp_models.bounds.serving import serving_front
 
 graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
 question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES[sys.argv[1]])
-front = serving_document(question, serving_front(question).points)
-write_json(sys.argv[2], front | {"answer": 0, "runtime": sys.argv[1], "words": ""})
+points = serving_front(question).points
+front = Result("front", question, Front(question, points, points[0], sys.argv[1]))
+write_json(sys.argv[2], certificate_document([front]))
 """
 
 # A user whose question has a rule, and who takes a partition, and a bound of *simple*, for an answer to it.
 USE_RULE = """
 import sys
-from mtpp.certificates.writing import certificate_document
+from mtpp.problems.checking import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve

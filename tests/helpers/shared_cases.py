@@ -23,9 +23,8 @@ from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, encoded, simulate
 from instances.planning.simulator import empty_log, run
-from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, port_bound
 
 __all__ = ["SharedCase", "build_shared", "check_bounds", "check_shared", "every_plan", "random_shared_case"]
@@ -158,7 +157,7 @@ def check_shared(name: str, case: SharedCase) -> float:
     if found.plan is None:
         return 0.0
     covered = recovered(PlanResult(name, instance, found))
-    document = json.loads(json.dumps(plan_certificate([covered.result, *covered.wider])))
+    document = json.loads(json.dumps(certificate_document([covered.result, *covered.wider])))
     verdict = verify(Value(document, "plan.json"))
     assert not verdict.faults, f"its file is refused: {verdict.faults[0]}"
     assert covered.result.bound is not None

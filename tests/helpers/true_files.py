@@ -23,15 +23,8 @@ from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
 from instances.runtimes.serving_front import Front
 from mtpp.api.planning import serve
-from mtpp.certificates.writing import (
-    certificate_document,
-    flow_certificate,
-    placement_certificate,
-    plan_certificate,
-    serving_certificate,
-)
 from mtpp.certifying.methods import covered_grid
-from mtpp.problems.checking import result_document
+from mtpp.problems.checking import certificate_document, result_document
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
 from mtpp_models.flow import bound_flow
@@ -55,11 +48,13 @@ def originals() -> dict[str, Document]:
     files["certificate by halves"] = certificate_document([solve(Instance(GRAPH, Platform(2, 2.0)), "bisection")])
     files["impossible"] = _impossible()
     files["kinds"] = _kinds()
-    files["plan"] = plan_certificate([plan_result()])
-    files["plan on cards"] = plan_certificate([plan_result("improved", network=Network(), dtype="bf16", sequence=8)])
+    files["plan"] = certificate_document([plan_result()])
+    files["plan on cards"] = certificate_document(
+        [plan_result("improved", network=Network(), dtype="bf16", sequence=8)]
+    )
     files["plan in a grid"] = result_document(covered_grid(equal_question(4, 4, 8.0)).result)
-    files["placement"] = placement_certificate([placement_result()])
-    files["placement in order"] = placement_certificate([placement_result(ordered=True)])
+    files["placement"] = certificate_document([placement_result()])
+    files["placement in order"] = certificate_document([placement_result(ordered=True)])
     files["front"] = _front()
     files["front over kinds"] = _front_over_kinds()
     files["flow"] = _flow()
@@ -86,7 +81,7 @@ def _front() -> Document:
     question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
     front = serving_front(question)
     assert front.points
-    return serving_certificate([Result("front", question, Front(question, front.points, front.points[0], "vllm"))])
+    return certificate_document([Result("front", question, Front(question, front.points, front.points[0], "vllm"))])
 
 
 def _front_over_kinds() -> Document:
@@ -102,4 +97,4 @@ def _flow() -> Document:
     del links["source", "sink"]
     instance = flow_instance_of(FlowCase(4, [0, 0, 1], [{1: 12, 2: 8, 3: 3}, {1: 9, 2: 7, 3: 2}], links))
     found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
-    return flow_certificate([found, *bound_flow(instance, found.answer)])
+    return certificate_document([found, *bound_flow(instance, found.answer)])

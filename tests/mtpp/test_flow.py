@@ -20,8 +20,7 @@ from instances.deadline import Deadline
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import question_from_members, read_flow_question
 from instances.json_files import json_text, parse_json, read_json
-from mtpp.certificates.writing import flow_certificate
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models.flow import bound_flow, exclude, shared_layers
 
 Links = dict[tuple[str, str], float]
@@ -137,15 +136,15 @@ def test_verify_proves_it(certificate: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (["flow"], 3.1),
-        (["time"], 0.3),
+        (["answer", "flow"], 3.1),
+        (["cost"], 0.3),
         (["bounds", 0, "value"], 0.2),
         (["bounds", 1, "value"], 0.34),
         (["bounds", 1, "parameters", "weights", 0], [0.1]),
         (["bounds", 1, "parameters", "weights"], []),
         (["bounds", 1, "parameters", "second"], 3.0),
-        (["intervals", "0"], [0, 9]),
-        (["intervals", "0"], [0, 1]),
+        (["answer", "intervals", "0"], [0, 9]),
+        (["answer", "intervals", "0"], [0, 1]),
     ],
 )
 def test_forgeries_are_found(certificate: Path, path: list[Any], value: Any, tmp_path: Path) -> None:
@@ -166,7 +165,7 @@ def star() -> dict[str, Any]:
     instance = question_from_members(parse_json(json.dumps(GOLDEN["a star"][0]), "star.json"), ("format",))
     answer = FlowAnswer(instance, [[1, 2], [0, 1], [2, 3], [0, 0]])
     results = [Result("annealing", instance, answer), *bound_flow(instance, answer)]
-    written: dict[str, Any] = json.loads(json_text(flow_certificate(results)))
+    written: dict[str, Any] = json.loads(json_text(certificate_document(results)))
     assert verify(parse_json(json.dumps(written), "star.json")).faults == ()
     return written
 

@@ -72,7 +72,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert result.answer is not None
     assert result.answer.flow == pytest.approx(shown)
     assert mtpp("verify flow.json") == 0
-    question = json.loads(Path("flow.json").read_text())["instance"]
+    question = json.loads(Path("flow.json").read_text())["question"]
     Path("question.json").write_text(json.dumps(question | {"format": "mtpp-flow-question/1"}))
     kinds = [{"name": "a", "count": 1, "speed": 1.0, "bandwidth": 1e9}]
     Path("fixed.json").write_text(json.dumps({"format": "mtpp-devices/2", "order": "fixed", "kinds": kinds}))

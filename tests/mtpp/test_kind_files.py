@@ -17,8 +17,7 @@ from heuristics import Limits, search
 from instances import ComputationGraph
 from instances.json_files import read_json, write_json
 from instances.machines import SHIPPED, devices_of_text, read_kinds
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
 
 
@@ -60,11 +59,10 @@ FORGERIES: list[tuple[list[Any], Any]] = [
     (["bounds", 0, "parameters", "shares"], [0.0, 0.0]),
     (["bounds", 1, "parameters", "nodes"], [77]),
     (["bounds", 3, "parameters", "prices"], [0.0] * 6),
-    (["bottleneck"], 7.9),
-    (["partition", "bottleneck"], 7.9),
-    (["partition", "kind"], ["kind 0", "kind 0", "kind 0"]),
-    (["partition", "kind", 0], "kind 9"),
-    (["instance", "k"], 2),
+    (["cost"], 7.9),
+    (["answer", "kind"], ["kind 0", "kind 0", "kind 0"]),
+    (["answer", "kind", 0], "kind 9"),
+    (["question", "k"], 2),
     (["question_hash"], "0" * 64),
 ]
 
@@ -94,7 +92,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     kinds = [{"name": "fast", "count": 1, "speed": 2, "bandwidth": 4}, {"name": "slow", "count": 2, "bandwidth": 1}]
     Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
     assert mtpp("bound bert-base --devices kinds.json --model simple --json") == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "mtpp-kinds/2"
+    assert json.loads(capsys.readouterr().out)["format"] == "mtpp-answer/1"
 
 
 def test_bad_input_is_one_line(

@@ -20,9 +20,8 @@ from instances import Instance, Platform
 from instances.json_files import json_text, parse_json, write_json
 from instances.machines import Kind, Machines, devices_document, read_kinds
 from instances.partitioning.partition import Partition
-from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
 
 _ROW = chain([4, 2, 3, 1, 5, 3], [4, 2, 6, 2, 4])
@@ -92,10 +91,10 @@ def test_forgeries_are_found() -> None:
     """Of rates, of the bound and of the bottleneck."""
     result = certify(question(_ROW, _devices([[4, 1], [4, 2]])), SolveOptions(time_limit=5.0))
     for path, value in (
-        (["instance", "rates", 1, 1], 1.0),
-        (["bottleneck"], 6.4),
+        (["question", "rates", 1, 1], 1.0),
+        (["cost"], 6.4),
         (["bounds", -1, "value"], 6.51),
-        (["partition", "kind"], ["slow", "slow", "fast"]),
+        (["answer", "kind"], ["slow", "slow", "fast"]),
     ):
         document: Any = json.loads(json_text(certificate_document([result])))
         place = document
@@ -123,7 +122,7 @@ def test_files_and_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
     for devices in ("1xA100,2xL4@100MB/s", "1xA100,2xL4"):
         assert mtpp(f"certify llama-3-8b --devices {devices} {words.replace(' --json --no-log', '')} --out c.json") == 0
         assert columns(capsys.readouterr().out)["status"] == "optimal"
-        costs.append(json.loads((tmp_path / "c.json").read_text())["bottleneck"])
+        costs.append(json.loads((tmp_path / "c.json").read_text())["cost"])
     assert costs[0] > costs[1]
     write_json(tmp_path / "bad.json", {"format": "mtpp-devices/2", **devices_document(own), "rates": [[1, 0], [1, 1]]})
     assert_misuse(

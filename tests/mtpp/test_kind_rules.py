@@ -22,10 +22,9 @@ from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
-from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.certifying.least_k import LeastPrice, find_least
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
 
 _OWN = devices([(2, 4, 1), (1, 1, 2)])
@@ -92,7 +91,7 @@ def test_verify_knows_windows() -> None:
     assert verify(parse_json(text, "windows.json")).faults == ()
     for v, last, fault in ((1, 2, "blocks below it exist"), (5, 0, "may be in blocks 0 to 0")):
         document: Any = json.loads(text)
-        document["instance"]["constraints"] = {"windows": [{"nodes": [v], "first": 0, "last": last}]}
+        document["question"]["constraints"] = {"windows": [[v, 0, last]]}
         assert fault in " ".join(verify(parse_json(json.dumps(document), "forged.json")).faults)
 
 
@@ -180,7 +179,7 @@ def test_nodes_stay_together_and_verify_proves_it() -> None:
         {"together": [[1, 2]]},
     ):
         document: Any = json.loads(text)
-        document["instance"]["constraints"] = changed
+        document["question"]["constraints"] = changed
         assert verify(parse_json(json.dumps(document), "forged.json")).faults
 
 
@@ -202,8 +201,8 @@ def test_nodes_that_only_some_kinds_may_run() -> None:
         text = json_text(certificate_document([results[0]]))
         assert verify(parse_json(text, "on.json")).faults == ()
         document: Any = json.loads(text)
-        assert sum(row["works"].count(None) for row in document["instance"]["kinds"]) == len(on)
-        document["partition"] |= {"block": [0] * 6, "kind": ["kind 1" if on[5] == "kind 0" else "kind 0", None, None]}
+        assert sum(row["works"].count(None) for row in document["question"]["kinds"]) == len(on)
+        document["answer"] |= {"block": [0] * 6, "kind": ["kind 1" if on[5] == "kind 0" else "kind 0", None, None]}
         assert "cannot run on" in " ".join(verify(parse_json(json.dumps(document), "forged.json")).faults)
 
 
@@ -243,7 +242,7 @@ def test_kinds_of_nodes_on_the_command_line(
     words = "llama-3-8b --level layer --dim phase=decode --time-limit 5"
     assert mtpp(f"certify {words} --devices 1xA100,1xT4 --constraints on.json --out c.json") == 0
     document = json.loads(Path("c.json").read_text())
-    assert document["partition"]["kind"][document["partition"]["block"][-1]] == "A100"
+    assert document["answer"]["kind"][document["answer"]["block"][-1]] == "A100"
     assert mtpp("verify c.json --constraints on.json") == 0
     assert mtpp("verify c.json --constraints off.json") == 1
     capsys.readouterr()

@@ -36,12 +36,12 @@ PLACEMENTS = (
 )
 
 #: What no check can know: what a method took, whether it ran to its end, and which version of what it was.
-UNKNOWN = re.compile(r"bounds\.\d+\.(seconds|optimal|parameters|solver|version)")
+UNKNOWN = re.compile(r"provenance|bounds\.\d+\.(parameters|provenance)")
 
 
 def settle(document: Document) -> None:
     """What a careful forger does: make the sums fit."""
-    cost = document["step_time" if "step_time" in document else "time"]
+    cost = document["cost"]
     document["bound"] = max(bound["value"] for bound in document["bounds"])
     document["ratio"] = max(1.0, cost / document["bound"])
 
@@ -57,7 +57,7 @@ def test_each_number_that_is_changed_is_found(original: Document) -> None:
             place = place[key]
         name = ".".join(map(str, path))
         number = isinstance(place[last], int | float) and not isinstance(place[last], bool)
-        if not number or path[0] == "instance" or UNKNOWN.match(name):
+        if not number or path[0] == "question" or UNKNOWN.match(name):
             continue
         for factor in (1 + 1e-6, 1 - 1e-6):
             forged = copy.deepcopy(original)
@@ -126,38 +126,38 @@ Forgery = Callable[[Document], None]
 
 
 def missing_link(document: Document) -> None:
-    document["instance"]["cluster"]["bandwidth"] = [[0.0] * 4] * 4
+    document["question"]["cluster"]["bandwidth"] = [[0.0] * 4] * 4
 
 
 def other_times(document: Document) -> None:
-    document["instance"]["chain"]["layers"][0]["forward"] *= 1.5
+    document["question"]["chain"]["layers"][0]["forward"] *= 1.5
 
 
 def less_memory(document: Document) -> None:
-    document["instance"]["memory"] = document["memory"] = 5.0
+    document["question"]["memory"] = 5.0
 
 
 def backward_first(document: Document) -> None:
-    orders = document["operations"]["stages"]
+    orders = document["answer"]["operations"]["stages"]
     orders[0] = orders[0][::-1]
 
 
 def fewer_operations(document: Document) -> None:
-    document["operations"]["stages"][0] = "fb"
+    document["answer"]["operations"]["stages"][0] = "fb"
 
 
 def a_device_twice(document: Document) -> None:
-    document["devices"][0][0] = document["devices"][-1][-1]
+    document["answer"]["devices"][0][0] = document["answer"]["devices"][-1][-1]
 
 
 def many_microbatches(document: Document) -> None:
-    document["instance"]["microbatches"] = document["microbatches"] = 100_000
-    document["operations"]["stages"] = ["f" * 100_000 + "b" * 100_000] * len(document["devices"])
-    document["operations"]["channels"] = ["fb" * 100_000] * (len(document["devices"]) - 1)
+    document["question"]["microbatches"] = 100_000
+    document["answer"]["operations"]["stages"] = ["f" * 100_000 + "b" * 100_000] * len(document["answer"]["devices"])
+    document["answer"]["operations"]["channels"] = ["fb" * 100_000] * (len(document["answer"]["devices"]) - 1)
 
 
 def bound_above_the_time(document: Document) -> None:
-    document["bounds"][0]["value"] = document["bound"] = 1.01 * document["time"]
+    document["bounds"][0]["value"] = document["bound"] = 1.01 * document["cost"]
     document["ratio"] = 1.0
 
 
@@ -166,12 +166,12 @@ def bound_of_another_problem(document: Document) -> None:
 
 
 def no_time(document: Document) -> None:
-    document["time"] = None
+    document["cost"] = None
 
 
 def huge_devices(document: Document) -> None:
-    document["instance"]["cluster"] |= {"servers": [10**9], "within": 1.0, "between": 1.0}
-    del document["instance"]["cluster"]["bandwidth"]
+    document["question"]["cluster"] |= {"servers": [10**9], "within": 1.0, "between": 1.0}
+    del document["question"]["cluster"]["bandwidth"]
 
 
 def assert_told(forged: Document, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,32 +208,32 @@ def test_named_forgeries_of_plans(
 
 
 def later_first(document: Document) -> None:
-    document["sequence"].reverse()
+    document["answer"]["sequence"].reverse()
 
 
 def not_first_ready(document: Document) -> None:
     """Two sources: the one that is ready later runs first."""
     graph = {"format": "mtpp-graph/1", "nodes": [{"work": 1.0}] * 3, "edges": [[0, 2]]}
-    document["instance"]["graph"] = graph
-    document |= {"device": [0, 1, 1], "sequence": [0, 2, 1]}
+    document["question"]["graph"] = graph
+    document["answer"] |= {"device": [0, 1, 1], "sequence": [0, 2, 1]}
 
 
 def a_device_too_many(document: Document) -> None:
-    document["device"][0] = 3
+    document["answer"]["device"][0] = 3
 
 
 def stronger_bound(document: Document) -> None:
-    document["bounds"][0]["value"] = document["bound"] = document["step_time"]
+    document["bounds"][0]["value"] = document["bound"] = document["cost"]
     document["ratio"] = 1.0
 
 
 def solver_of_a_bound(document: Document) -> None:
     stronger_bound(document)
-    document["bounds"][0] |= {"solver": "highs", "method": "exact"}
+    document["bounds"][0] |= {"provenance": {"solver": "highs"}, "method": "exact"}
 
 
 def faster_bus(document: Document) -> None:
-    document["instance"]["bandwidth"] = 1e300
+    document["question"]["bandwidth"] = 1e300
 
 
 @pytest.mark.parametrize(

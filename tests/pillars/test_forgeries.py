@@ -16,22 +16,13 @@ from forging import forgeries, write
 from hypothesis import HealthCheck, given, settings
 
 from instances import InputError, Instance, Partition
-from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json
-from instances.partitioning.constraints_file import parse_constraints
 from mtpp.cli.main import main
 from mtpp.problems.checking import verify
 
 
 def instance_of(document: Document) -> Instance:
-    from instances import Platform
-
-    question = document["instance"]
-    limits = [math.inf if question[name] is None else question[name] for name in ("bandwidth", "memory")]
-    graph = graph_from_document(Value(question["graph"], "c.json"))
-    platform = Platform(question["k"], *limits, question["activation_buffer"], question.get("fit", False))
-    rules = Value(question.get("constraints", {}), "c.json")
-    return Instance(graph, platform, constraints=parse_constraints(rules, graph))
+    return Instance.of_document(Value(document["question"], "c.json"))
 
 
 @settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -47,7 +38,7 @@ def test_nothing_false_is_proved(forged: Document, tmp_path: Path) -> None:
         return
     instance = instance_of(forged)
     if verdict.cost is not None:
-        partition = Partition(instance, forged["partition"]["block"], forged["partition"]["order"])
+        partition = Partition(instance, forged["answer"]["block"], forged["answer"]["order"])
         assert math.isfinite(partition.bottleneck)
         free = replace(instance, fit=False)
         assert verdict.cost == max(exact_costs(Partition(free, partition.block, partition.order)))
@@ -60,29 +51,29 @@ Forgery = Callable[[Document], None]
 
 
 def memory_that_swallows(document: Document) -> None:
-    document["instance"]["memory"] = document["partition"]["memory"] = 1e30
-    document["bottleneck"] = document["partition"]["bottleneck"] = document["bottleneck"] / 5
+    document["question"]["memory"] = 1e30
+    document["cost"] = document["cost"] / 5
     document["bounds"] = [entry(document, "simple")]
-    document["bounds"][0]["value"] = document["bound"] = document["bottleneck"]
+    document["bounds"][0]["value"] = document["bound"] = document["cost"]
     document["ratio"] = 1.0
 
 
 def carried_from_nothing(document: Document) -> None:
     document["bounds"] = [bound for bound in document["bounds"] if bound["method"] != "ideals"]
-    entry(document, "carried")["parameters"] = {"from_k": 1, "value": 4 * document["bottleneck"]}
-    entry(document, "carried")["value"] = document["bottleneck"]
+    entry(document, "carried")["parameters"] = {"from_k": 1, "value": 4 * document["cost"]}
+    entry(document, "carried")["value"] = document["cost"]
     settle(document)
 
 
 def carried_without_proof(document: Document) -> None:
     document["bounds"] = [bound for bound in document["bounds"] if bound["method"] != "ideals"]
-    value = document["bottleneck"]
+    value = document["cost"]
     entry(document, "carried").update(value=value, parameters={"from_k": 4, "value": value})
     settle(document)
 
 
 def nothing_at_all(document: Document) -> None:
-    document.update(partition=None, bottleneck=None, bound=None, ratio=None, bounds=[])
+    document.update(answer=None, cost=None, bound=None, ratio=None, bounds=[])
 
 
 def below_the_digits_of_a_solver(document: Document) -> None:
@@ -92,7 +83,7 @@ def below_the_digits_of_a_solver(document: Document) -> None:
 
 def carried_from_a_solver(document: Document) -> None:
     carried_from_nothing(document)
-    proof = entry(document, "exact") | {"value": 4 * document["bottleneck"]}
+    proof = entry(document, "exact") | {"value": 4 * document["cost"]}
     entry(document, "carried")["parameters"]["proof"] = proof
 
 
@@ -105,14 +96,14 @@ def carried_from_itself(document: Document) -> None:
 
 def carried_from_another_value(document: Document) -> None:
     entry(document, "carried")["parameters"]["proof"]["value"] *= 0.5
-    entry(document, "carried")["value"] = document["bottleneck"]
-    entry(document, "carried")["parameters"]["value"] = document["bottleneck"]
+    entry(document, "carried")["value"] = document["cost"]
+    entry(document, "carried")["parameters"]["value"] = document["cost"]
     settle(document)
 
 
 def carried_from_false_ideals(document: Document) -> None:
     carried = entry(document, "carried")
-    carried["value"] = carried["parameters"]["value"] = document["bottleneck"] * (1 - 1e-8)
+    carried["value"] = carried["parameters"]["value"] = document["cost"] * (1 - 1e-8)
     carried["parameters"]["proof"]["value"] = carried["parameters"]["value"]
     settle(document)
 
@@ -126,11 +117,11 @@ def unknown_part(document: Document) -> None:
 
 
 def program_as_solver(document: Document) -> None:
-    entry(document, "exact")["solver"] = "/bin/true"
+    entry(document, "exact")["provenance"]["solver"] = "/bin/true"
 
 
 def no_name_as_solver(document: Document) -> None:
-    entry(document, "exact")["solver"] = ""
+    entry(document, "exact")["provenance"]["solver"] = ""
 
 
 def unknown_parameter(document: Document) -> None:
@@ -138,7 +129,7 @@ def unknown_parameter(document: Document) -> None:
 
 
 def exact_at_the_bottleneck(document: Document) -> None:
-    entry(document, "exact")["value"] = document["bottleneck"]
+    entry(document, "exact")["value"] = document["cost"]
     settle(document)
 
 
@@ -147,20 +138,20 @@ def huge_value(document: Document) -> None:
 
 
 def huge_k(document: Document) -> None:
-    document["instance"]["k"] = document["partition"]["k"] = 10**9
+    document["question"]["k"] = 10**9
 
 
 def huge_work(document: Document) -> None:
-    for node in document["instance"]["graph"]["nodes"]:
+    for node in document["question"]["graph"]["nodes"]:
         node["work"] = 1.7e308
 
 
 def tiny_bandwidth(document: Document) -> None:
-    document["instance"]["bandwidth"] = document["partition"]["bandwidth"] = 5e-324
+    document["question"]["bandwidth"] = 5e-324
 
 
 def many_blocks(document: Document) -> None:
-    document["partition"]["stages"] = [[]] * 10**6
+    document["answer"]["stages"] = [[]] * 10**6
 
 
 def many_nodes(document: Document) -> None:

@@ -41,15 +41,9 @@ from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.runtimes.serving import serving_document
-from mtpp.certificates.writing import (
-    certificate_document,
-    flow_certificate,
-    placement_certificate,
-    plan_certificate,
-)
 from mtpp.certifying.methods import covered_grid
 from mtpp.certifying.planning import PlanResult, recovered
-from mtpp.problems.checking import result_document, verify
+from mtpp.problems.checking import certificate_document, result_document, verify
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.serving import serving_front
 from mtpp_models.flow import bound_flow
@@ -108,7 +102,7 @@ def _flow(seed: int) -> Document:
     found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=500))
     if found.impossible is not None:
         return {"impossible": found.impossible}
-    return flow_certificate([found, *bound_flow(instance, found.answer)])
+    return certificate_document([found, *bound_flow(instance, found.answer)])
 
 
 def _plan(seed: int) -> Document:
@@ -117,7 +111,7 @@ def _plan(seed: int) -> Document:
     question = build_shared(random_shared_case(rng)) if shared else build_pipeline(random_pipeline_case(rng))
     found = PLANNERS[name].run(question, np.random.default_rng(seed), _FEW)
     covered = recovered(PlanResult(name, question, found))
-    return plan_certificate([covered.result, *covered.wider])
+    return certificate_document([covered.result, *covered.wider])
 
 
 def _placement(seed: int) -> Document:
@@ -127,7 +121,7 @@ def _placement(seed: int) -> Document:
     bounds = ("heads", "windows", "energetic", "colocation")
     known: list[Result[Any, Any]] = [found]
     known += [bound_placement(OrderedPlacement.of(Placement(instance, start)), name, SolveOptions()) for name in bounds]
-    return placement_certificate(known)
+    return certificate_document(known)
 
 
 def _proved(document: Document) -> Iterator[float]:

@@ -32,7 +32,7 @@ from instances.flow.problem import read_flow_question
 from instances.json_files import read_json
 from instances.machines import read_kinds
 from instances.partitioning.constraints_file import KINDS
-from instances.planning.grid.stated import configured_from_document
+from instances.planning.grid.configurations import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
 from mtpp.cli.exit_codes import DONE, TRUSTED
 

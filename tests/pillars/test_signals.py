@@ -94,7 +94,7 @@ def test_sigterm_keeps_the_certificate(folder: Path) -> None:
     out, err = process.communicate()
     assert process.returncode == INTERRUPTED, err
     assert columns(out)["k"] == "16"
-    assert json.loads(Path("c.json").read_text())["format"].startswith("mtpp-certificate/")
+    assert json.loads(Path("c.json").read_text())["format"].startswith("mtpp-answer/")
 
 
 def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_symbolic_link_is_written_through(folder: Path) -> None:
         Path(link).symlink_to(target)
         assert mtpp(f"partition graph.json -k 2 --out {link}") == 0
         assert Path(link).is_symlink()
-        assert json.loads(target.read_text())["format"] == "mtpp-partition/1"
+        assert json.loads(target.read_text())["format"] == "mtpp-answer/1"
     assert os.listdir(folder / "there") == ["partition.json"]
 
 

@@ -13,8 +13,8 @@ from heuristics.planning import PLANNERS
 from instances import ComputationGraph
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates.writing import placement_certificate, plan_certificate
 from mtpp.certifying.planning import certify_plan
+from mtpp.problems.checking import certificate_document
 
 
 @pytest.mark.parametrize("planner", [name for name in PLANNERS if name != "improved"])
@@ -27,7 +27,7 @@ def test_what_planners_make_is_true(planner: str) -> None:
         answer = certify_plan(instance, rng, planner) if planner != "pipedream-hierarchical" or sizes[1] > 1 else None
         if answer is None or answer.answer.plan is None:
             continue
-        verdict = check(plan_certificate([answer]))
+        verdict = check(certificate_document([answer]))
         assert verdict.faults == ()
         assert float(verdict.cost) == pytest.approx(answer.cost, rel=1e-12)
         assert verdict.rests_on_trust
@@ -41,7 +41,7 @@ def test_even_layers_of_a_hundred_microbatches_are_true() -> None:
         instance = simulation(0, servers=(4, 4), microbatches=100)
         instance = type(instance)(instance.chain, instance.cluster, 100, full_duplex)
         for planner in ("improved", "gpipe"):
-            assert check(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)])).faults == ()
+            assert check(certificate_document([certify_plan(instance, np.random.default_rng(0), planner)])).faults == ()
 
 
 def test_placements_with_ties_are_true() -> None:
@@ -56,7 +56,7 @@ def test_placements_with_ties_are_true() -> None:
         instance = PlacementInstance(graph, k, float(rng.choice([0.3, 7.7, np.inf])), 3.0, **gaps)
         placement = Placement(instance, rng.integers(0, k, n))
         for answer in (placement, OrderedPlacement.of(placement)):
-            verdict = check(placement_certificate([placed(answer)]))
+            verdict = check(certificate_document([placed(answer)]))
             assert verdict.faults == ()
             assert not verdict.rests_on_trust
 
@@ -66,6 +66,6 @@ def test_placements_with_ties_are_true() -> None:
 def test_placements_of_unequal_devices_are_true(placement: Placement) -> None:
     """Also where nodes keep a state, which counts as their parameters do."""
     for answer in (placement, OrderedPlacement.of(placement)):
-        verdict = check(placement_certificate([placed(answer)]))
+        verdict = check(certificate_document([placed(answer)]))
         assert verdict.faults == ()
         assert float(verdict.cost) == pytest.approx(placement.step_time, rel=1e-12)

@@ -10,6 +10,7 @@ from typing import Any
 
 from instances.errors import InputError, printable
 from instances.graph.display import Displayed, figures
+from instances.json_files import Value
 from instances.planning.problem import LARGEST
 
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
@@ -50,7 +51,7 @@ class Configuration:
             if field.name not in (*_NAMES, "recompute"):
                 if not 0 <= value <= LARGEST:
                     raise InputError(f"{field.name} is {value}; it must be from 0 to {LARGEST:g}.")
-                object.__setattr__(self, field.name, float(value))
+                object.__setattr__(self, field.name, float(value) + 0.0)
         if self.tied_parameters > self.parameters:
             raise InputError(
                 f"tied_parameters is {self.tied_parameters:g}; it must be at most {self.parameters:g}, all parameters."
@@ -220,6 +221,8 @@ def _named(way: Configuration) -> str:
 CONFIGURED_FORMAT = "mtpp-chain/2"
 #: Members of a chain beside its layers.
 CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops")
+_NUMBERS = tuple(field.name for field in fields(Configuration) if field.name not in (*_NAMES, "recompute"))
+_MOST_LAYERS = 10_000
 
 
 def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
@@ -230,3 +233,82 @@ def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
         "kinds": {kind: [asdict(way) for way in layer.configurations] for kind, layer in chain.kinds.items()},
         "layers": [{"name": layer.name, "kind": layer.kind} for layer in chain.layers],
     }
+
+
+def configured_from_document(document: Value) -> ConfiguredChain:
+    """Build a chain from its JSON document.
+
+    ``layers`` have a ``name``, a ``kind`` whose ``configurations`` stand in ``kinds``, or ``configurations`` of their
+    own, and then may have ``forward_bytes``, which each device sends on unless a configuration says otherwise.
+
+    Raises
+    ------
+    InputError
+        If it is not a chain; the message names the place.
+    """
+    document.check_format(CONFIGURED_FORMAT)
+    members = document.members(("format", "layers"), ("kinds", *CHAIN))
+    kinds = (
+        {kind: _ways(value, None) for kind, value in members["kinds"].open_members(()).items()}
+        if "kinds" in members
+        else {}
+    )
+    items = members["layers"].items()
+    if len(items) > _MOST_LAYERS:
+        members["layers"].fail(f"there are {len(items)} layers; give at most {_MOST_LAYERS}.")
+    layers = []
+    for number, item in enumerate(items):
+        layer = item.members((), ("name", "kind", "configurations", "forward_bytes", "backward_bytes"))
+        name = layer["name"].text() if "name" in layer else str(number)
+        kind = layer["kind"].text() if "kind" in layer else f"layer {number}"
+        if "configurations" in layer:
+            ways = _ways(layer["configurations"], layer.get("forward_bytes"))
+        elif kind in kinds:
+            ways = kinds[kind]
+        else:
+            item.fail("it has neither configurations nor a kind that has some.")
+        layers.append(_layer(item, name, kind, ways))
+    facts = _facts(members)
+    try:
+        return ConfiguredChain(tuple(layers), **facts)
+    except InputError as error:
+        document.fail(str(error))
+
+
+def _facts(members: dict[str, Value]) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name in CHAIN:
+        if name in members and members[name].data is not None:
+            value = members[name]
+            read = (
+                value.whole if name in ("micro_batch", "sequence") else value.number if name == "flops" else value.text
+            )
+            facts[name] = read()
+    return facts
+
+
+def _ways(value: Value, sent: Value | None) -> tuple[Configuration, ...]:
+    found = []
+    for item in value.items():
+        members = item.members(
+            ("forward", "parameters", "stored_bytes"),
+            ("tp", "cp", "ep", "recompute", *(name for name in _NUMBERS if name != "forward")),
+        )
+        values: dict[str, Any] = {name: members[name].whole() for name in ("tp", "cp", "ep") if name in members}
+        values["recompute"] = members["recompute"].text() if "recompute" in members else NONE
+        values |= {name: members[name].number() for name in _NUMBERS if name in members}
+        values.setdefault("output_bytes", 0.0 if sent is None else sent.number())
+        for name in ("input_backward", "weight_backward"):
+            values.setdefault(name, values["forward"])
+        try:
+            found.append(Configuration(**values))
+        except InputError as error:
+            item.fail(str(error))
+    return tuple(found)
+
+
+def _layer(item: Value, name: str, kind: str, ways: tuple[Configuration, ...]) -> ConfiguredLayer:
+    try:
+        return ConfiguredLayer(name, kind, ways)
+    except InputError as error:
+        item.fail(str(error))

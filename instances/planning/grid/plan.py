@@ -21,8 +21,9 @@ from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.stated import GRID_FORMAT, RANK, StatedGrid
+from instances.planning.grid.stated import Degrees, GridMembers, Rank, StatedGrid
 from instances.planning.operations import FORWARD, NO_LIMITS, Flows, Moments, Orders, one_forward_one_backward
+from instances.records import written
 
 # Memory of the devices of a plan, part by part.
 
@@ -386,47 +387,36 @@ class GridPlan(Displayed):
         return ["stage", "first layer", "last layer", "tp", "time [s]"], rows
 
 
-# Plans in a grid as JSON, ``mtpp-plan/5``, with their question and times.
+# Plans in a grid as JSON.
 
 
 def grid_document(plan: GridPlan) -> dict[str, Any]:
-    """The plan with its question and times as JSON, without bounds."""
-    question, (start, _, time) = plan.instance, plan.timeline
-    return {
-        "format": GRID_FORMAT,
-        "key": question.key,
-        "instance": question.document(),
-        "grid": {
-            "pp": plan.groups,
-            "tp": list(plan.tensor),
-            "cp": plan.context,
-            "ep": plan.expert,
-            "dp": plan.pipelines,
-            "v": plan.turns,
-        },
-        "micro_batch": plan.micro_batch,
-        "global_batch": question.global_batch,
-        "zero": plan.zero,
-        "cuts": list(plan.cuts),
-        "modes": list(plan.modes),
-        "ranks": ranks(plan),
-        "memory": [list(row) for row in zip(*(part.tolist() for part in plan.memory), strict=True)],
-        "starts": [row for pair in zip(start.forward.tolist(), start.backward.tolist(), strict=True) for row in pair],
-        "sent": [*start.send.tolist(), *start.receive.tolist()],
-        "time": time,
-    }
+    """The plan as the member `answer` of its file, with all its times."""
+    start = plan.timeline[0]
+    pairs = zip(start.forward.tolist(), start.backward.tolist(), strict=True)
+    members = GridMembers(
+        degrees=Degrees(plan.groups, plan.tensor, plan.context, plan.expert, plan.pipelines, plan.turns),
+        micro_batch=plan.micro_batch,
+        zero=plan.zero,
+        cuts=plan.cuts,
+        modes=plan.modes,
+        ranks=ranks(plan),
+        memory=tuple(zip(*(part.tolist() for part in plan.memory), strict=True)),
+        starts=tuple(tuple(row) for pair in pairs for row in pair),
+        sent=tuple(map(tuple, [*start.send.tolist(), *start.receive.tolist()])),
+    )
+    return written(members)
 
 
-def ranks(plan: GridPlan) -> list[dict[str, int]]:
+def ranks(plan: GridPlan) -> tuple[Rank, ...]:
     """Server, device there, first stage and place in each degree of every device that works."""
     assert plan.first_device is not None
-    size, records = plan.instance.servers.size, list[dict[str, int]]()
+    size, found = plan.instance.servers.size, list[Rank]()
     for g, d in ((g, d) for g in range(plan.groups) for d in range(plan.pipelines)):
         for place in range(plan.context * plan.tensor[g]):
             device, (cp, tp) = int(plan.first_device[g, d]) + place, divmod(place, plan.tensor[g])
-            numbers = (len(records), *divmod(device, size), g, tp, cp, d)
-            records.append(dict(zip(RANK, numbers, strict=True)))
-    return records
+            found.append(Rank(len(found), *divmod(device, size), g, tp, cp, d))
+    return tuple(found)
 
 
 def plan_of(stated: StatedGrid) -> GridPlan:
@@ -450,6 +440,6 @@ def plan_of(stated: StatedGrid) -> GridPlan:
             stated.zero,
             placing,
         )
-        if [tuple(rank.values()) for rank in ranks(plan)] == list(stated.ranks):
+        if ranks(plan) == stated.ranks:
             return plan
     raise InputError(f"{stated.file}: its devices lie otherwise than any plan puts them.")

@@ -1,54 +1,26 @@
-"""A question of training in a grid: layers, servers, memory and what plans may do; and its lines."""
+"""A question of training in a grid: layers, servers, memory and what plans may do."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 from instances.errors import InputError
 from instances.graph.display import exact_figures, figures
-from instances.graph.question_lines import QuestionRecord, digest_of
-from instances.json_files import finite_or_none
-from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain, chain_document
+from instances.planning.grid.configurations import (
+    MODES,
+    Configuration,
+    ConfiguredChain,
+    chain_document,
+    configured_from_document,
+)
 from instances.planning.problem import LARGEST
-
-# Questions of training in a grid, as their documents, as lines of text, and in a few words.
-
-
-_NAMES = ("format", "name", "source")
-
-
-def grid_lines(question: Mapping[str, Any]) -> Iterator[str]:
-    """All lines of a question but the first two: its members as JSON, without names of its chains."""
-    for name, value in question.items():
-        if name != "chains":
-            yield f"{name} {json.dumps(value, sort_keys=True)}"
-    for chain in question["chains"]:
-        members = {name: value for name, value in chain.items() if name not in _NAMES}
-        yield f"chain {json.dumps(members, sort_keys=True)}"
-
-
-def grid_in_words(question: Mapping[str, Any]) -> str:
-    """The question without names, in one line."""
-    servers, memory = question["servers"], question["memory"]
-    words = [f"{question['global_batch']} samples a step", f"{servers['count']} servers of {servers['size']} devices"]
-    inner, outer = (figures(servers[name], "bytes/s") for name in ("inner", "outer"))
-    words += [f"{inner} in a server, {outer} between servers", f"{len(question['chains'][0]['layers'])} layers"]
-    words += [] if memory is None else [f"memory {exact_figures(memory, 'bytes')}"]
-    words += [f"{name} {degree}" for name, degree in question["fixed"].items() if degree is not None]
-    state = question["state_bytes"]
-    words.append(
-        " + ".join(f"{state[name]:g}" for name in ("weights", "gradients", "optimizer")) + " bytes a parameter"
-    )
-    words += [f"ZeRO {' or '.join(map(str, question['zero']))}", f"layers recompute {' or '.join(question['modes'])}"]
-    words += ["full duplex"] if question["full_duplex"] else []
-    return f"{', '.join(words)} {digest_of(grid_lines(question))}"
-
+from instances.questions import QuestionRecord, digest_of, nameless
+from instances.records import By, Limit
 
 # Question of training in a grid: layers with configurations, equal servers, and the samples of a step.
 
@@ -167,12 +139,12 @@ class GridInstance(QuestionRecord):
         If a value is out of its range, or no plan can have the fixed degrees.
     """
 
-    problem: ClassVar[str] = "training in a grid"
+    problem: ClassVar[str] = "train"
 
-    chains: tuple[ConfiguredChain, ...]
+    chains: tuple[Annotated[ConfiguredChain, By(configured_from_document, chain_document)], ...]
     servers: Servers
     global_batch: int
-    memory: float = math.inf
+    memory: Limit = math.inf
     state_bytes: StateBytes = StateBytes()
     update_time: float = 0.0
     zero: tuple[int, ...] = (1,)
@@ -250,29 +222,19 @@ class GridInstance(QuestionRecord):
         text = "".join(chain.content_hash for chain in self.chains) + repr(numbers) + repr(records)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def lines(self) -> Iterator[str]:
-        """All lines of the question but the first two: its members as JSON, without names of its chains."""
-        return grid_lines(self.document())
-
-    def document(self) -> dict[str, Any]:
-        """The question as a member of a plan file; no limit of memory is null."""
-        return {
-            "chains": [chain_document(chain) for chain in self.chains],
-            "servers": asdict(self.servers),
-            "global_batch": self.global_batch,
-            "memory": finite_or_none(self.memory),
-            "state_bytes": asdict(self.state_bytes),
-            "update_time": self.update_time,
-            "zero": list(self.zero),
-            "modes": list(self.modes),
-            "fixed": asdict(self.fixed),
-            "full_duplex": self.full_duplex,
-        }
-
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        return grid_in_words(self.document())
+        servers, state = self.servers, self.state_bytes
+        words = [f"{self.global_batch} samples a step", f"{servers.count} servers of {servers.size} devices"]
+        inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
+        words += [f"{inner} in a server, {outer} between servers", f"{self.layers} layers"]
+        words += [f"memory {exact_figures(self.memory, 'bytes')}"] if math.isfinite(self.memory) else []
+        words += [f"{name} {degree}" for name, degree in asdict(self.fixed).items() if degree is not None]
+        words.append(f"{' + '.join(f'{size:g}' for size in astuple(state))} bytes a parameter")
+        words += [f"ZeRO {' or '.join(map(str, self.zero))}", f"layers recompute {' or '.join(self.modes)}"]
+        words += ["full duplex"] if self.full_duplex else []
+        return f"{', '.join(words)} {digest_of(nameless(self.document()))}"
 
     def _check_degrees(self) -> None:
         fixed, V = self.fixed, self.servers.devices

@@ -3,17 +3,16 @@ r"""Check of certificates of partitions: costs from the definition, a checker fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 
-from instances.certificates import Claim, accepted, older_format, read_claim
-from instances.json_files import CERTIFICATE_FORMAT, Value
+from instances.certificates import Claim, read_claim
+from instances.json_files import Value
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Certificate, Stated, StatedImpossible, certificate_from_document
-from instances.partitioning.stated_kinds import KINDS_CERTIFICATE, KindsCertificate, StatedKinds, kinds_from_document
 from mtpp.verification.partitioning.costs import (
     bottleneck,
     fault_of_devices,
@@ -43,10 +42,7 @@ from mtpp.verification.verdict import (
     as_float,
     by_solver,
     compare,
-    faults_of_copies,
-    faults_of_cost,
     slack,
-    unequal,
     verdict_of,
 )
 
@@ -418,21 +414,19 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
     InputError
         If this is no certificate, or the parameters of a bound are not of the kind that its method needs.
     """
-    certificate = _read(document)
+    certificate = certificate_from_document(document)
     instance, stated = certificate.instance, certificate.partition
     exact = ExactInstance.of(instance)
-    cost, fault, faults = None, None, []
-    if certificate.graph_hash != instance.graph.content_hash:
-        faults.append(unequal("instance.graph_hash", certificate.graph_hash, instance.graph.content_hash))
+    cost, fault, faults = None, None, list[str]()
     if stated is not None:
-        names = stated.kind if isinstance(stated, StatedKinds) else None
+        names = stated.kind or None
         fault = find_fault(exact, stated.block, stated.order)
         fault = fault or (None if names is None else fault_of_devices(instance, stated.block, names))
         kind = _kind_numbers(instance, names)
         fault = fault or find_breach(instance, exact, stated.block, stated.order, kind)
         if fault is None:
             cost = bottleneck(exact, stated.block, stated.order, kind)
-            faults += _faults_of_copies(certificate, exact, stated, cost)
+            faults += _faults_of_copies(certificate, exact, stated)
     group = shared_blocks(exact, instance.constraints)
     task = Task(
         exact=merge_groups(exact, group),
@@ -448,12 +442,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         faults += [f"impossible: {no_answer.fault}"] if no_answer.fault else []
         faults += [] if stated is None else ["impossible: there is a partition beside it"]
     fault = fault and f"partition: {fault}"
-    return verdict_of(certificate, cost, faults, task.check, limits, "bottleneck", fault=fault, no_answer=no_answer)
-
-
-def _read(document: Value) -> Certificate | KindsCertificate:
-    named = older_format(document.check_format(*accepted(CERTIFICATE_FORMAT, KINDS_CERTIFICATE)))
-    return kinds_from_document(document) if named == KINDS_CERTIFICATE else certificate_from_document(document)
+    return verdict_of(certificate, cost, faults, task.check, limits, fault=fault, no_answer=no_answer)
 
 
 def _kind_numbers(instance: Instance, names: Sequence[str | None] | None) -> list[int]:
@@ -470,21 +459,13 @@ def _one_block(instance: Instance, exact: ExactInstance) -> Fraction | None:
     return bottleneck(exact, block, exact.order, kind)
 
 
-def _faults_of_copies(
-    certificate: Certificate | KindsCertificate, exact: ExactInstance, stated: Stated | StatedKinds, cost: Fraction
-) -> Iterator[str]:
-    """Faults of the values that the document of the partition repeats."""
+def _faults_of_copies(certificate: Certificate, exact: ExactInstance, stated: Stated) -> Iterator[str]:
+    """Faults of the values that the answer repeats."""
     instance = certificate.instance
-    if isinstance(stated, Stated):
-        yield from faults_of_copies(asdict(stated.platform), asdict(instance.platform), "partition.")
-        if stated.constraints != instance.constraints:
-            yield "partition.constraints: they are not those of the instance"
-        if stated.graph_hash != instance.graph.content_hash:
-            yield unequal("partition.graph_hash", stated.graph_hash, instance.graph.content_hash)
+    if instance.is_alike:
         yield from faults_of_stages(instance, exact, stated)
     stages: dict[int, list[str]] = {}
     for v in stated.order:
         stages.setdefault(stated.block[v], []).append(instance.graph.names[v])
     if [list(names) for names in stated.stages] != [stages.get(b, []) for b in range(instance.k)]:
-        yield "partition.stages: the names are not those of block and order"
-    yield from faults_of_cost("partition.bottleneck", stated.bottleneck, cost)
+        yield "answer.stages: the names are not those of block and order"

@@ -227,14 +227,14 @@ def faults_of_stages(instance: Instance, exact: ExactInstance, stated: Stated) -
     for member, (claims, compute) in rows.items():
         truth = list(compute(instance, exact, stated))
         if len(claims) != len(truth):
-            yield unequal(f"partition.{member}", f"{len(claims)} items", f"{len(truth)} items")
+            yield unequal(f"answer.{member}", f"{len(claims)} items", f"{len(truth)} items")
             continue
         for i, (claim, row) in enumerate(zip(claims, truth, strict=True)):
             for name, true in row.items():
                 claimed = getattr(claim, name)
                 if not _same(claimed, true):
                     shown = as_float(true) if isinstance(true, Fraction) else true
-                    yield unequal(f"partition.{member}[{i}].{name}", claimed, shown)
+                    yield unequal(f"answer.{member}[{i}].{name}", claimed, shown)
 
 
 def _same(claimed: object, true: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,7 +22,6 @@ from mtpp.verification.verdict import (
     as_float,
     by_solver,
     compare,
-    faults_of_copies,
     is_near,
     unequal,
     verdict_of,
@@ -185,7 +183,7 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     """Check everything in a placement file; errors are those of `verify`."""
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
-    faults = list(_faults_of_copies(placement))
+    faults = list(_faults_of_names(placement))
     cost, check, standing = None, _unchecked, FEASIBLE
     fault = next(_faults_of_placement(placement, step), None)
     run = _run(placement, step, clock) if fault is None else fault
@@ -197,7 +195,7 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
         if any(size > memory for size, memory in zip(needed, _memories(placement), strict=True)):
             standing = "more than the memory of a device"
     fault = fault and f"placement: {fault}"
-    return verdict_of(placement, cost, faults, check, limits, "step_time", fault=fault, standing=standing)
+    return verdict_of(placement, cost, faults, check, limits, fault=fault, standing=standing)
 
 
 def _unchecked(claim: Claim) -> Check:
@@ -285,7 +283,7 @@ def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
 def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock: Clock) -> Iterator[str]:
     """Yield faults of the peaks, computed exactly; near ties may also be as floats have them."""
     if len(placement.peak_memory) != len(needed):
-        yield f"peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
+        yield f"answer.peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
         return
     wrong = [d for d, claimed in enumerate(placement.peak_memory) if not is_near(claimed, needed[d])]
     if wrong:
@@ -294,23 +292,15 @@ def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock:
         rounded = _memory(placement, run)
         for d in wrong:
             if not is_near(placement.peak_memory[d], rounded[d]):
-                yield unequal(f"peak_memory[{d}]", placement.peak_memory[d], as_float(needed[d]))
+                yield unequal(f"answer.peak_memory[{d}]", placement.peak_memory[d], as_float(needed[d]))
 
 
-def _faults_of_copies(placement: StatedPlacement) -> Iterator[str]:
-    """Yield a fault for each value of question and devices that the file repeats wrongly."""
+def _faults_of_names(placement: StatedPlacement) -> Iterator[str]:
+    """Yield a fault where the names of the nodes on each device are others."""
     instance = placement.instance
-    true = {
-        "graph": instance.graph.name,
-        "graph_hash": instance.graph.content_hash,
-        "devices": instance.devices,
-        "bandwidth": instance.bandwidth if math.isfinite(instance.bandwidth) else None,
-        "memory": instance.memory if math.isfinite(instance.memory) else None,
-    }
-    yield from faults_of_copies(placement.copies, true)
     names: list[list[str]] = [[] for _ in range(instance.devices)]
     for name, d in zip(instance.graph.names, placement.device, strict=False):
         if 0 <= d < instance.devices:
             names[d].append(name)
     if [list(row) for row in placement.nodes] != names:
-        yield "nodes: the names are not those of the nodes on each device"
+        yield "answer.nodes: the names are not those of the nodes on each device"

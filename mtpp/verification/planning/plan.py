@@ -12,9 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from instances.certificates import Claim
-from instances.json_files import Value
 from instances.planning.problem import TrainingInstance
-from instances.planning.stated import MOMENTS, StatedPlan, StatedTimeline, plan_from_document
+from instances.planning.stated import MOMENTS, StatedPlan, StatedTimeline
 from mtpp.verification.planning.shared_cards import Cards, Operation, least_work
 from mtpp.verification.verdict import (
     ROUNDING,
@@ -24,7 +23,6 @@ from mtpp.verification.verdict import (
     Verdict,
     as_float,
     compare,
-    faults_of_copies,
     is_near,
     unequal,
     verdict_of,
@@ -377,10 +375,9 @@ def iteration_time(
 # Check a plan: its stages and its time from the definition; its bound is trusted.
 
 
-def verify_plan(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a plan file that can be checked; errors are those of `verify`."""
-    plan = plan_from_document(document)
-    cost, faults = None, list(_faults_of_copies(plan))
+def verify_plan(plan: StatedPlan, limits: Limits) -> Verdict:
+    """Check everything in a plan in the paper's setting that can be checked; errors are those of `verify`."""
+    cost, faults = None, list[str]()
     fault = next(_faults_of_plan(plan), None)
     if fault is None:
         try:
@@ -389,12 +386,12 @@ def verify_plan(document: Value, limits: Limits) -> Verdict:
             fault = "devices that have to exchange data have no link"
         else:
             faults += _faults_of_stages(plan, times)
-            orders = (plan.stage_orders, plan.channel_orders)
+            orders = (plan.operations.stages, plan.operations.channels)
             cost = iteration_time(times, *orders, plan.instance.full_duplex, Clock(limits.seconds))
             if cost is None:
                 fault = "its stages and channels wait for each other for ever in the order of operations"
     fault = fault and f"plan: {fault}"
-    return verdict_of(plan, cost, faults, lambda claim: _check(plan, claim), limits, "time", fault=fault)
+    return verdict_of(plan, cost, faults, lambda claim: _check(plan, claim), limits, fault=fault)
 
 
 def _check(plan: StatedPlan, claim: Claim) -> Check:
@@ -426,8 +423,8 @@ def _faults_of_plan(plan: StatedPlan) -> Iterator[str]:
             yield f"device {v} is used twice"
         used.add(v)
     for what, orders, count in (
-        ("stages", plan.stage_orders, stages),
-        ("channels", plan.channel_orders, stages - 1),
+        ("stages", plan.operations.stages, stages),
+        ("channels", plan.operations.channels, stages - 1),
     ):
         if len(orders) != count:
             yield f"operations.{what} has {len(orders)} orders for {count} {what}"
@@ -446,30 +443,16 @@ def _faults_of_memory(plan: StatedPlan) -> Iterator[str]:
             sum(map(Fraction, sizes[i:j].tolist()), Fraction(0)) for sizes in (chain.param_bytes, chain.stored)
         )
         needed = Fraction(instance.parameter_copies) * params
-        needed += in_flight(plan.stage_orders[n]) * stored / len(plan.devices[n])
+        needed += in_flight(plan.operations.stages[n]) * stored / len(plan.devices[n])
         if needed > Fraction(instance.memory) * (1 + ROUNDING):
             yield f"stage {n} needs {as_float(needed)!r} bytes on each device, which has {instance.memory!r}"
-
-
-def _faults_of_copies(plan: StatedPlan) -> Iterator[str]:
-    """Yield a fault for each value of the question that the file repeats wrongly."""
-    instance = plan.instance
-    true = {
-        "chain": instance.chain.name,
-        "cluster": instance.cluster.name,
-        "key": instance.key,
-        "microbatches": instance.microbatches,
-        "full_duplex": instance.full_duplex,
-        "memory": instance.memory if math.isfinite(instance.memory) else None,
-    }
-    yield from faults_of_copies(plan.copies, true)
 
 
 def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:
     """Faults of the numbers of each stage. Times of passes are differences of sums, which all layers make inexact."""
     chain, cluster = plan.instance.chain, plan.instance.cluster
     if len(plan.stages) != len(plan.devices):
-        yield f"stages: {len(plan.stages)} are described, there are {len(plan.devices)}"
+        yield f"answer.stages: {len(plan.stages)} are described, there are {len(plan.devices)}"
         return
     slack = {
         "forward": ROUNDING * sum(map(Fraction, chain.forward.tolist())),
@@ -478,10 +461,10 @@ def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:
     }
     for n, stage in enumerate(plan.stages):
         if stage.layers != (chain.names[plan.cuts[n]], chain.names[plan.cuts[n + 1] - 1]):
-            yield f"stages[{n}].layers: the names are not those of its first and last layer"
+            yield f"answer.stages[{n}].layers: the names are not those of its first and last layer"
         if stage.devices != tuple(cluster.names[v] for v in plan.devices[n]):
-            yield f"stages[{n}].devices: the names are not those of its devices"
+            yield f"answer.stages[{n}].devices: the names are not those of its devices"
         for name, most in slack.items():
             claimed, true = getattr(stage, name), getattr(times, name)[n]
             if not is_near(claimed, true) and abs(Fraction(claimed) - true) > most:
-                yield unequal(f"stages[{n}].{name}", claimed, as_float(true))
+                yield unequal(f"answer.stages[{n}].{name}", claimed, as_float(true))

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from instances.certificates import Claim
 from instances.json_files import Value
-from instances.planning.stated import StatedTimeline, timeline_from_document
-from mtpp.verification.planning.plan import PlanPasses, deadlocks, structure_faults
+from instances.planning.stated import StatedPlan, StatedTimeline, plan_from_document
+from mtpp.verification.planning.plan import PlanPasses, deadlocks, structure_faults, verify_plan
 from mtpp.verification.planning.shared_cards import Operation, least_work, progress
 from mtpp.verification.planning.suffixes import check_suffixes
 from mtpp.verification.verdict import (
@@ -21,7 +21,6 @@ from mtpp.verification.verdict import (
     Verdict,
     as_float,
     compare,
-    faults_of_copies,
     is_near,
     unequal,
     verdict_of,
@@ -33,10 +32,15 @@ _CLASSES = ("fixed", "split", "any")
 Span = tuple[Fraction, Fraction]
 
 
-def verify_timeline(document: Value, limits: Limits) -> Verdict:
+def verify_any_plan(document: Value, limits: Limits) -> Verdict:
+    """Check everything in a plan that can be checked; errors are those of `verify`."""
+    stated = plan_from_document(document)
+    return verify_plan(stated, limits) if isinstance(stated, StatedPlan) else verify_timeline(stated, limits)
+
+
+def verify_timeline(stated: StatedTimeline, limits: Limits) -> Verdict:
     """Check everything in a timed plan that can be checked; errors are those of `verify`."""
-    stated, clock = timeline_from_document(document), Clock(limits.seconds)
-    faults, cost = [*faults_of_copies(stated.copies, _copies(stated))], None
+    clock, faults, cost = Clock(limits.seconds), list[str](), None
     fault = next(structure_faults(stated), None) or next(deadlocks(stated), None)
     passes = None if fault else PlanPasses.of(stated)
     if passes is None:
@@ -48,7 +52,7 @@ def verify_timeline(document: Value, limits: Limits) -> Verdict:
             cost = spans.latest
             faults += _faults_of_memory(stated, passes)
     fault = fault and f"plan: {fault}"
-    return verdict_of(stated, cost, faults, lambda claim: _check(stated, claim), limits, "time", fault=fault)
+    return verdict_of(stated, cost, faults, lambda claim: _check(stated, claim), limits, fault=fault)
 
 
 def _faults_of_times(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, clock: Clock) -> Iterator[str]:
@@ -88,11 +92,6 @@ def _check(stated: StatedTimeline, claim: Claim) -> Check:
     if claim.method != "work-any":
         return check_suffixes(stated.instance, claim)
     return compare(claim, least_work(stated.instance), "re-proved: an even share of all work")
-
-
-def _copies(stated: StatedTimeline) -> dict[str, object]:
-    instance = stated.instance
-    return {"chain": instance.chain.name, "cluster": instance.cluster.name, "key": instance.key}
 
 
 def _order_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:

@@ -21,7 +21,17 @@ from mtpp.verification.partitioning.costs import fault_of_devices
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.paths import blocks_lead_through, stages_lead_below
 from mtpp.verification.serving.runtime_settings import faults_of_words
-from mtpp.verification.verdict import ROUNDING, Clock, Limits, UndecidedError, Verdict, as_float, is_near, unequal
+from mtpp.verification.verdict import (
+    ROUNDING,
+    Clock,
+    Limits,
+    UndecidedError,
+    Verdict,
+    as_float,
+    faults_of_cost,
+    is_near,
+    unequal,
+)
 
 # The chain of a serving front, made a second time of the operators of its decoder.
 #
@@ -40,18 +50,18 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
         return
     operators, layer = source.operators, source.layer.tolist()
     if operators.time_unit != chain.time_unit:
-        yield unequal("instance.graph.time_unit", chain.time_unit, operators.time_unit)
+        yield unequal("question.chain.graph.time_unit", chain.time_unit, operators.time_unit)
     if set(layer) != set(range(chain.n)):
-        yield "instance.layer: a node of the chain has no operator"
+        yield "question.decoder.layer: a node of the chain has no operator"
         return
     params, shared = _params(operators, layer, chain.n)
     fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
     columns = {
         **_works_of_kinds(stated, source.works, layer),
-        "graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
-        "graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, fixed)]),
-        "graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
-        "need": (stated.need.tolist(), _needs(operators, layer, chain.n)),
+        "chain.graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
+        "chain.graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, fixed)]),
+        "chain.graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
+        "chain.need": (stated.instance.needs.tolist(), _needs(operators, layer, chain.n)),
         "token_bytes": (
             stated.token_bytes.tolist(),
             [
@@ -63,13 +73,13 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
     for name, (claimed, true) in columns.items():
         for v, (value, sum_of_operators) in enumerate(zip(claimed, true, strict=True)):
             if not is_near(value, sum_of_operators):
-                yield unequal(f"instance.{name}[{v}]", value, as_float(sum_of_operators))
+                yield unequal(f"question.{name}[{v}]", value, as_float(sum_of_operators))
     for v, (state, still, window) in enumerate(zip(states, fixed, stated.window.tolist(), strict=True)):
         if window == 0 and state > still:
-            yield f"instance.window[{v}]: it is 0, and a cache of the operators grows"
+            yield f"question.window[{v}]: it is 0, and a cache of the operators grows"
     yield from _unequal_tensors(_tensors(chain, list(range(chain.n))), _tensors(operators, layer))
     if sorted((p.users, p.bytes) for p in chain.parameters) != shared:
-        yield "instance.graph.parameters: they are not those that operators of several nodes share"
+        yield "question.chain.graph.parameters: they are not those that operators of several nodes share"
 
 
 def _sums(values: list[float], layer: list[int], n: int) -> list[Fraction]:
@@ -86,10 +96,8 @@ def _works_of_kinds(
     if works is None or stated.instance.is_alike:
         return {}
     rows = zip(stated.instance.work.tolist(), works.tolist(), strict=True)
-    return {
-        f"kinds[{t}].works": (row, _sums(column, layer, stated.instance.graph.n))
-        for t, (row, column) in enumerate(rows)
-    }
+    n = stated.instance.graph.n
+    return {f"chain.kinds[{t}].works": (row, _sums(column, layer, n)) for t, (row, column) in enumerate(rows)}
 
 
 def _params(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list[Fraction], list[tuple[object, float]]]:
@@ -136,7 +144,7 @@ def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
         value, sum_of_operators = Fraction(claimed[home, reading]), Fraction(true[home, reading])
         if not is_near(as_float(value), sum_of_operators):
             where = f"from node {home} to {', '.join(map(str, reading))}"
-            yield unequal(f"instance.graph: bytes {where}", as_float(value), as_float(sum_of_operators))
+            yield unequal(f"question.chain.graph: bytes {where}", as_float(value), as_float(sum_of_operators))
 
 
 # Stages of a serving front in exact numbers: what they cost, hold and have room for.
@@ -187,7 +195,7 @@ def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock)
             inside = range(first, end)
             weights = sum(params[first:end], Fraction(0))
             weights += sum(size for size, users in shared if any(v in inside for v in users))
-            activations = Fraction(max(stated.need[first:end]) if buffer is None else buffer)
+            activations = Fraction(max(stated.instance.needs[first:end]) if buffer is None else buffer)
             if weights + activations > memory:
                 break  # longer ones hold no less
             moved = 0
@@ -298,24 +306,25 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     graph = stated.instance.graph
     links = {(int(u), int(v)) for u, v in graph.edges}
     if any((v - 1, v) not in links for v in range(1, graph.n)):
-        yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
+        yield "question.chain.graph: a node does not read from the one before it, so that not all cuts are intervals"
         return
     largest = max(kind.memory for kind in stated.instance.machines.kinds)
     if largest == math.inf or any(
         size > 0 and Fraction(size) * _MOST_TOKENS <= Fraction(largest) for size in stated.token_bytes.tolist()
     ):
-        yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
+        yield f"question.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
         return
     if not stated.front:
-        yield "front: there is no cut; nothing is claimed"
+        yield "answer.front: there is no cut; nothing is claimed"
         return
-    if not 0 <= stated.answer < len(stated.front):
-        yield f"answer: there is no cut {stated.answer} among {len(stated.front)}"
+    if not 0 <= stated.chosen < len(stated.front):
+        yield f"answer.chosen: there is no cut {stated.chosen} among {len(stated.front)}"
     exact = ExactInstance.of(stated.instance)
     if exact.is_rated and links != {(v - 1, v) for v in range(1, graph.n)}:
-        yield "instance.graph: a node is read by others than the next one, and there are rates between kinds"
+        yield "question.chain.graph: a node is read by others than the next one, and there are rates between kinds"
         return
-    shapes = [fault for i, point in enumerate(stated.front) if (fault := _misshapen(stated, point, f"front[{i}]"))]
+    points = [(point, f"answer.front[{i}]") for i, point in enumerate(stated.front)]
+    shapes = [fault for point, place in points if (fault := _misshapen(stated, point, place))]
     if shapes:
         yield from shapes
         return
@@ -328,24 +337,27 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         of_places = [by_place[t].get(place) for t, place in zip(kinds, _intervals(stated, point), strict=True)]
         cut = [stage for stage in of_places if stage is not None]
         if len(cut) < len(of_places) or not all(_allowed(stated, s, stage) for s, stage in enumerate(cut)):
-            yield f"front[{i}]: a stage does not fit into the memory, or breaks a constraint"
+            yield f"answer.front[{i}]: a stage does not fit into the memory, or breaks a constraint"
             return
         contexts = [context_of(stated, stage) for stage in cut]
         cut = with_transfers(exact, cut, kinds)
-        yield from _faults_of_point(stated, point, cut, contexts, f"front[{i}]")
+        yield from _faults_of_point(stated, point, cut, contexts, f"answer.front[{i}]")
         truths.append((max(stage.cost for stage in cut), min(contexts)))
     for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
         if not (cost < more and context < larger):
-            yield f"front[{i + 1}]: bottleneck and context do not both rise"
+            yield f"answer.front[{i + 1}]: bottleneck and context do not both rise"
+    yield from faults_of_cost(stated.cost, truths[0][0])
+    if stated.bound is not None or stated.ratio is not None:
+        yield "bound, ratio: a front has none"
     if truths[0][1] < stated.context:
-        yield f"front[0]: it holds {truths[0][1]:.0f} tokens, and the question asks for {stated.context}"
+        yield f"answer.front[0]: it holds {truths[0][1]:.0f} tokens, and the question asks for {stated.context}"
     least: float = stated.context
     for i, (cost, context) in enumerate(truths):
         if least < math.inf and _reaches(stated, exact, stages, least, cost * (1 - ROUNDING), clock):
-            yield f"front[{i}]: another cut is faster, and holds {least:.0f} tokens or more"
+            yield f"answer.front[{i}]: another cut is faster, and holds {least:.0f} tokens or more"
         least = context + 1
     if least < math.inf and _reaches(stated, exact, stages, least, None, clock):
-        yield f"front: another cut holds {least:.0f} tokens or more"
+        yield f"answer.front: another cut holds {least:.0f} tokens or more"
 
 
 def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | None:

@@ -32,24 +32,24 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
     dims = dims if isinstance(dims, dict) and stated.source is None else {}
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
-            yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    untold = not stated.settings and (stated.question_hash is None or not stated.instance.is_alike)
-    if untold or not 0 <= stated.answer < len(stated.front):
+            yield f"question.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
+    untold = not stated.settings and (stated.source is None or not stated.instance.is_alike)
+    if untold or not 0 <= stated.chosen < len(stated.front):
         return
-    block = stated.front[stated.answer].block
+    block = stated.front[stated.chosen].block
     layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
     try:
         told = stages_of_layers(stated.runtime, stated.settings, len(layers))
     except ValueError as error:
-        yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
+        yield f"answer.words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
         return
     if not stated.instance.is_alike:
-        device = _devices(stated.instance, stated.front[stated.answer].kind or ())
+        device = _devices(stated.instance, stated.front[stated.chosen].kind or ())
         told, layers = _devices_told(stated, told), [device[b] for b in layers]
     elif stated.runtime in _DENSE:  # empty stages take no device
         told, layers = _ranks(told), _ranks(layers)
     if told != layers:
-        yield f"words: they have the layers in stages {told}, and the answer in {layers}"
+        yield f"answer.words: they have the layers in stages {told}, and the answer in {layers}"
 
 
 def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:

@@ -203,7 +203,7 @@ def test_place_writes_what_it_prints(folder: Path, capsys: pytest.CaptureFixture
     assert mtpp("place path.json -k 2 --bandwidth 1 --method anneal --out placement.json --plot placement.png") == 0
     row = columns(capsys.readouterr().out)
     assert (row["step time [s]"], row["of one device"], row["fits"]) == ("6", "1.0000", "yes")
-    assert json.loads((folder / "placement.json").read_text())["step_time"] == 6.0
+    assert json.loads((folder / "placement.json").read_text())["cost"] == 6.0
     assert (folder / "placement.png").stat().st_size > 1000
 
 

@@ -108,21 +108,15 @@ def test_the_partition_file_says_what_it_answers(tmp_path: Path) -> None:
     partition = Partition(Instance(graph, Platform(3, math.inf)), [0, 1, 1])
     save_partition(partition, tmp_path / "p.json")
     document = json.loads((tmp_path / "p.json").read_text())
-    assert document == {
-        "format": "mtpp-partition/1",
-        "graph": "sample",
-        "graph_hash": graph.content_hash,
-        "k": 3,
+    assert document["question_hash"] == partition.instance.question_hash
+    assert document["answer"] == {
         "block": [0, 1, 1],
         "order": [0, 1, 2],
-        "bandwidth": None,
-        "memory": None,
-        "activation_buffer": None,
-        "bottleneck": 1 / 3 + 1e-300,
         "stages": [["größe"], ["b", "b"], []],
         "costs": [*map(written, stages(partition))],
         "crossing": [*map(written, crossings(partition))],
     }
+    assert (document["cost"], document["bounds"]) == (1 / 3 + 1e-300, [])
 
 
 def graph_file(**changes: Any) -> dict[str, Any]:
@@ -244,26 +238,21 @@ def pair(work: float = 1) -> Instance:
         ({"block": [1, 0]}, ": Edge 0 -> 1 (a -> b) points backwards, from block 1 to block 0."),
         ({"block": [0, 2]}, ": Node 1 (b) is in block 2; blocks run from 0 to 1."),
         ({"block": [0]}, ": The partition has 1 blocks for 2 nodes; give one per node."),
-        ({"block": [0, 0.5]}, ", block[1]: expected a whole number, found 0.5."),
-        ({"block": [0, 10**30]}, ", block[1]: the whole number is too large."),
-        ({"block": None}, ", block: expected a list […], found null."),
-        ({"k": 3}, ": the partition has k = 3, but k = 2 was asked for"),
-        ({"k": "2"}, ', k: expected a whole number, found "2".'),
+        ({"block": [0, 0.5]}, ", answer.block[1]: expected a whole number, found 0.5."),
+        ({"block": [0, 10**30]}, ", answer.block[1]: the whole number is too large."),
+        ({"block": None}, ", answer.block: expected a list […], found null."),
         ({"order": [1, 0]}, ": Edge 0 -> 1 points backwards in the order."),
-        ({"graph_hash": "0123456789"}, ": the partition was made for another graph ('pair', hash 01234567)"),
-        ({"blocks": []}, ": unknown field 'blocks'; known fields are format, k, block, graph,"),
-        ({"bottleneck": "1"}, ', bottleneck: expected a number, found "1".'),
-        ({"stages": ["a"]}, ', stages[0]: expected a list […], found "a".'),
-        ({"costs": [{"stage": 0}]}, ", costs[0]: missing field 'first'."),
-        ({"crossing": [{"node": 0, "by": 1}]}, ", crossing[0]: missing field 'producer'."),
-        ({"format": "mtpp-graph/1"}, ": this is a graph (mtpp-graph/1); expected a partition (mtpp-partition/1)."),
-        ({"format": "mtpp-partition/2"}, ", format: unknown format 'mtpp-partition/2'; expected 'mtpp-partition/1'."),
+        ({"blocks": []}, ", answer: unknown field 'blocks'; known fields are block, order, stages,"),
+        ({"stages": ["a"]}, ', answer.stages[0]: expected a list […], found "a".'),
+        ({"costs": [{"stage": 0}]}, ", answer.costs[0]: missing field 'first'."),
+        ({"crossing": [{"node": 0, "by": 1}]}, ", answer.crossing[0]: missing field 'producer'."),
     ],
 )
 def test_a_bad_partition_file_is_refused_by_place(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     save_partition(Partition(pair(), [0, 1]), path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"answer": document["answer"] | changes}))
     assert_refused(lambda path: read_partition(path, pair()), path, message)
 
 
@@ -271,6 +260,11 @@ def test_a_partition_of_another_graph_is_refused(tmp_path: Path) -> None:
     save_partition(Partition(pair(), [0, 1]), tmp_path / "p.json")
     with pytest.raises(InputError, match="made for another graph"):
         read_partition(tmp_path / "p.json", pair(work=2))
+    with pytest.raises(InputError, match="the partition has k = 2, but k = 1 was asked for"):
+        read_partition(tmp_path / "p.json", pair().with_k(1))
+    save_graph(pair().graph, tmp_path / "g.json")
+    with pytest.raises(InputError, match=r"format: this is 'mtpp-graph/1'; expected 'mtpp-answer/1'\."):
+        read_partition(tmp_path / "g.json", pair())
 
 
 def test_a_partition_needs_only_k_and_blocks_and_is_priced_anew(tmp_path: Path) -> None:

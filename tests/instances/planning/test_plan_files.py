@@ -13,14 +13,15 @@ import pytest
 from planning_oracles import random_instance
 
 from instances import InputError, load_graph
+from instances.devices import cluster_document
 from instances.json_files import read_json, write_json
-from instances.planning import Cluster, Plan, TrainingInstance
+from instances.planning import Cluster, TrainingInstance
 from instances.planning.chains import SWEEPS, TESTBEDS, TRAINED_MODELS, collapse, random_cluster, simulation
-from instances.planning.plan_files import load_chain, plan_document, read_chain, read_cluster
-from instances.planning.stated import chain_document, cluster_document, plan_from_document
-from mtpp.certificates.writing import plan_certificate
+from instances.planning.plan_files import load_chain, read_chain, read_cluster
+from instances.planning.problem import chain_document
+from instances.planning.stated import plan_from_document
 from mtpp.certifying.planning import certify_plan
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp.questions.files import plan_of_document
 
 
@@ -34,37 +35,12 @@ def test_files_give_back_what_was_saved(tmp_path: Path) -> None:
     assert load_chain(tmp_path / "chain.json").names == instance.chain.names
 
 
-#: As `plan_document` makes it, but for the stages.
-BEFORE = """{
- "format": "mtpp-plan/1",
- "chain": "chain",
- "cluster": "cluster",
- "key": "KEY",
- "microbatches": 2,
- "full_duplex": false,
- "memory": null,
- "cuts": [0, 1, 4],
- "devices": [[2], [0, 1]],
- "stages": []
-}
-"""
-
-
-def test_files_without_a_question_lack_what_a_check_needs(tmp_path: Path) -> None:
-    instance, path = random_instance(np.random.default_rng(0), 4, 3, 2), tmp_path / "bare.json"
-    path.write_text(BEFORE.replace("KEY", instance.key))
-    document = plan_document(Plan(instance, (0, 1, 4), ((2,), (0, 1))))
-    assert json.loads(path.read_text()) == document | {"stages": []}
-    with pytest.raises(InputError, match=r"bare.json: its question and bounds are missing .* mtpp plan"):
-        plan_from_document(read_json(path))
-
-
 @pytest.mark.parametrize("options", [{}, {"full_duplex": True, "memory": 1e6}, {"replica_share": [1.0, 0.6, 0.4]}])
 def test_a_certificate_holds_a_plan(options: dict[str, Any], tmp_path: Path) -> None:
     """With its question it still reads as an answer, and as a record that says what was known."""
     instance, path = random_instance(np.random.default_rng(0), 4, 3, 2, **options), tmp_path / "plan.json"
     answer = certify_plan(instance, np.random.default_rng(0), "pipedream")
-    write_json(path, plan_certificate([answer]))
+    write_json(path, certificate_document([answer]))
     assert plan_of_document(read_json(path)).devices == answer.answer.plan.devices
     stated = plan_from_document(read_json(path))
     assert stated.instance.key == instance.key
@@ -75,7 +51,7 @@ def test_a_certificate_holds_a_plan(options: dict[str, Any], tmp_path: Path) -> 
     aside = certify_plan(instance, np.random.default_rng(0), "hetpipe-stage")
     if aside.answer.plan is None:
         with pytest.raises(InputError, match="side by side"):
-            plan_certificate([aside])
+            certificate_document([aside])
 
 
 def test_clusters_are_read_from_tables_and_from_servers(tmp_path: Path) -> None:
@@ -107,7 +83,7 @@ def refusal(read: Callable[[Path], object], path: Path, text: str) -> str:
         ('{"format": "mtpp-cluster/1", "servers": [2]}', "either 'bandwidth', or 'within'"),
         ('{"format": "mtpp-cluster/1", "servers": [2], "within": "fast"}', "within: expected a number"),
         ('{"format": "mtpp-cluster/1", "servers": [2], "within": [1, 2]}', "There are 1 servers"),
-        ('{"format": "mtpp-chain/1", "servers": [2]}', "this is a chain .*; expected a cluster"),
+        ('{"format": "mtpp-chain/1", "servers": [2]}', "this is 'mtpp-chain/1'; expected 'mtpp-cluster/1'"),
         ('{"format": "mtpp-cluster/1", "bandwidth": [[0, 1], [1]]}', "not a table"),
     ],
 )

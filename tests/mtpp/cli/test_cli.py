@@ -126,14 +126,14 @@ def test_bound_starts_from_a_file_and_writes(folder: Path, capsys: pytest.Captur
     assert (row["model"], row["bound [s]"], row["to its end"]) == ("exact", "4", "yes")
     document = json.loads(Path("bound.json").read_text())
     assert document["bound"] == pytest.approx(4, rel=1e-5)
-    assert document["provenance"]["bounds[0].solver"] == "highs"
+    assert document["bounds"][0]["provenance"]["solver"] == "highs"
 
 
 def test_a_certificate_is_a_start(folder: Path) -> None:
     """Of the same graph and k, on any platform."""
     assert mtpp("certify path.json -k 2 --bandwidth 1 --time-limit 20 --out c.json") == 0
     assert mtpp("bound path.json -k 2 --bandwidth 2 --start c.json --model simple --out bound.json") == 0
-    known, used = (json.loads(Path(name).read_text())["partition"] for name in ("c.json", "bound.json"))
+    known, used = (json.loads(Path(name).read_text())["answer"] for name in ("c.json", "bound.json"))
     assert used["block"] == known["block"]
 
 
@@ -155,10 +155,10 @@ def test_certify_proves_and_writes(folder: Path, capsys: pytest.CaptureFixture[s
     row = columns(capsys.readouterr().out)
     assert (row["ratio"], row["status"]) == ("1.0000", "optimal")
     document = json.loads(Path("c-k2.json").read_text())
-    assert document["format"] == "mtpp-certificate/2"
-    assert document["bottleneck"] == 4
-    assert document["partition"]["block"] == [0, 1, 1]
-    assert document["instance"]["graph"]["nodes"][0]["work"] == 3
+    assert document["format"] == "mtpp-answer/1"
+    assert document["cost"] == 4
+    assert document["answer"]["block"] == [0, 1, 1]
+    assert document["question"]["graph"]["nodes"][0]["work"] == 3
     assert document["bound"] == max(entry["value"] for entry in document["bounds"])
 
 

@@ -29,12 +29,12 @@ def test_a_solution_comes_back_with_a_stated_bound(solved: Path, capsys: pytest.
     assert (row["model"], row["bottleneck [s]"], row["to its end"]) == ("exact", "4", "stated")
     assert "is stated by model.sol (HiGHS); nothing here has proved it." in out
     document = json.loads(Path("c.json").read_text())
-    assert document["partition"]["block"] == [0, 1, 1]
+    assert document["answer"]["block"] == [0, 1, 1]
     assert document["bounds"][0]["method"] == "simple"
     assert document["bounds"][1] == {
         "method": "stated", "value": pytest.approx(4, rel=2e-4), "parameters": {}, "recheck": "trusted",
     }  # fmt: skip
-    assert document["provenance"]["bounds[1].parameters.by"] == "model.sol (HiGHS)"
+    assert document["bounds"][1]["provenance"]["by"] == "model.sol (HiGHS)"
 
 
 def test_verify_does_not_take_it_for_proved(solved: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,4 +111,4 @@ def test_several_k_have_files_of_their_own(folder: Path, capsys: pytest.CaptureF
         solve_file("highs", folder / f"model-k{k}.lp", folder / f"model-k{k}.sol")
     assert mtpp("bound path.json -k 1,2 --bandwidth 1 --solution model.sol --json --quiet") == 0
     documents = json.loads(capsys.readouterr().out.partition("\n[")[2].join(["[", ""]))
-    assert [document["bottleneck"] for document in documents] == [6, 4]
+    assert [document["cost"] for document in documents] == [6, 4]

@@ -117,7 +117,7 @@ def test_a_false_bound_is_told(folder: Path, capsys: pytest.CaptureFixture[str])
         ({"stages": [[0, 1], [2.5]]}, "expected a whole number"),
         ({"block": [0, 0, 1], "bandwidth": -1}, "bandwidth"),
         ({"block": [0, 0, 1], "memory": "much"}, "memory: expected a number"),
-        ({"format": "mtpp-plan/1"}, "its question and bounds are missing"),
+        ({"format": "mtpp-plan/1"}, "missing field 'instance'"),
         ({"format": "mtpp-partition/1", "block": [0, 0, 1]}, "missing field 'k'"),
         ({"format": "mtpp-certificate/1"}, "missing field 'instance'"),
         ([], "expected an object"),

@@ -58,7 +58,7 @@ def test_explain_says_what_does_not_fit_and_that_another_one_does(capsys: pytest
     assert "A partition that fits is known now" in out
     assert mtpp(f"{words} --memory 5GB --json") == DONE
     document = json.loads(capsys.readouterr().out)
-    assert (document["ratio"], document["better"], document["partition"]["bottleneck"]) == (None, None, None)
+    assert (document["ratio"], document["better"], document["cost"]) == (None, None, None)
     assert "No other fits either" in document["sentences"][1]
 
 

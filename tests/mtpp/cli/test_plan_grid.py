@@ -32,17 +32,17 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
     assert Path("plan.png").stat().st_size > 10_000
     assert mtpp("verify plan.json") == 0
     document = json.loads(Path("plan.json").read_text())
-    assert document["format"] == "mtpp-plan/6"
+    assert document["format"] == "mtpp-answer/1"
     assert [rank["rank"] for rank in document["ranks"]] == list(range(4))
     assert f"{8 * 256 / document['time']:,.0f} tokens/s" in out
-    assert python.read("plan.json").cost == document["time"]
+    assert python.read("plan.json").cost == document["cost"]
     assert mtpp("verify plan.json --cluster 1x4 --global-batch 8 --sequence 256 --dtype bf16") == 0
     capsys.readouterr()
     others = {"cluster 2x2": "1x4", "global-batch 16": 8, "sequence 512": 256, "dtype fp32": "bf16"}
     for other, true in others.items():
         assert mtpp(f"verify plan.json --{other}") == 1
         assert f"is {true}, you ask for {other.split()[1]}" in capsys.readouterr().err
-    document["time"] *= 0.9
+    document["cost"] *= 0.9
     Path("plan.json").write_text(json.dumps(document))
     assert mtpp("verify plan.json") == 1
 
@@ -133,7 +133,7 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     words = "--cluster 1x2 --bandwidth 300GB/s --global-batch 4 --sequence 32 --fix pp=2,tp=1,v=1"
     assert mtpp(f"plan config.json {words} --for megatron --export run.args --out plan.json") == 0
     document = json.loads(Path("plan.json").read_text())
-    assert len(document["instance"]["chains"][0]["kinds"]) > 3
+    assert len(document["question"]["chains"][0]["kinds"]) > 3
     layout = re.search(r'--pipeline-model-parallel-layout ".*"', Path("run.args").read_text())
     assert layout is not None
     cut = document["cuts"][1]
@@ -141,7 +141,7 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     assert mtpp("export plan.json --for torchtitan --out run.toml") == 0
     parts = tomllib.loads(Path("run.toml").read_text())["parallelism"]["module_fqns_per_model_part"]
     assert [len(part) for part in parts] == [cut, 9 - cut]  # behind the layers there are norm and output
-    chain = document["instance"]["chains"][0]
+    chain = document["question"]["chains"][0]
     chain["layers"][2]["name"] = "attention"
     write_json(folder / "chain.json", chain)
     capsys.readouterr()

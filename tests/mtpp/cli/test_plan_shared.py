@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from command_line import assert_impossible, mtpp
 
+from instances.devices import cluster_document
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain
-from instances.planning.stated import chain_document, cluster_document
+from instances.planning.problem import chain_document
 
 COMMAND = "plan chain.json --cluster cluster.json --microbatches 4 --effort 1"
 
@@ -32,9 +33,9 @@ def test_a_plan_states_all_that_it_depends_on(files: Path, capsys: pytest.Captur
         assert column in out
     assert "bounds " in out
     document = json.loads(Path("plan.json").read_text())
-    assert document["format"] == "mtpp-plan/4"
-    assert document["instance"]["parameter_copies"] == 8
-    assert document["instance"]["network"] == {"half": True, "rates": None}
+    assert document["format"] == "mtpp-answer/1"
+    assert document["question"]["parameter_copies"] == 8
+    assert document["question"]["network"] == {"half": True}
     assert mtpp("verify plan.json") == 0
     assert mtpp("verify plan.json --rerun") == 0
     assert "FALSE" not in capsys.readouterr().out
@@ -47,13 +48,13 @@ def test_exports(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(Path("plan.json").read_text())
     assert rows == document["order"]
     assert mtpp(f"{COMMAND} --orders order.csv --out again.json") == 0
-    assert json.loads(Path("again.json").read_text())["time"] == document["time"]
+    assert json.loads(Path("again.json").read_text())["cost"] == document["cost"]
     assert mtpp(f"{COMMAND} --orders unsplit --export trace.json --plot plan.svg") == 0
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     passes = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
     assert len(passes) == sum(map(len, rows))
     assert max(event["ts"] + event["dur"] for event in events if event["ph"] == "X") == pytest.approx(
-        document["time"] * 1e6
+        document["cost"] * 1e6
     )
     assert Path("plan.svg").stat().st_size > 1000
 

@@ -112,11 +112,11 @@ def test_tables_fit_the_terminal(
 
 
 VERBS = {
-    "partition path.json -k 2 --bandwidth 1 --method kahn": "mtpp-partition/1",
-    "bound path.json -k 2 --bandwidth 1 --model simple": "mtpp-certificate/2",
-    "certify path.json -k 2 --bandwidth 1": "mtpp-certificate/2",
-    "plan chain.json --cluster 1x2 --bandwidth 1 --microbatches 2": "mtpp-plan/4",
-    "place path.json -k 2 --bandwidth 1 --method single": "mtpp-placement/3",
+    "partition path.json -k 2 --bandwidth 1 --method kahn": "mtpp-answer/1",
+    "bound path.json -k 2 --bandwidth 1 --model simple": "mtpp-answer/1",
+    "certify path.json -k 2 --bandwidth 1": "mtpp-answer/1",
+    "plan chain.json --cluster 1x2 --bandwidth 1 --microbatches 2": "mtpp-answer/1",
+    "place path.json -k 2 --bandwidth 1 --method single": "mtpp-answer/1",
     "import path.json": "mtpp-graph/1",
 }
 
@@ -136,7 +136,7 @@ def test_json_of_several_k_is_a_list(verb: str, folder: Path, capsys: pytest.Cap
     name, *options = verb.split()
     assert main([name, "path.json", "-k", "1,2", "--bandwidth", "1", "--json", *options]) == 0
     documents = json.loads(capsys.readouterr().out)
-    assert [document.get("k") or document["instance"]["k"] for document in documents] == [1, 2]
+    assert [document["question"]["k"] for document in documents] == [1, 2]
 
 
 def test_json_of_the_other_verbs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_a_name_ends_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The name of an instance comes from the file, and goes into a file that is sourced."""
     assert mtpp(f"certify {GPT2} --level layer --for vllm --time-limit 5 --out c.json --quiet") == 0
     document = json.loads(Path("c.json").read_text())
-    document["provenance"]["instance.name"] = "x\nVLLM_PP_LAYER_PARTITION=1,1,10"
+    document["question"]["graph"]["name"] = "x\nVLLM_PP_LAYER_PARTITION=1,1,10"
     Path("c.json").write_text(json.dumps(document))
     capsys.readouterr()
     assert mtpp("export c.json --for vllm") == 0

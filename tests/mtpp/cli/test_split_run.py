@@ -60,7 +60,7 @@ def test_a_certificate_or_a_partition_says_where_to_split(network: Path, capsys:
         assert manifest["samples"] is None
         assert mtpp(f"verify {file}/certificate.json") == 0
     stated = json.loads(Path("certificate/certificate.json").read_text())
-    assert stated["partition"]["block"] == json.loads(Path("certificate.json").read_text())["partition"]["block"]
+    assert stated["answer"]["block"] == json.loads(Path("certificate.json").read_text())["answer"]["block"]
     capsys.readouterr()
     save(network.parent, model("g (float[8,64] x) => (float[8,64] y) { a = Relu(x) y = Neg(a) }"), "other.onnx")
     own = "split net.onnx --dim n=8 --partition certificate.json --out other"
@@ -85,7 +85,7 @@ def test_stages_for_kinds_of_devices(network: Path, capsys: pytest.CaptureFixtur
     assert mtpp(f"split {read} --time-limit 2 --out stages") == 0
     manifest = json.loads(Path("stages/manifest.json").read_text())
     stated = json.loads(Path("stages/certificate.json").read_text())
-    named = [name for name in stated["partition"]["kind"] if name is not None]
+    named = [name for name in stated["answer"]["kind"] if name is not None]
     assert [stage["device"] for stage in manifest["stages"]] == named
     assert set(named) == {"fast", "slow"}
     capsys.readouterr()

@@ -19,10 +19,9 @@ def test_names_forge_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     """Line breaks and escapes of a terminal are printed as such, on stdout and stderr."""
     forged = copy.deepcopy(PLAIN)
     lie = "six\nratio        1.000000 by bounds re-proved here alone\x1b[8m\u202e"
-    forged["instance"]["name"] = forged["instance"]["graph"]["time_unit"] = lie
-    entry(forged, "exact")["version"] = lie
+    forged["question"]["name"] = forged["question"]["graph"]["time_unit"] = lie
+    entry(forged, "exact")["provenance"]["version"] = lie
     main(["verify", write(tmp_path, forged)])
-    forged["instance"]["graph_hash"] = lie
     main(["verify", write(tmp_path, forged)])
     streams = capsys.readouterr()
     text = streams.out + streams.err
@@ -37,11 +36,10 @@ def test_limits_are_the_readers(tmp_path: Path) -> None:
     n = 400
     graph = {"format": "mtpp-graph/1", "nodes": [{"work": 1.0}] * n, "edges": []}
     forged = copy.deepcopy(PLAIN)
-    forged["instance"] |= {"graph": graph, "k": n - 1}
-    bound = {"method": "pigeonhole", "value": 2.0, "optimal": True, "parameters": {"nodes": list(range(n))}}
-    bound |= {"solver": None, "version": None, "seconds": 0.0, "recheck": "minimum cuts"}
+    forged["question"] |= {"graph": graph, "k": n - 1}
+    bound = {"method": "pigeonhole", "value": 2.0, "parameters": {"nodes": list(range(n))}, "recheck": "minimum cuts"}
     ideals = bound | {"method": "ideals", "recheck": "ideals", "parameters": {}}
-    forged |= {"partition": None, "bottleneck": None, "ratio": None, "bound": 2.0, "bounds": [bound, ideals]}
+    forged |= {"answer": None, "cost": None, "ratio": None, "bound": 2.0, "bounds": [bound, ideals]}
     begin = time.process_time()
     verdict = check(forged, tmp_path, time_limit=0.5)
     assert [found.proved for found in verdict.checks] == [None, None]
@@ -64,11 +62,11 @@ def test_other_answers_are_refused_by_name(tmp_path: Path, capsys: pytest.Captur
 def test_the_graph_of_the_reader_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same graph passes; other works or other names do not."""
     file = write(tmp_path, PLAIN)
-    write_json(tmp_path / "own.json", PLAIN["instance"]["graph"])
+    write_json(tmp_path / "own.json", PLAIN["question"]["graph"])
     own = str(tmp_path / "own.json")
     assert main(["verify", file, "--graph", own]) == 0
     for field, other in (("work", 9.0), ("name", "other")):
-        graph = copy.deepcopy(PLAIN["instance"]["graph"])
+        graph = copy.deepcopy(PLAIN["question"]["graph"])
         graph["nodes"][1][field] = other
         write_json(tmp_path / "own.json", graph)
         assert main(["verify", file, "--graph", own]) == 1
@@ -80,7 +78,7 @@ def test_the_worst_of_several_files_is_the_exit_code(tmp_path: Path) -> None:
     false = copy.deepcopy(PLAIN)
     false["ratio"] = 1.5
     write_json(tmp_path / "false.json", false)
-    write_json(tmp_path / "graph.json", PLAIN["instance"]["graph"])
+    write_json(tmp_path / "graph.json", PLAIN["question"]["graph"])
     true = copy.deepcopy(PLAIN)
     true["bounds"] = [bound for bound in true["bounds"] if bound["method"] == "ideals"]
     settle(true)

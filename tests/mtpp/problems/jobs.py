@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from matplotlib.figure import Figure
 
 from instances import Bound, Result
-from instances.certificates import Claim, Envelope
+from instances.certificates import Envelope, envelope, opened, stated_answer
 from instances.graph.display import Displayed
-from instances.graph.question_lines import QuestionRecord, said_number
 from instances.json_files import Value
+from instances.questions import QuestionRecord
+from instances.records import written
 from mtpp.certifying.explain import Reasons
 from mtpp.certifying.loop import Method
 from mtpp.plots.sections import Section, stacked
-from mtpp.problems.problem import Format, Named, Problem
+from mtpp.problems.problem import Named, Problem
 from mtpp.questions.verifying import Comparisons
 from mtpp.text.numbers import Scale
 from mtpp.verification.verdict import Verdict, compare, verdict_of
@@ -33,10 +34,6 @@ class Jobs(QuestionRecord):
     @property
     def key(self) -> str:
         return self.question_hash
-
-    def lines(self) -> Iterator[str]:
-        yield " ".join(["works", *map(said_number, self.works)])
-        yield " ".join(["speeds", *map(said_number, self.speeds)])
 
     @property
     def question_words(self) -> str:
@@ -64,6 +61,10 @@ class Assignment(Displayed):
         return {"machine": str(self.machine)}
 
 
+class Members(NamedTuple):
+    machine: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stated(Envelope):
     machine: tuple[int, ...]
@@ -88,24 +89,14 @@ def methods(question: Jobs) -> list[Method[Jobs, Assignment]]:
     return [Method(run.__name__, run, timeless=True) for run in (search, broken, bound)]
 
 
-def write(parts: Sequence[Result[Jobs, Assignment]]) -> dict[str, Any]:
-    (found,) = [part.answer for part in parts if part.answer is not None]
-    bounds = [part.bound.value for part in parts if part.bound is not None]
-    question = {"works": list(found.instance.works), "speeds": list(found.instance.speeds)}
-    return {"format": "jobs/1", **question, "machine": list(found.machine), "time": found.cost, "bounds": bounds}
+def state(answer: Assignment) -> dict[str, Any]:
+    return written(Members(answer.machine))
 
 
 def stated(document: Value) -> Stated:
-    fields = document.members(("format", "works", "speeds", "machine", "time", "bounds"))
-    question = Jobs(*(tuple(fields[name].numbers()) for name in ("works", "speeds")))
-    claims = [
-        Claim(f"bounds[{i}]", "even", value, document, None, None, "formula", "formula")
-        for i, value in enumerate(fields["bounds"].numbers())
-    ]
-    machine, cost = tuple(fields["machine"].whole_numbers()), fields["time"].number()
-    best = max(fields["bounds"].numbers())
-    numbers = {"cost": cost, "bound": best, "ratio": cost / best}
-    return Stated(file=document.file, instance=question, claims=tuple(claims), machine=machine, **numbers)
+    fields = opened(document, "jobs")
+    question, members = Jobs.of_document(fields["question"]), stated_answer(fields, Members)
+    return Stated(**envelope(fields, "jobs"), instance=question, machine=members.machine)
 
 
 def read(document: Value) -> Result[Jobs, Assignment]:
@@ -121,7 +112,7 @@ def verify(document: Value, limits: Any) -> Verdict:
     for i, work in zip(file.machine, question.works, strict=True):
         loads[i] += Fraction(work) / Fraction(question.speeds[i])
     even = Fraction(sum(question.works)) / Fraction(sum(question.speeds))
-    return verdict_of(file, max(loads), (), lambda claim: compare(claim, even, "proved by its formula"), limits, "time")
+    return verdict_of(file, max(loads), (), lambda claim: compare(claim, even, "proved by its formula"), limits)
 
 
 def compared(file: Stated, given: Any, own: Any) -> Comparisons:
@@ -157,9 +148,11 @@ JOBS: dict[str, Any] = {
     "name": "jobs",
     "article": "an assignment",
     "question": _own("Jobs"),
-    "formats": {"jobs/1": Format(_own("read"), _own("verify"))},
     "stated": (_own("Stated"),),
-    "document": _own("write"),
+    "state": _own("state"),
+    "without": Named("mtpp.certificates.writing:needs_answer"),
+    "read": _own("read"),
+    "verify": _own("verify"),
     "compare": _own("compared"),
     "again": {},
     "cut": Named("mtpp.questions.files:no_cut"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from answer_files import plan_result
-from certificates import GRAPH, Document, answers, check, older
+from certificates import GRAPH, Document, answers, hashed
 from command_line import mtpp as run
 
 import mtpp
@@ -19,8 +20,7 @@ from instances.devices import Network
 from instances.json_files import Value, write_json
 from instances.partitioning.constraints import Constraints
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates.writing import certificate_document, plan_certificate
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 
 
 def path(**more: Any) -> ComputationGraph:
@@ -33,9 +33,14 @@ def bound(**platform: Any) -> Document:
 
 
 def test_the_hash_is_the_same_in_all_versions() -> None:
-    """A golden value: others compute it from the description in the manual."""
-    golden = "c70d74fb17c73bd33b046f2ed4ec927a62b35be7f3e596d1ed3ec463e3fbc909"
+    """A golden value, and its computation from the description in the manual."""
+    golden = "q2:5bdd83cd7653f972dedbbc20a9184b96a970fdc7153d665ea330d629b9398e4a"
     assert Instance(path(), Platform(2, 1.0)).question_hash == golden
+    nodes = [{"name": str(v), "work": 1.0, "param_bytes": 0.0, "output_bytes": float(v < 3)} for v in range(4)]
+    graph = {"format": "mtpp-graph/1", "time_unit": "s", "nodes": nodes, "edges": [[0, 1], [1, 2], [2, 3]]}
+    question = {"k": 2, "bandwidth": 1.0, "graph": graph | {"parameters": []}}
+    text = json.dumps({"problem": "partition", "question": question}, sort_keys=True, separators=(",", ":"))
+    assert golden == f"q2:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 QUESTION = Instance(path(), Platform(2, 1.0, 8.0))
@@ -77,67 +82,57 @@ def test_what_means_the_same_has_one_hash() -> None:
     assert several.question_hash == one.question_hash
 
 
-@pytest.mark.parametrize("options", [{}, {"memory": 9.0}, {"memory": 8.0, "activation_buffer": 2.0}])
-def test_older_certificates_hold_as_well(options: dict[str, float], tmp_path: Path) -> None:
-    """That of version 0.2.0 is the newer one with everything in its place."""
-    new = bound(**options)
-    for document in (new, older(new)):
-        verdict = check(document, tmp_path)
-        assert not verdict.faults
-        assert verdict.certificate.true_hash == new["question_hash"]
-    assert older(new)["format"] == "mtpp-certificate/1"
-    assert older(new)["instance"]["name"] == "six"
-
-
 def _other_hash(document: Document) -> None:
-    document["question_hash"] = "0" * 64
+    document["question_hash"] = f"q2:{'0' * 64}"
 
 
 def _slower(document: Document) -> None:
-    document["instance"]["bandwidth"] = document["partition"]["bandwidth"] = 2e6
+    document["question"]["bandwidth"] = 2e6
 
 
 def _hours(document: Document) -> None:
-    document["instance"]["graph"]["time_unit"] = "h"
+    document["question"]["graph"]["time_unit"] = "h"
 
 
 @pytest.mark.parametrize("forge", [_other_hash, _slower, _hours])
-def test_a_question_that_is_changed_has_another_hash(forge: Any, tmp_path: Path) -> None:
+def test_a_question_that_is_changed_has_another_hash(forge: Any) -> None:
     document = bound()
     forge(document)
-    assert any(fault.startswith("question_hash: ") for fault in check(document, tmp_path).faults)
+    assert any(fault.startswith("question_hash: ") for fault in verify(Value(document, "c.json")).faults)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "a name in the question": (lambda d: d["instance"].update(name="x"), "instance.name"),
+    "a member that nobody reads": (lambda d: d["question"].update(more="x"), "unknown field 'more'"),
     "optimal": (lambda d: d["bounds"][0].update(optimal=True), "optimal"),
     "a witness that nobody reads": (lambda d: d["bounds"][0]["parameters"].update(nodes=[0]), "unknown field 'nodes'"),
-    "a place that needs a check": (lambda d: d["provenance"].update({"bottleneck": 1.0}), "no place of what needs"),
-    "a place that is not there": (lambda d: d["provenance"].update({"bounds[99].seconds": 1.0}), "there is no place"),
-    "edges in another order": (lambda d: d["instance"]["graph"]["edges"].reverse(), "not written as this project"),
+    "a cost beside the answer": (lambda d: d.update(bottleneck=1.0), "unknown field 'bottleneck'"),
+    "a question of another problem": (lambda d: d.update(problem="plan"), "c.json, question: missing field 'chain'"),
+    "no problem": (lambda d: d.update(problem="x"), "c.json, problem: there is no such problem"),
     "work beyond all numbers": (
-        lambda d: d["instance"]["graph"]["nodes"][5].update(work=1e308),
-        "c.json, instance: .* exceed the largest number",
+        lambda d: d["question"]["graph"]["nodes"][5].update(work=1e308),
+        "c.json, question: .* exceed the largest number",
     ),
     "no hash": (lambda d: d.pop("question_hash"), "question_hash"),
-    "a solver that there is not": (lambda d: d["provenance"].update({"bounds[0].solver": "/bin/sh"}), "no solver"),
+    "null for a hash": (lambda d: d.update(question_hash=None), "question_hash: expected a string"),
+    "needs of nodes": (lambda d: d["question"].update(by_need=True), "only chains of serving"),
+    "a solver that there is not": (lambda d: d["bounds"][0]["provenance"].update(solver="/bin/sh"), "no solver"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_binds_nothing_is_refused(name: str, tmp_path: Path) -> None:
+def test_what_binds_nothing_is_refused(name: str) -> None:
     forge, words = REFUSED[name]
     document = bound()
     forge(document)
     with pytest.raises(InputError, match=words) as refusal:
-        check(document, tmp_path)
+        verify(Value(document, "c.json"))
     assert "\n" not in str(refusal.value)
 
 
 def test_bug_a_forged_name_passed_for_the_bandwidth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The question comes first; whatever the file is called comes last, in quotes."""
     document = bound(bandwidth=2e15)
-    document["provenance"]["instance.name"] = "six, 25 GB/s"
+    document["question"]["name"] = "six, 25 GB/s"
     write_json(tmp_path / "c.json", document)
     run(f"verify {tmp_path}/c.json")
     lines = capsys.readouterr().out.splitlines()
@@ -150,23 +145,25 @@ def test_bug_a_forged_name_passed_for_the_bandwidth(tmp_path: Path, capsys: pyte
 def test_the_caller_states_the_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document, file = bound(memory=9.0), str(tmp_path / "c.json")
     write_json(file, document)
-    write_json(tmp_path / "own.json", older(document)["instance"]["graph"])
+    write_json(tmp_path / "own.json", document["question"]["graph"])
     own = tmp_path / "own.json"
     assert run(f"verify {file} -k 3 --bandwidth 2 --memory 9 --graph {own}") == 0
     assert "compared   -k, --bandwidth, --memory, --graph" in capsys.readouterr().out
-    assert run(f"verify {file} --question {document['question_hash'][:16]}") == 0
+    assert run(f"verify {file} --question {document['question_hash'][:19]}") == 0
     for stated, fault in {
         "-k 4": "k is 3, you ask for 4",
         "--bandwidth 25GB/s": "bandwidth is 2 bytes/s, you ask for 25 GB/s",
         "--memory 9.0000001": "memory is 9.0, you ask for 9.0000001",
         "--fit": "fit is False, you ask for True",
-        f"--question {'0' * 64}": f"its hash is {document['question_hash']}",
+        f"--question q2:{'0' * 64}": f"its hash is {document['question_hash']}",
     }.items():
         assert run(f"verify {file} {stated}") == 1
         assert f"question: {fault}" in capsys.readouterr().err
     for refused in ("--cluster 2x2", "-k 2,3", "--question xyz", "--bandwidth fast"):
         assert run(f"verify {file} {refused}") == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
+    assert run(f"verify {file} --question {'75dac0c46aa5a1de' * 4}") == 2
+    assert capsys.readouterr().err == "mtpp: --question: a hash of an earlier version.\n"
 
 
 def test_python_states_it_as_well(tmp_path: Path) -> None:
@@ -205,11 +202,11 @@ def test_plans_and_placements_are_compared(folder: Path, capsys: pytest.CaptureF
 
 def test_bug_dtype_sequence_and_planner_of_a_plan_were_free() -> None:
     """The first two belong to the question now, and the last one to the provenance."""
-    new = json.loads(json.dumps(plan_certificate([plan_result("improved", network=Network(), dtype="bf16")])))
+    new = json.loads(json.dumps(certificate_document([plan_result("improved", network=Network(), dtype="bf16")])))
     assert verify(Value(new, "p.json")).faults == ()
     for name, value in (("dtype", "fp16"), ("sequence", 77)):
         forged = copy.deepcopy(new)
-        forged["instance"][name] = value
+        forged["question"][name] = value
         assert any("question_hash" in fault for fault in verify(Value(forged, "p.json")).faults)
 
 
@@ -221,19 +218,19 @@ def test_bug_a_front_had_no_defence(folder: Path, capsys: pytest.CaptureFixture[
     true = json.loads(Path("f.json").read_text())
     for name, factor in (("token_bytes", 0.5), ("need", 0.0)):
         forged = copy.deepcopy(true)
-        forged["instance"][name] = [factor * size for size in forged["instance"][name]]
+        chained = name == "need"
+        holder = forged["question"]["chain"] if chained else forged["question"]
+        holder[name] = [factor * size for size in holder[name]]
         faults = verify(Value(forged, "f.json")).faults
-        assert any(fault.startswith(f"instance.{name}[1]: ") for fault in faults)
-    for change in ({"answer": 0, "words": ""}, {"runtime": "sglang"}):
-        assert verify(Value(true | change, "f.json")).faults
-    write_json("old.json", older(true) | {"instance": _without_operators(older(true)["instance"])})
+        assert any(fault.startswith(f"question.{'chain.' * chained}{name}[1]: ") for fault in faults)
+    for change in ({"chosen": 0, "words": ""}, {"words": true["answer"]["words"].replace("8", "9")}):
+        assert verify(Value(true | {"answer": true["answer"] | change}, "f.json")).faults
+    with pytest.raises(InputError, match="its runtime is not that of the decoder"):
+        verify(Value(true | {"answer": true["answer"] | {"runtime": "sglang"}}, "f.json"))
+    write_json("bare.json", hashed(true | {"question": {k: v for k, v in true["question"].items() if k != "decoder"}}))
     capsys.readouterr()
-    assert run("verify old.json") == 4
+    assert run("verify bare.json") == 4
     assert "need and token_bytes: the file does not hold the operators" in capsys.readouterr().out
-
-
-def _without_operators(instance: Document) -> Document:
-    return {name: item for name, item in instance.items() if name not in ("operators", "layer")}
 
 
 def test_what_is_not_checked_in_time_has_a_code_of_its_own(tmp_path: Path) -> None:

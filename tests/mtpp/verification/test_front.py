@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from certificates import hashed, plain
 from hypothesis import given
 from hypothesis import strategies as st
 from serving_oracle import serving_questions
 
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
+from instances.certificates import answer_document
 from instances.json_files import Value
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
-from instances.runtimes.serving import serving_chain, serving_document
+from instances.runtimes.serving import serving_chain
+from instances.runtimes.serving_front import Front, front_document
 from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
 
 
-def document(question: ServingInstance) -> dict[str, Any]:
+class Untold(Front):
+    """The front of a chain whose nodes are no layers that a runtime knows."""
+
+    settings = ""  # type: ignore[assignment]
+
+
+def document(question: ServingInstance, runtime: str = "vllm") -> dict[str, Any]:
     points = serving_front(question).points
-    more = {"answer": 0, "runtime": "vllm", "words": ""}
-    return dict(json.loads(json.dumps(serving_document(question, points) | more)))
+    kind = Untold if question.source is None else Front
+    front = kind(question, points, points[0], runtime) if points else None
+    answer = {"front": [], "chosen": 0, "runtime": runtime, "words": ""} if front is None else front_document(front)
+    return plain(answer_document(question, answer, None if front is None else front.cost))
 
 
 def faults(stated: dict[str, Any]) -> tuple[str, ...]:
-    return verify(Value(stated, "front.json")).faults
+    return verify(Value(hashed(stated), "front.json")).faults
+
+
+def asked(stated: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """The file with another question; `chain` is a change of the chain."""
+    question = stated["question"]
+    chain = question["chain"] | change.pop("chain", {})
+    return stated | {"question": question | {"chain": chain} | change}
+
+
+def answered(stated: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """The file with another answer."""
+    return stated | {"answer": stated["answer"] | change}
 
 
 def gpt2_question(runtime: str, network: str = "gpt2") -> ServingInstance:
@@ -63,7 +85,7 @@ def test_a_context_is_exact_where_sums_are_not() -> None:
     """Weights of 0.1 + 0.1 + 0.1 are less than their sum in floats: there is room for a token more."""
     question = replace(in_tenths([1.0] * 3, [0.0] * 3, [0.1] * 3, [0.1, 0.0, 0.0], 1, 1.6), context=13)
     stated = document(question)
-    assert [point["context"] for point in stated["front"]] == [13]
+    assert [point["context"] for point in stated["answer"]["front"]] == [13]
     assert faults(stated) == ()
 
 
@@ -72,7 +94,7 @@ def test_cuts_whose_bottlenecks_differ_by_rounding_are_as_slow() -> None:
     stated = document(
         in_tenths([0.3, 0.3, 0.1, 0.2], [0.2, 0.1, 0.0, 0.2], [0.2, 0.2, 0.3, 0.1], [0.0, 0.1, 0.0, 0.3], 3, 1.7)
     )
-    assert [point["context"] for point in stated["front"]] == [5]
+    assert [point["context"] for point in stated["answer"]["front"]] == [5]
     assert faults(stated) == ()
 
 
@@ -82,7 +104,7 @@ def test_more_tokens_than_floats_count_are_refused(size: float) -> None:
     with pytest.raises(InputError, match="has room for more than 9007199254740992 tokens"):
         in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [size] * 2, 1, 1e9)
     stated = document(in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [1.0] * 2, 1, 1e9))
-    stated["instance"]["token_bytes"] = [size] * 2
+    stated["question"]["token_bytes"] = [size] * 2
     assert any("which cannot be stated exactly" in fault for fault in faults(stated))
 
 
@@ -90,20 +112,20 @@ def test_more_tokens_than_floats_count_are_refused(size: float) -> None:
 def test_true_fronts_hold_and_shorter_ones_do_not(question: ServingInstance, data: st.DataObject) -> None:
     """Whatever the question, the front is proved again; without one of its cuts it is false."""
     stated = document(question)
-    if not stated["front"]:
+    if not stated["answer"]["front"]:
         assert any("no cut" in fault for fault in faults(stated))
         return
     assert faults(stated) == ()
-    lost = data.draw(st.integers(0, len(stated["front"]) - 1))
-    assert faults(stated | {"front": stated["front"][:lost] + stated["front"][lost + 1 :]})
+    lost = data.draw(st.integers(0, len(stated["answer"]["front"]) - 1))
+    assert faults(answered(stated, front=stated["answer"]["front"][:lost] + stated["answer"]["front"][lost + 1 :]))
 
 
 def test_forged_numbers_are_found() -> None:
     """Each number of a cut, the cut itself, and a question that the front is not of."""
     stated = gpt2()
-    assert len(stated["front"]) > 1
+    assert len(stated["answer"]["front"]) > 1
     assert faults(stated) == ()
-    point = stated["front"][0]
+    point = stated["answer"]["front"][0]
     forged = [
         {"bottleneck": point["bottleneck"] * 0.999},
         {"context": point["context"] + 1},
@@ -115,20 +137,22 @@ def test_forged_numbers_are_found() -> None:
         {"stages": [point["stages"][0] | {"weights": 1.0}, *point["stages"][1:]]},
     ]
     for change in forged:
-        assert faults(stated | {"front": [point | change, *stated["front"][1:]]}), change
-    assert faults(stated | {"front": stated["front"][::-1]})
-    for change in ({"context": 10**6}, {"memory": 5e8}, {"k": 4}):
-        assert faults(stated | {"instance": stated["instance"] | change}), change
+        assert faults(answered(stated, front=[point | change, *stated["answer"]["front"][1:]])), change
+    assert faults(answered(stated, front=stated["answer"]["front"][::-1]))
+    for change in ({"context": 10**6}, {"chain": {"memory": 5e8}}, {"chain": {"k": 4}}):
+        assert faults(asked(stated, **change)), change
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"memory": None}, "memory"),
-        ({"memory": -1.0}, "memory is -1"),
-        ({"need": [1.0]}, "expected 14 numbers"),
-        ({"token_bytes": [None] * 14}, "expected 14 numbers"),
-        ({"k": 10**9}, "number of blocks"),
+        ({"chain": {"memory": None}}, "memory"),
+        ({"chain": {"memory": -1.0}}, "memory is -1"),
+        ({"chain": {"need": [1.0]}}, "there are 14 items for n = 1"),
+        ({"chain": {"by_need": False}}, "the needs of its nodes count"),
+        ({"token_bytes": [None] * 14}, "not 14 numbers, finite"),
+        ({"token_bytes": [-1.0] * 14}, "are 0 or more"),
+        ({"chain": {"k": 10**9}}, "number of blocks"),
         ({"what": 1}, "unknown field"),
     ],
 )
@@ -136,14 +160,14 @@ def test_what_is_no_front_is_refused(change: dict[str, Any], words: str) -> None
     """In one line with the place."""
     stated = gpt2()
     with pytest.raises(InputError, match=words) as error:
-        faults(stated | {"instance": stated["instance"] | change})
+        faults(asked(stated, **change))
     assert "front.json" in str(error.value)
 
 
 def test_infinite_contexts() -> None:
     """Null stands for any context."""
     stated = gpt2()
-    stated["instance"]["token_bytes"] = [0.0] * 14
+    stated["question"]["token_bytes"] = [0.0] * 14
     assert any("inf is recomputed" in fault for fault in faults(stated))
 
 
@@ -153,26 +177,26 @@ def test_words_are_those_of_the_answer(name: str) -> None:
     question = gpt2_question(name, "llama-3-8b" if name == "torchtitan" else "gpt2")
     points = serving_front(question).points
     words = RUNTIMES[name].settings(points[0].partition)
-    stated = document(question) | {"runtime": name, "words": words}
+    stated = document(question, name)
+    assert stated["answer"]["words"] == words
     assert faults(stated) == ()
     block = points[0].partition.block.copy()
     block[1 + int(np.flatnonzero(np.diff(block[1:-1]))[0])] += 1
     other = RUNTIMES[name].settings(Partition(question.instance.without_constraints(), block))
-    assert any("words: they have the layers" in fault for fault in faults(stated | {"words": other}))
+    assert any("words: they have the layers" in fault for fault in faults(answered(stated, words=other)))
     digit = next(i for i in reversed(range(len(words))) if words[i].isdigit() and words[i] != "9")
     for forged in ("", words[:digit] + "9" + words[digit + 1 :], words[: len(words) // 2], "[" * 10**5):
-        assert len(faults(stated | {"words": forged})) <= 1  # and nothing fails
-    assert any("does not take them" in fault for fault in faults(stated | {"words": "nothing"}))
-    assert any("does not take them" in fault for fault in faults(stated | {"runtime": "another"}))
+        assert len(faults(answered(stated, words=forged))) <= 1  # and nothing fails
+    assert any("does not take them" in fault for fault in faults(answered(stated, words="nothing")))
 
 
 def test_dimensions_are_those_of_the_graph() -> None:
     """Of files without operators by what the graph was built with, else caches are held against their operators."""
-    stated = gpt2()["instance"]
-    older = {name: item for name, item in stated.items() if name not in ("operators", "layer")}
+    stated = gpt2()
+    bare = stated | {"question": {name: item for name, item in stated["question"].items() if name != "decoder"}}
     for name, number in (("batch", 31), ("batch", 0), ("context", 127)):
-        found = faults(gpt2() | {"instance": older | {name: number}})
-        assert any(f"instance.{name}: it is {number}" in fault for fault in found)
-    assert any("instance.batch: it is 0" in fault for fault in faults(gpt2() | {"instance": stated | {"batch": 0}}))
-    found = faults(gpt2() | {"instance": stated | {"context": 127}})
-    assert any(fault.startswith("instance.token_bytes[1]: 196608.0 is claimed") for fault in found)
+        found = faults(asked(bare, **{name: number}))
+        assert any(f"question.{name}: it is {number}" in fault for fault in found)
+    assert any("question.batch: it is 0" in fault for fault in faults(asked(stated, batch=0)))
+    found = faults(asked(stated, context=127))
+    assert any(fault.startswith("question.token_bytes[1]: 196608.0 is claimed") for fault in found)

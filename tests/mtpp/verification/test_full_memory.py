@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from certificates import older
+from certificates import hashed, plain
 
 from heuristics.planning.execution import execute
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
-from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 
 
 @pytest.mark.parametrize(("memory", "fits"), [(76.0, True), (76 * (1 - 1e-6), False), (92.0, True)])
@@ -22,9 +19,7 @@ def test_a_stage_may_fill_the_memory(memory: float, fits: bool) -> None:
     free = TrainingInstance(chain, Cluster.of_servers((1, 1), 2.0, 1.0), 4)
     plan = Plan(free, (0, 2, 4), ((0,), (1,)))
     schedule = execute(plan, [4, 4])
-    document = older(plan_certificate([PlanResult("by hand", free, Iteration(free, (schedule,)))]))
-    limited = replace(free, memory=memory)
-    document["memory"] = document["instance"]["memory"] = memory
-    document["key"] = limited.key
-    faults = verify(Value(document, "plan.json")).faults
+    document = plain(certificate_document([PlanResult("by hand", free, Iteration(free, (schedule,)))]))
+    document["question"]["memory"] = memory
+    faults = verify(Value(hashed(document), "plan.json")).faults
     assert not faults if fits else ["needs 76.0 bytes" in fault for fault in faults] == [True]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from certificates import hashed
 
 from instances.errors import InputError
 from instances.json_files import Value
@@ -30,7 +31,7 @@ def _document(question: Any) -> dict[str, Any]:
 
 
 def verdict_of(document: dict[str, Any]) -> Verdict:
-    return verify(Value(document, "plan.json"))
+    return verify(Value(hashed(document), "plan.json"))
 
 
 def test_plans_and_all_bounds_are_proved_again() -> None:
@@ -60,25 +61,24 @@ def _forge(*path: Any, change: Callable[[Any], Any]) -> Callable[[dict[str, Any]
 
 FAULTS = {
     "a bound too high": _forge("bounds", 0, "value", change=lambda x: 1.01 * x),
-    "the time": _forge("time", change=lambda x: 0.99 * x),
+    "the time": _forge("cost", change=lambda x: 0.99 * x),
     "the ratio": _forge("ratio", change=lambda x: 0.99 * x),
-    "another batch": _forge("global_batch", change=lambda x: 2 * x),
-    "another question": _forge("instance", "memory", change=lambda x: 100.0),
+    "another batch": _forge("question", "global_batch", change=lambda x: 2 * x),
+    "another question": _forge("question", "memory", change=lambda x: 100.0),
     "faster layers": _forge(
-        "instance", "chains", 0, "kinds", "layer", change=lambda ways: [{**way, "forward": 1.0} for way in ways]
+        "question", "chains", 0, "kinds", "layer", change=lambda ways: [{**way, "forward": 1.0} for way in ways]
     ),
-    "the memory of a group": _forge("memory", 0, 3, change=lambda x: x / 2),
-    "a layer that recomputes no more": _forge("modes", 0, change=lambda x: "none"),
-    "a device twice": _forge("ranks", 1, "gpu", change=lambda x: 0),
-    "a device that is not there": _forge("ranks", 0, "server", change=lambda x: 7),
-    "a degree": _forge("grid", "tp", change=lambda x: [1, 1]),
-    "the turns": _forge("grid", "v", change=lambda x: 2),
-    "a cut": _forge("cuts", 1, change=lambda x: 3),
-    "ZeRO": _forge("zero", change=lambda x: 3),
-    "a pass too early": _forge("starts", 2, 1, change=lambda x: 0.0),
-    "a transfer too early": _forge("sent", 0, 1, change=lambda x: 0.0),
-    "a pass less": _forge("starts", 0, change=lambda row: row[:-1]),
-    "the key": _forge("key", change=lambda x: "0" * 64),
+    "the memory of a group": _forge("answer", "memory", 0, 3, change=lambda x: x / 2),
+    "a layer that recomputes no more": _forge("answer", "modes", 0, change=lambda x: "none"),
+    "a device twice": _forge("answer", "ranks", 1, "gpu", change=lambda x: 0),
+    "a device that is not there": _forge("answer", "ranks", 0, "server", change=lambda x: 7),
+    "a degree": _forge("answer", "grid", "tp", change=lambda x: [1, 1]),
+    "the turns": _forge("answer", "grid", "v", change=lambda x: 2),
+    "a cut": _forge("answer", "cuts", 1, change=lambda x: 3),
+    "ZeRO": _forge("answer", "zero", change=lambda x: 3),
+    "a pass too early": _forge("answer", "starts", 2, 1, change=lambda x: 0.0),
+    "a transfer too early": _forge("answer", "sent", 0, 1, change=lambda x: 0.0),
+    "a pass less": _forge("answer", "starts", 0, change=lambda row: row[:-1]),
 }
 
 
@@ -96,7 +96,7 @@ def test_planted_faults_are_found(name: str) -> None:
 
 def test_bounds_hold_for_their_own_class_alone() -> None:
     document = document_of(memory=100, v=2)
-    assert document["grid"]["v"] == 2
+    assert document["answer"]["grid"]["v"] == 2
     assert [bound["method"] for bound in document["bounds"]] == ["turns-grid", "work-grid"]
     assert not verdict_of(document).rests_on_trust
     document["bounds"][0]["method"] = "z-grid"
@@ -122,6 +122,6 @@ def test_bounds_for_turns_are_proved_again() -> None:
 
 def test_a_file_without_its_question_is_refused() -> None:
     document = document_of()
-    del document["instance"]
-    with pytest.raises(InputError, match="its question and bounds are missing"):
+    del document["question"]
+    with pytest.raises(InputError, match="missing field 'question'"):
         verdict_of(document)

@@ -18,8 +18,8 @@ from instances import ComputationGraph, InputError, Instance, Platform, Result
 from instances.deadline import CLOCK
 from instances.json_files import write_json
 from instances.partitioning.constraints import Constraints
-from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
+from mtpp.problems.checking import certificate_document
 from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.partitioning.ideals import fits_nowhere
 from mtpp.verification.verdict import Clock, OutOfTimeError

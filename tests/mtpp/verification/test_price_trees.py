@@ -24,8 +24,8 @@ from instances.certificates import recheck
 from instances.json_files import parse_json
 from instances.partitioning.constraints import Constraints
 from instances.random_graphs import regal_style
-from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
+from mtpp.problems.checking import certificate_document
 from mtpp.verification.partitioning.cuts import UNIT, BlockCuts, PriceTree, read_tree, tree_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks, with_ends
 from mtpp.verification.partitioning.kernel import SHARE
@@ -161,7 +161,7 @@ def test_a_bound_that_is_too_high_is_false(factor: float, made: Document, tmp_pa
     """The tree proves less."""
     other = copy.deepcopy(made)
     other["bounds"][0]["value"] = other["bound"] = made["bound"] * factor
-    other["ratio"] = other["bottleneck"] / other["bound"]
+    other["ratio"] = other["cost"] / other["bound"]
     [fault] = check(other, tmp_path).faults
     assert "only" in fault
 

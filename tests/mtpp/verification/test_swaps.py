@@ -16,8 +16,7 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.json_files import Value, json_text
 from instances.partitioning.symmetry import families
 from instances.random_graphs import moe
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, ideals_bound
 from mtpp.verification.verdict import Clock

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from certificates import older
+from certificates import plain
 from shared_plans import random_orders, random_plan, random_question
 
 from heuristics.planning.execution import warmed_up
@@ -21,9 +21,8 @@ from instances.devices import Network
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
-from mtpp.problems.checking import rerun, verify
+from mtpp.problems.checking import certificate_document, rerun, verify
 from mtpp.verification.verdict import Verdict
 from mtpp_models.planning.solve import class_of
 
@@ -33,7 +32,7 @@ Document = dict[str, Any]
 def written(plan: Plan, orders: PassLists) -> Document:
     timeline = execute_orders(plan, orders, "by hand")
     covered = recovered(PlanResult("by hand", plan.instance, Iteration(plan.instance, (timeline,))))
-    return json.loads(json.dumps(plan_certificate([covered.result, *covered.wider])))
+    return json.loads(json.dumps(certificate_document([covered.result, *covered.wider])))
 
 
 def check(document: Document) -> Verdict:
@@ -109,7 +108,7 @@ def _swap_passes(document: Document) -> None:
 
 
 def _faster_card(document: Document) -> None:
-    document["instance"]["network"]["rates"] = [100.0, 100.0]
+    document["question"]["network"]["rates"] = [100.0, 100.0]
 
 
 def _shorter(kind: str, row: int, place: int) -> Callable[[Document], None]:
@@ -125,8 +124,8 @@ def _drop_weights(document: Document) -> None:
 
 
 FORGERIES: dict[str, tuple[Callable[[Document], None], str]] = {
-    "a shorter time": (_set("time", to=10.0), "time"),
-    "a longer time": (_set("time", to=1000.0), "time"),
+    "a shorter time": (_set("cost", to=10.0), "time"),
+    "a longer time": (_set("cost", to=1000.0), "time"),
     "a pass that starts too early": (_later("forward", 1, 0, -0.5), "before|lasts|starts"),
     "a pass that is too short": (_shorter("forward", 0, 0), "0F0 lasts"),
     "a backward pass that is too short": (_shorter("backward", 1, 2), "1I2 lasts"),
@@ -159,7 +158,7 @@ FORGERIES: dict[str, tuple[Callable[[Document], None], str]] = {
 @pytest.mark.parametrize("name", FORGERIES)
 def test_planted_faults_are_named(name: str) -> None:
     forge, words = FORGERIES[name]
-    document = older(split_plan())  # whose faults are named without a hash of the question
+    document = plain(split_plan())
     forge(document)
     verdict = check(document)
     assert any(re.search(words, fault) for fault in verdict.faults), verdict.faults
@@ -192,7 +191,7 @@ def test_an_idle_card_lets_a_delay_pass() -> None:
         document[moments]["backward"][0][3] += 1.0
         document[moments]["allreduce"][0][0] += 1.0
     assert any(fault.startswith("time") for fault in check(document).faults)
-    document["time"] += 1.0
+    document["cost"] += 1.0
     assert [fault for fault in check(document).faults if not fault.startswith("ratio")] == []
 
 
@@ -209,9 +208,9 @@ def test_strange_files_are_refused_in_one_line() -> None:
         _set("order", 0, 0, to="0X0"),
         _set("order", 0, 0, to=3),
         _set("starts", "forward", to="now"),
-        _set("instance", "network", to={"half": False, "rates": [0.0, 1.0]}),
-        _set("instance", "network", to={"half": False, "rates": [1.0]}),
-        _set("instance", "samples", to=0),
+        _set("question", "network", to={"half": False, "rates": [0.0, 1.0]}),
+        _set("question", "network", to={"half": False, "rates": [1.0]}),
+        _set("question", "samples", to=0),
         _set("version", to=1),
         _set("more", to=1),
     ):

@@ -19,8 +19,8 @@ from strategies import instances
 import experiments
 from instances import Instance
 from instances.json_files import write_json
-from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
+from mtpp.problems.checking import certificate_document
 
 
 def numbers(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -37,7 +37,7 @@ def is_free(document: Document, path: tuple[str | int, ...]) -> bool:
     if path[0] != "bounds":
         return False
     bound = document["bounds"][path[1]]
-    trusted = bound["method"] == "exact" and bound["value"] < document["bottleneck"]
+    trusted = bound["method"] == "exact" and bound["value"] < document["cost"]
     return path[2] == "seconds" or (path[2] == "parameters" and bound["recheck"] == "trusted") or trusted
 
 
@@ -46,11 +46,11 @@ def test_what_is_true_is_accepted(document: Document, tmp_path: Path) -> None:
     """Everything but a solver's word is proved again."""
     verdict = check(document, tmp_path)
     assert verdict.faults == ()
-    assert verdict.cost == pytest.approx(document["bottleneck"], rel=1e-12)
+    assert verdict.cost == pytest.approx(document["cost"], rel=1e-12)
     trusted = {c.claim.method for c in verdict.checks if c.proved is None}
     assert trusted == {"exact"} & {bound["method"] for bound in document["bounds"]}
     proved = [c.claim.value for c in verdict.checks if c.proved is not None]
-    assert verdict.proved_ratio == pytest.approx(document["bottleneck"] / max(proved), rel=1e-8)
+    assert verdict.proved_ratio == pytest.approx(document["cost"] / max(proved), rel=1e-8)
     assert verdict.stated_ratio == pytest.approx(document["ratio"], rel=1e-12)
 
 
@@ -92,51 +92,51 @@ Forgery = Callable[[Document], None]
 
 
 def other_block(document: Document) -> None:
-    document["partition"]["block"][1] = 1
+    document["answer"]["block"][1] = 1
 
 
 def backward_block(document: Document) -> None:
-    document["partition"]["block"] = document["partition"]["block"][::-1]
+    document["answer"]["block"] = document["answer"]["block"][::-1]
 
 
 def short_block(document: Document) -> None:
-    document["partition"]["block"].pop()
+    document["answer"]["block"].pop()
 
 
 def bottleneck(document: Document) -> None:
-    document["bottleneck"] *= 0.999
+    document["cost"] *= 0.999
 
 
 def order(document: Document) -> None:
-    document["partition"]["order"][:2] = [1, 0]
+    document["answer"]["order"][:2] = [1, 0]
 
 
 def work(document: Document) -> None:
-    document["instance"]["graph"]["nodes"][2]["work"] = 0.5
+    document["question"]["graph"]["nodes"][2]["work"] = 0.5
 
 
 def output_bytes(document: Document) -> None:
-    document["instance"]["graph"]["nodes"][1]["output_bytes"] = [0.0, 0.0]
+    document["question"]["graph"]["nodes"][1]["output_bytes"] = [0.0, 0.0]
 
 
 def lost_edge(document: Document) -> None:
-    document["instance"]["graph"]["edges"].remove([1, 2, 0])
+    document["question"]["graph"]["edges"].remove([1, 2, 0])
 
 
 def fewer_blocks(document: Document) -> None:
-    document["instance"]["k"] = 2
+    document["question"]["k"] = 2
 
 
 def more_blocks(document: Document) -> None:
-    document["instance"]["k"] = 4
+    document["question"]["k"] = 4
 
 
 def faster(document: Document) -> None:
-    document["instance"]["bandwidth"] *= 2
+    document["question"]["bandwidth"] *= 2
 
 
 def little_memory(document: Document) -> None:
-    document["instance"]["memory"] = 5.0
+    document["question"]["memory"] = 5.0
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_the_command_refuses_what_is_no_certificate(tmp_path: Path, capsys: pyte
 def test_certify_writes_what_verify_accepts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From one verb to the other, several files at once."""
     monkeypatch.chdir(tmp_path)
-    write_json("six.json", PLAIN["instance"]["graph"])
+    write_json("six.json", PLAIN["question"]["graph"])
     assert main(["certify", "six.json", "-k", "2,3", "--bandwidth", "2", "--time-limit", "10", "--out", "c.json"]) == 0
     assert main(["verify", "c-k2.json", "c-k3.json"]) == 0
     forged = json.loads(Path("c-k2.json").read_text())
-    forged["bottleneck"] *= 0.9
+    forged["cost"] *= 0.9
     write_json("c-k2.json", forged)
     assert main(["verify", "c-k2.json", "c-k3.json"]) == 1
 

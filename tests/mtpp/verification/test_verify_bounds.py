@@ -16,8 +16,8 @@ from strategies import heavy_overflows, instances
 
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
-from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
+from mtpp.problems.checking import certificate_document
 from mtpp.verification.partitioning.certificate import CHECKERS
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.cuts import pinned
@@ -56,7 +56,7 @@ def test_what_a_bound_rests_on_proves_it_again(method: str, instance: Instance, 
 def test_a_solver_cannot_be_trusted_beyond_the_partition(tmp_path: Path) -> None:
     """A bound above a bottleneck is false whoever says it."""
     forged = copy.deepcopy(PLAIN)
-    entry(forged, "exact")["value"] = forged["bottleneck"] * 1.01
+    entry(forged, "exact")["value"] = forged["cost"] * 1.01
     settle(forged)
     [fault] = check(forged, tmp_path).faults
     assert "above the bottleneck" in fault
@@ -172,7 +172,7 @@ def test_prices_that_prove_less_are_found_out(factor: float, priced: Document, t
     """By a block that is worth its share and costs less; the search for prices is not repeated."""
     forged = copy.deepcopy(priced)
     value = forged["bounds"][0]["value"] = forged["bound"] = priced["bound"] * factor
-    forged["ratio"] = forged["bottleneck"] / value
+    forged["ratio"] = forged["cost"] / value
     assert check(forged, tmp_path).faults == ()
     [fault] = check(forged, tmp_path, again=True).faults
     assert fault.startswith(f"bounds[0] (priced): value {value!r} is claimed, a block of ")

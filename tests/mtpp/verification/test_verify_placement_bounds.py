@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from certificates import older
+from certificates import plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_oracle import random_question
@@ -18,8 +18,7 @@ from instances.json_files import Value
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.certificates.writing import placement_certificate
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.verdict import Verdict
 from mtpp_models.placement.registry import PLACEMENT_MODELS, BoundedPlacement, bound_placement
 
@@ -39,7 +38,7 @@ def all_results(instance: PlacementInstance) -> list[BoundedPlacement]:
 @given(st.integers(0, 2**32))
 def test_bounds_are_proved_again(seed: int) -> None:
     """With gaps, zeros, several outputs, broadcasts and unequal devices."""
-    verdict = check(placement_certificate(all_results(random_question(np.random.default_rng(seed), 8))))
+    verdict = check(certificate_document(all_results(random_question(np.random.default_rng(seed), 8))))
     assert not verdict.faults
     assert not verdict.rests_on_trust
     for found in verdict.checks:
@@ -50,7 +49,7 @@ def test_bounds_are_proved_again(seed: int) -> None:
 @pytest.mark.parametrize("seed", [100140, 100159, 101402, 103046])
 def test_bug_true_bounds_were_called_false(seed: int) -> None:
     """Windows and shares of the work lost their parts of a unit; described devices of equal speed had no intervals."""
-    assert not check(placement_certificate(all_results(random_question(np.random.default_rng(seed))))).faults
+    assert not check(certificate_document(all_results(random_question(np.random.default_rng(seed))))).faults
 
 
 @pytest.fixture(params=[("nmt", 8000, 4), ("nmt", 8001, 4), ("cifar10", 8000, 2), ("nmt", 8000, 2)], ids=str)
@@ -58,7 +57,7 @@ def document(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Of real graphs, on which each method is the best once."""
     family, seed, k = request.param
     instance = PlacementInstance(PLACEMENT_FAMILIES[family].graph(seed), k, BANDWIDTH)
-    return placement_certificate(all_results(instance))
+    return certificate_document(all_results(instance))
 
 
 def test_bounds_of_families_are_proved_again(document: dict[str, Any]) -> None:
@@ -70,7 +69,7 @@ def test_bounds_of_families_are_proved_again(document: dict[str, Any]) -> None:
 def test_a_raised_value_is_false(document: dict[str, Any]) -> None:
     for number, bound in enumerate(document["bounds"]):
         raised = {**bound, "value": bound["value"] * 1.001}
-        if raised["value"] < document["step_time"]:
+        if raised["value"] < document["cost"]:
             bounds = [*document["bounds"][:number], raised, *document["bounds"][number + 1 :]]
             verdict = check({**document, "bounds": bounds})
             assert any(f"bounds[{number}]" in fault for fault in verdict.faults), bound["method"]
@@ -100,7 +99,7 @@ def _raise_horizon(bound: dict[str, Any]) -> None:
 )
 def test_a_false_witness_is_named(spoil: Callable[[dict[str, Any]], None], word: str) -> None:
     instance = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(8000), 4, BANDWIDTH)
-    document = placement_certificate(all_results(instance)[-1:])
+    document = certificate_document(all_results(instance)[-1:])
     assert document["bounds"][0]["method"] == "colocation"
     spoil(document["bounds"][0])
     assert any(word in fault for fault in check(document).faults)
@@ -109,7 +108,7 @@ def test_a_false_witness_is_named(spoil: Callable[[dict[str, Any]], None], word:
 @pytest.mark.parametrize(("name", "value"), [("horizon", "soon"), ("interval", [1.0]), ("heads", 3), ("window", [])])
 def test_a_witness_of_another_kind_is_refused(name: str, value: object) -> None:
     instance = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(8000), 4, BANDWIDTH)
-    document = placement_certificate(all_results(instance)[-1:])
+    document = certificate_document(all_results(instance)[-1:])
     document["bounds"][0]["parameters"][name] = value
     with pytest.raises(InputError, match=r"file\.json"):
         check(document)
@@ -119,7 +118,7 @@ def test_claims_of_solvers_are_trusted_not_proved() -> None:
     instance = random_question(np.random.default_rng(5), 4)
     start = Placement(instance, np.zeros(instance.graph.n, dtype=int))
     result = bound_placement(start, "place-exact")
-    document = older(placement_certificate([result]))
+    document = plain(certificate_document([result]))
     verdict = check(document)
     assert not verdict.faults
     (found,) = verdict.checks

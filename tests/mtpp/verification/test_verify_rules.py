@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from brute_force import allowed_partitions, obeys, optimum
-from certificates import GRAPH, RULED, Document, answers, check, older, settle
+from certificates import GRAPH, RULED, Document, answers, check, plain, settle
 from exact import needed_optimum
 from forging import write
 from hypothesis import HealthCheck, assume, given, settings
@@ -20,9 +20,8 @@ from strategies import constrained, instances, questions
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.stated import rules_document
-from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
+from mtpp.problems.checking import certificate_document
 from mtpp.verification.partitioning.costs import find_breach
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks
@@ -34,7 +33,7 @@ Forgery = Callable[[Document], None]
 
 
 def rules(document: Document) -> Document:
-    found: Document = document["instance"]["constraints"]
+    found: Document = document["question"]["constraints"]
     return found
 
 
@@ -43,17 +42,16 @@ def test_what_is_true_is_accepted(tmp_path: Path) -> None:
     verdict = check(RULED, tmp_path)
     assert verdict.faults == ()
     assert {c.claim.method for c in verdict.checks if c.proved is None} == {"exact"}
-    assert RULED["partition"]["block"][5] == 2
-    assert RULED["instance"]["fit"] is True
-    assert rules(RULED) == RULED["partition"]["constraints"]
+    assert RULED["answer"]["block"][5] == 2
+    assert RULED["question"]["fit"] is True
 
 
 def no_fit(document: Document) -> None:
-    del document["instance"]["fit"]
+    del document["question"]["fit"]
 
 
 def no_constraints(document: Document) -> None:
-    del document["instance"]["constraints"]
+    del document["question"]["constraints"]
 
 
 def no_groups(document: Document) -> None:
@@ -73,11 +71,11 @@ def no_least(document: Document) -> None:
 
 
 def wider_window(document: Document) -> None:
-    rules(document)["windows"][0]["last"] = 2
+    rules(document)["windows"][0][2] = 2
 
 
 def other_node_in_window(document: Document) -> None:
-    rules(document)["windows"][0]["nodes"] = [0]
+    rules(document)["windows"][0][0] = 0
 
 
 def other_node_in_group(document: Document) -> None:
@@ -89,11 +87,11 @@ def other_uncut(document: Document) -> None:
 
 
 def fewer_at_least(document: Document) -> None:
-    rules(document)["at_least"][0]["count"] = 0
+    rules(document)["at_least"][0][0] = 0
 
 
 def twice_at_least(document: Document) -> None:
-    rules(document)["at_least"][0]["nodes"].append(0)
+    rules(document)["at_least"][0][1].append(0)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +101,9 @@ def twice_at_least(document: Document) -> None:
         other_node_in_group, other_uncut, fewer_at_least, twice_at_least,
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("member", ["instance", "partition"])
-def test_another_question_is_not_that_of_the_answer(forge: Forgery, member: str, tmp_path: Path) -> None:
-    """The instance and the partition state it both."""
+def test_another_question_is_not_that_of_the_hash(forge: Forgery, tmp_path: Path) -> None:
     forged = copy.deepcopy(RULED)
-    if member == "partition":
-        forged["instance"], forged["partition"] = forged["partition"], forged["instance"]
     forge(forged)
-    if member == "partition":
-        forged["instance"], forged["partition"] = forged["partition"], forged["instance"]
     assert main(["verify", write(tmp_path, forged)]) == 1
 
 
@@ -130,8 +122,8 @@ def test_a_broken_rule_is_named(
 ) -> None:
     """One line with the nodes, exit code 1; the costs beside it are true."""
     free = Instance(GRAPH, Platform(3, 2.0))
-    document = older(certificate_document([Result("start", free, Partition(free, block), Bound(1.0, "simple"))]))
-    document["instance"] |= rules_document(Instance(GRAPH, Platform(3, 2.0), constraints=constraints))
+    document = plain(certificate_document([Result("start", free, Partition(free, block), Bound(1.0, "simple"))]))
+    document["question"] = Instance(GRAPH, Platform(3, 2.0), constraints=constraints).document()
     settle(document)
     assert main(["verify", write(tmp_path, document)]) == 1
     [line] = capsys.readouterr().err.splitlines()
@@ -141,8 +133,8 @@ def test_a_broken_rule_is_named(
 def test_what_does_not_fit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Though with the time for the overflow the same numbers would be true."""
     free = Instance(GRAPH, Platform(3, 2.0, 28.0))
-    document = older(certificate_document([Result("start", free, Partition(free, [0] * 6), Bound(1.0, "simple"))]))
-    document["instance"]["fit"] = True
+    document = plain(certificate_document([Result("start", free, Partition(free, [0] * 6), Bound(1.0, "simple"))]))
+    document["question"]["fit"] = True
     settle(document)
     assert main(["verify", write(tmp_path, document)]) == 1
     assert "partition: block 0 does not fit into the memory; it holds the nodes 0 (0)," in capsys.readouterr().err
@@ -152,27 +144,26 @@ def test_what_does_not_fit_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("change", "words"),
     [
         ({"constraints": {"together": [[0, 9]]}}, "There is no node 9"),
-        ({"constraints": {"windows": [{"nodes": [0], "first": 2, "last": 2}, {"nodes": [1], "first": 0, "last": 1}]}},
+        ({"constraints": {"windows": [[0, 2, 2], [1, 0, 1]]}},
          "No block is left for node"),
-        ({"constraints": {"windows": [{"nodes": [0], "first": 0, "last": 3}]}}, "blocks run from 0 to 2"),
-        ({"constraints": {"at_least": [{"nodes": [0], "count": 2}]}}, "cannot be in each of 3 blocks"),
+        ({"constraints": {"windows": [[0, 0, 3]]}}, "blocks run from 0 to 2"),
+        ({"constraints": {"at_least": [[2, [0]]]}}, "cannot be in each of 3 blocks"),
         ({"constraints": {"apart": [[0, 1]]}}, "unknown field 'apart'"),
         ({"constraints": []}, "expected an object"),
         ({"fit": 1}, "expected true or false"),
         ({"fit": True, "memory": None}, "needs a memory"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("member", ["instance", "partition"])
 def test_contradictions_are_refused(
-    change: Document, words: str, member: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: Document, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In one line, with the place; the file makes no sense."""
     forged = copy.deepcopy(RULED)
-    forged[member] |= change
+    forged["question"] |= change
     assert main(["verify", write(tmp_path, forged)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert words in line
-    assert f"c.json, {member}" in line
+    assert "c.json, question" in line
 
 
 @settings(max_examples=150)
@@ -257,7 +248,7 @@ def test_what_the_bounds_prove_is_accepted(question: Instance, tmp_path: Path) -
 def test_what_is_not_constrained_is_not_written(question: Instance) -> None:
     """Files of before and files of now are the same."""
     document = certificate_document([Result("start", question, Partition(question, [0] * question.graph.n))])
-    assert not {"fit", "constraints"} & {*document["instance"], *document["partition"]}
+    assert not {"fit", "constraints"} & {*document["question"], *document["answer"]}
 
 
 @pytest.mark.parametrize(("value", "true"), [(8.5, True), (8.6, False)])

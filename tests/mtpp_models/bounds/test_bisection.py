@@ -20,7 +20,7 @@ from strategies import heavy_overflows, instances, questions
 from instances import ComputationGraph, Instance, Partition, Platform, Result
 from instances.certificates import recheck
 from instances.random_graphs import regal_style
-from mtpp.certificates.writing import certificate_document
+from mtpp.problems.checking import certificate_document
 from mtpp.verification.partitioning.cuts import PriceTree, halves_bound
 from mtpp.verification.partitioning.exact_instance import ENDS, ExactInstance, merge_groups, shared_blocks
 from mtpp.verification.verdict import Clock
@@ -135,7 +135,7 @@ def test_forged_halves_are_false(tmp_path: Path) -> None:
         assert "only" in fault
     document = json.loads(text)
     document["bounds"][0]["value"] = document["bound"] = bound["value"] * 1.001
-    document["ratio"] = document["bottleneck"] / document["bound"]
+    document["ratio"] = document["cost"] / document["bound"]
     [fault] = check(document, tmp_path).faults
     assert "only" in fault
     document = json.loads(text)

@@ -16,7 +16,7 @@ from strategies import heavy_overflows, instances, partitions
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.deadline import Deadline
-from mtpp.certificates.writing import certificate_document
+from mtpp.problems.checking import certificate_document
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import partition_with_ends, with_ends
 from mtpp_models.bounds.priced.trees import price_witness

@@ -18,8 +18,7 @@ from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.json_files import Value, json_text
 from instances.random_graphs import moe
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import solve
 from mtpp_models.bounds.ideals import ideals as ideals_module
 from mtpp_models.bounds.ideals.ideals import _chains_below, ideals

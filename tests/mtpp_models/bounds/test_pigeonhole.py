@@ -20,8 +20,7 @@ from instances.deadline import Deadline
 from instances.json_files import read_json, write_json
 from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import solve
 from mtpp_models.bounds.cuts import pigeonhole, pinned
 from mtpp_models.cuts.conflicts import conflicts, core, find_clique

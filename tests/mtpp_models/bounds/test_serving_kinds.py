@@ -103,20 +103,20 @@ def test_a_decoder_on_unlike_devices(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert mtpp(f"{asked} --for llama-cpp --out llama-cpp.json") == 0
     assert mtpp("verify llama-cpp.json --graph gpt2 --dim batch=32") == 0
     document = json.loads(Path("llama-cpp.json").read_text())
-    first = document["front"][0]
+    first = document["answer"]["front"][0]
     assert sorted(first["kind"]) == ["fast", "fast", "slow"]
     assert mtpp("report llama-cpp.json --out front.html") == 0
     assert "fast:" in Path("front.html").read_text()
     swapped = [*first["kind"][1:], first["kind"][0]]
     forged: list[tuple[list[Any], Any]] = [
-        (["front", 0, "context"], first["context"] + 1),
-        (["front", 0, "kind"], first["kind"][:-1]),
-        (["front", 0, "kind", 0], "fastest"),
-        (["front", 0, "kind"], swapped),
-        (["instance", "kinds", 1, "count"], 1),
-        (["instance", "kinds", 0, "works", 3], 1e-9),
-        (["instance", "works", 0, 20], 1e-9),
-        (["words"], document["words"].replace("CUDA0", "CUDA9")),
+        (["answer", "front", 0, "context"], first["context"] + 1),
+        (["answer", "front", 0, "kind"], first["kind"][:-1]),
+        (["answer", "front", 0, "kind", 0], "fastest"),
+        (["answer", "front", 0, "kind"], swapped),
+        (["question", "chain", "kinds", 1, "count"], 1),
+        (["question", "chain", "kinds", 0, "works", 3], 1e-9),
+        (["question", "decoder", "works", 0, 20], 1e-9),
+        (["answer", "words"], document["answer"]["words"].replace("CUDA0", "CUDA9")),
     ]
     for where, value in forged:
         new = copy.deepcopy(document)

@@ -19,8 +19,7 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.deadline import Deadline
 from instances.json_files import read_json, write_json
 from instances.random_graphs import TOYS, regal_style
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import rerun, verify
+from mtpp.problems.checking import certificate_document, rerun, verify
 from mtpp_models import ScaledInstance, SolveOptions, Strengthening, solve
 from mtpp_models.cuts.conflicts import conflicts, windows
 from mtpp_models.cuts.max_flow import reachability

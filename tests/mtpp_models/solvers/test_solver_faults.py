@@ -185,7 +185,7 @@ def test_the_ladder_goes_on_without_the_solver(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mtpp: ")]
     assert sum("Solver cbc died of SIGSEGV" in line for line in said) == 1
     written = json.loads(Path("certificate.json").read_text())
-    assert written["format"].startswith("mtpp-certificate/")
+    assert written["format"].startswith("mtpp-answer/")
     assert written["ratio"] >= 1
 
 

@@ -72,8 +72,6 @@ def verify_grid(document: Value, limits: Limits) -> Verdict:
     """Check everything in a plan in a grid that can be checked; errors are those of `verify`."""
     stated, clock = grid_from_document(document), Clock(limits.seconds)
     faults, cost = list[str](), None
-    if stated.key != stated.instance.key:
-        faults.append(unequal("key", stated.key, stated.instance.key))
     fault = next(_structure_faults(stated), None)
     costs = None if fault else GridCosts.of(stated)
     if costs is None:
@@ -85,7 +83,7 @@ def verify_grid(document: Value, limits: Limits) -> Verdict:
             cost = _time(stated, costs)
             faults += _faults_of_memory(stated, costs)
     fault = fault and f"plan: {fault}"
-    return verdict_of(stated, cost, faults, lambda claim: _check(stated, claim, clock), limits, "time", fault=fault)
+    return verdict_of(stated, cost, faults, lambda claim: _check(stated, claim, clock), limits, fault=fault)
 
 
 def _check(stated: StatedGrid, claim: Claim, clock: Clock) -> Check:
@@ -117,8 +115,6 @@ def _structure_faults(stated: StatedGrid) -> Iterator[str]:
         return
     if S == 1 and C > 1:
         yield "one group of devices has no turns"
-    if stated.global_batch != question.global_batch:
-        yield f"global_batch is {stated.global_batch}, and {question.global_batch} in the question"
     if all(chain.micro_batch != stated.micro_batch for chain in question.chains):
         yield f"the question has no times for microbatches of {stated.micro_batch} samples"
     if question.global_batch % (stated.micro_batch * stated.pipelines):
@@ -167,7 +163,7 @@ def _device_faults(stated: StatedGrid) -> Iterator[str]:
 def _order_faults(stated: StatedGrid, costs: GridCosts, slack: Fraction, clock: Clock) -> Iterator[str]:
     """Passes and transfers start after what they need, and one at a time on each machine."""
     S, C = stated.groups, len(costs.stages)
-    M = stated.global_batch // (stated.micro_batch * stated.pipelines)
+    M = stated.instance.global_batch // (stated.micro_batch * stated.pipelines)
     if len(stated.starts) != 2 * C or len(stated.sent) != 2 * C - 2:
         yield f"starts and sent have not {2 * C} and {2 * C - 2} rows"
         return

@@ -9,7 +9,7 @@ import pytest
 
 from instances.errors import InputError
 from instances.json_files import parse_json
-from instances.planning.grid.stated import configured_from_document
+from instances.planning.grid.configurations import configured_from_document
 
 
 @pytest.mark.parametrize(

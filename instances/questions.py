@@ -1,0 +1,98 @@
+"""Questions of all problems as documents, whose hash names them.
+
+A question is an object of a file: its fields are the members, written in one way only. A hash of a question is the
+SHA-256 of its problem and these members as JSON in ASCII with sorted names, without blanks, floats with the fewest
+digits that give them back; without what its author may call as he likes, `nameless`. The members are everything that
+costs and rules read: two questions with one hash have the same answers at the same costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from instances.graph.display import Displayed
+from instances.graph.graph import ComputationGraph
+from instances.json_files import Value
+from instances.records import read, written
+
+#: What all hashes of this version begin with.
+HASH = "q2:"
+#: Names of graphs, chains and clusters in files, and what else of them no cost or rule reads.
+_NAMES = ("name", "source", "attributes")
+
+
+class QuestionRecord(Displayed):
+    """Base of the questions of all problems: records whose fields are members of files, and whose hash names them."""
+
+    #: The problem, as hashes name it.
+    problem: ClassVar[str]
+
+    def document(self) -> dict[str, Any]:
+        """The question as the member `question` of a file: everything that costs and rules read, and its names."""
+        return written(self)
+
+    @classmethod
+    def of_document(cls, value: Value) -> Self:
+        """The question of such a member; an `InputError` names the place of what is wrong."""
+        return read(value, cls)
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of nodes included, the same in all versions ("q2:" and 64 digits)."""
+        return hash_of(self.problem, self.document())
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        raise NotImplementedError
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+        return "s"
+
+
+class GraphQuestion(QuestionRecord):
+    """Base of the questions of one graph, whose time unit is that of the graph."""
+
+    graph: ComputationGraph
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+        return self.graph.time_unit
+
+
+def hash_of(problem: str, question: dict[str, Any]) -> str:
+    """Hash of the members of a question of a problem ("q2:" and 64 hexadecimal digits)."""
+    named = {"problem": problem, "question": nameless(question)}
+    text = json.dumps(named, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"{HASH}{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def nameless(question: dict[str, Any]) -> dict[str, Any]:
+    """The members of a question without names: its own, and those of graphs, chains, clusters and parameters in it."""
+    return {name: _nameless(item, ()) for name, item in question.items() if name != "name"}
+
+
+def digest_of(item: Any) -> str:
+    """The first digits of a hash of lists and numbers, where these are too long for a few words [12 digits]."""
+    return hashlib.sha256(str(item).encode()).hexdigest()[:12]
+
+
+def _nameless(item: Any, names: tuple[str, ...]) -> Any:
+    """A copy of JSON without members of these names, and without those of files in it."""
+    if isinstance(item, dict):
+        if isinstance(item.get("format"), str):
+            names = _NAMES
+        return {
+            name: _nameless(value, ("name",) if names and name == "parameters" else ())
+            for name, value in item.items()
+            if name not in names
+        }
+    if isinstance(item, list) and item and isinstance(item[0], dict):
+        return [_nameless(value, names) for value in item]
+    return item
