@@ -365,13 +365,13 @@ def _is_too_much_for_ends(instance: FlowInstance, flow: Fraction) -> bool:
     """Whether all devices together take less than a flow from the source, or give less to the sink."""
     n, fastest = instance.n, [max(row) for row in instance.capacity.tolist()]
     carried = [Fraction(fastest[t]) for t in instance.kind.tolist()]
-    taken = sum(
+    inflow = sum(
         min(Fraction(rate), limit) for rate, limit in zip(instance.rates[n + SOURCE, :n].tolist(), carried, strict=True)
     )
-    given = sum(
+    outflow = sum(
         min(Fraction(rate), limit) for rate, limit in zip(instance.rates[:n, n + SINK].tolist(), carried, strict=True)
     )
-    return min(taken, given) < flow
+    return min(inflow, outflow) < flow
 
 
 # Of each method with a formula, whether a flow is too much, and for what.

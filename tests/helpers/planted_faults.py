@@ -166,7 +166,7 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_passing_tensors.py::test_it_does_not_pass_a_reader_beside_a_node_that_it_passes",
     ),
     "tensors that pass a node of a witness": Fault(
-        "mtpp/verification/partitioning/kernels.py",
+        "mtpp/verification/partitioning/ideal_kernels.py",
         "live.before[v, w] & ~live.touch[t, w]",
         "live.before[v, w]",
         pillar="mtpp_models/bounds/test_passing_tensors.py::test_what_a_node_reads_does_not_pass_it",

@@ -386,7 +386,7 @@ def _room(exact: ExactInstance, kinds: Sequence[int], blocks: int) -> int | None
 
 def _load(exact: ExactInstance, inside: set[int]) -> int:
     """Least bytes of blocks that hold some nodes: parameters and states, shared ones once, and the largest need."""
-    load = sum(exact.held[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
+    load = sum(exact.params[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
     return load + (max(exact.need[v] for v in inside) if exact.buffer is None else 0)
 
 

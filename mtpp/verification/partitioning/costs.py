@@ -126,7 +126,7 @@ def block_bytes(
 ) -> tuple[defaultdict[int, int], dict[int, int]]:
     """Parameters and activations of each block that is not empty, in units of bytes."""
     params: defaultdict[int, int] = defaultdict(int)
-    for v, size in enumerate(exact.held):
+    for v, size in enumerate(exact.params):
         params[block[v]] += size
     for users, size in exact.shared:
         for b in {block[v] for v in users}:
@@ -231,10 +231,9 @@ def faults_of_stages(instance: Instance, exact: ExactInstance, stated: Stated) -
             continue
         for i, (claim, row) in enumerate(zip(claims, truth, strict=True)):
             for name, true in row.items():
-                claimed = getattr(claim, name)
-                if not _same(claimed, true):
-                    shown = as_float(true) if isinstance(true, Fraction) else true
-                    yield unequal(f"answer.{member}[{i}].{name}", claimed, shown)
+                if not _same(claimed := getattr(claim, name), true):
+                    computed = as_float(true) if isinstance(true, Fraction) else true
+                    yield unequal(f"answer.{member}[{i}].{name}", claimed, computed)
 
 
 def _same(claimed: object, true: object) -> bool:

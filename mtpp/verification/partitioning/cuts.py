@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.json_files import Value
+from mtpp.verification.partitioning.cut_kernels import IN, OUT, SHARE, Network, least_cost
 from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational, at_most, with_ends
-from mtpp.verification.partitioning.kernel import IN, OUT, SHARE, Network, least_cost
 from mtpp.verification.verdict import Clock
 
 #: The goal as a whole number.
@@ -140,7 +140,7 @@ def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
     inside = set(nodes)
     if exact.fit:  # no edge points backwards, so that it holds all between them too
         inside = _reachable(exact.before, nodes) & _reachable(exact.after, nodes)
-    load = sum(exact.held[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
+    load = sum(exact.params[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
     over = max(0, load + max(exact.need[v] for v in inside) - exact.room)
     return math.inf if over and exact.fit else over * exact.unit
 
@@ -165,7 +165,7 @@ def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> Network | N
     params: Sequence[Rational] = [0] * n
     if part:
         limit = max(room, 0) + twice / part
-        params, sizes = at_most(exact.held, limit), at_most((size for group, size in exact.shared if group), limit)
+        params, sizes = at_most(exact.params, limit), at_most((size for group, size in exact.shared if group), limit)
         users = [group for group, _ in exact.shared if group]
         shared = [part * size for size in sizes]
         # More room than for all that is held changes no overflow, and would take digits.
@@ -198,7 +198,7 @@ def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> Network | N
         place += 1
     drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for size in shared]
     constant = [scaled(cost) for cost in constants]
-    both = [(u, v, there, there) for (u, v), there in direct.items()] + arcs
+    both = [(u, v, capacity, capacity) for (u, v), capacity in direct.items()] + arcs
     return _compressed(n, both, len(edges), drains, constant, 2**bits, edges)
 
 
@@ -212,7 +212,7 @@ def _compressed(
     pairs: Sequence[tuple[int, int]],
 ) -> Network:
     """Arcs in rows by their tails, each with its reverse; the first `edges` of them are edges of the graph."""
-    tail, head, there, back = np.array(arcs, dtype=np.int64).reshape(-1, 4).T
+    tail, head, forward, backward = np.array(arcs, dtype=np.int64).reshape(-1, 4).T
     count = len(tail)
     tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
     along = np.zeros(2 * count, dtype=np.int8)
@@ -225,7 +225,7 @@ def _compressed(
         head=heads[order],
         mate=np.roll(place, count)[order],
         along=along[order],
-        capacity=np.concatenate((there, back))[order],
+        capacity=np.concatenate((forward, backward))[order],
         work=np.array(drains, dtype=np.int64),
         constant=np.array(constant, dtype=np.int64),
         goal=goal,
@@ -355,13 +355,13 @@ def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = 
             continue
         yield decided
         while path and path[-1][2]:
-            v, here, _ = path.pop()
-            decided[v] = 0 if here else decided[v]
+            v, is_first, _ = path.pop()
+            decided[v] = 0 if is_first else decided[v]
         ended = not path
         if path:
-            v, here, _ = path.pop()
-            path.append((v, here, True))
-            decided[v] = OUT if here else decided[v]
+            v, is_first, _ = path.pop()
+            path.append((v, is_first, True))
+            decided[v] = OUT if is_first else decided[v]
 
 
 # Check of bounds by two halves, the first h blocks and the others, with h = ⌈k / 2⌉.

@@ -36,7 +36,9 @@ class LiveTensors(NamedTuple):
     touch: NodeSets  # (t, n / 64): producer and readers
     before: NodeSets  # (n, n / 64): nodes on all paths to each node
     behind: NodeSets  # (n, n / 64): nodes on all paths from it
-    begun: NodeSets  # (t, n / 64): nodes behind its producer in the block, or behind a reader there if that is outside
+    downstream: (
+        NodeSets  # (t, n / 64): nodes behind its producer in the block, or behind a reader there if that is outside
+    )
     earlier: NodeSets  # (e, n / 64): these before each read
     passed: NodeSets  # (t, n / 64): nodes of the block at which each is live
     fresh: NodeSets  # (e, n / 64): what each read has added to these
@@ -51,11 +53,11 @@ class IdealQuestion(NamedTuple):
     total: int  # all work
     work: _Ints  # (n,)
     need: _Ints  # (n,): least memory beside the parameters
-    held: _Ints  # (n,): parameters of one node
+    params: _Ints  # (n,): parameters of one node
     time: _Ints  # (t,): of tensors, by their producers
     readers: _Ints  # (t,): their number
     producer: _Ints  # (t,)
-    made: _Ints  # (n + 1,): starts of the tensors of each node
+    outputs: _Ints  # (n + 1,): starts of the tensors of each node
     read: tuple[_Ints, _Ints]  # tensors that each node reads
     used: tuple[_Ints, _Ints]  # parameters of several nodes that each node uses
     shared: _Ints  # (p,): their sizes
@@ -82,19 +84,19 @@ class IdealSearch(NamedTuple):
     """Where a search is: of a path from an ideal to the one looked at, and of all nodes and tensors."""
 
     at: _Ints  # (4,): the ideal, the depth of the path or -1 before it, ideals in the table, steps so far
-    taken: NDArray[np.int32]  # (n + 1,): node at each depth
+    path: NDArray[np.int32]  # (n + 1,): node at each depth
     first: _Ints  # (n + 2,): where the nodes that may come next begin among `ready` at each depth
     following: _Ints  # (n + 1,): which of them comes next
     ready: NDArray[np.int32]  # nodes that may come next, of each depth
     work: _Ints  # (n + 1,): of the block at each depth, as the next ones
     received: _Ints
     sent: _Ints
-    held: _Ints
+    params: _Ints
     need: _Ints
     cut: _Ints  # (n + 1,): time of all tensors that are cut behind the ideal at each depth
     inside: NDArray[np.int8]  # (n,): 1 in the ideal, 2 in the block, else 0
     missing: _Ints  # (n,): predecessors outside
-    left: _Ints  # (t,): readers outside
+    unread: _Ints  # (t,): readers outside
     reading: _Ints  # (t,): readers in the block
     using: _Ints  # (p,): users in the block
     words: _Words  # (n / 64,): the ideal looked at
@@ -197,7 +199,7 @@ class ExactInstance(_Structure):
     barred: Sequence[frozenset[int]]  # (T,) nodes that each kind cannot run
     work_unit: Fraction  # in the time unit of the work
     tensors: Sequence[Output]  # those that nobody reads too: they take memory
-    held: Sequence[int]  # (n,) parameters and state
+    params: Sequence[int]  # (n,) parameters and state
     shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
     need: Sequence[int]  # (n,) inputs and outputs, live when a node runs
     memory: Sequence[int | None]  # (T,) None if there is no limit that matters
@@ -238,7 +240,7 @@ class ExactInstance(_Structure):
             barred=[frozenset(v for v, x in enumerate(row) if math.isinf(x)) for row in instance.work.tolist()],
             work_unit=Fraction(1, time_scale),
             tensors=tensors,
-            held=[x + y for x, y in zip(params, states, strict=True)],
+            params=[x + y for x, y in zip(params, states, strict=True)],
             shared=[(frozenset(p.users), x) for p, x in zip(graph.parameters, shared, strict=True)],
             need=need[0] if need else _needs(graph.n, tensors),
             memory=[
@@ -278,7 +280,7 @@ class ExactInstance(_Structure):
             tensors=[
                 Tensor(producer, readers_of, x * scale.bytes, x * share) for producer, readers_of, x in self.tensors
             ],
-            held=[x * share for x in self.held],
+            params=[x * share for x in self.params],
             shared=[(users, x * share) for users, x in self.shared],
             memory=None if limit is None else limit * share,
             buffer=None if self.buffer is None else self.buffer * share,
@@ -333,7 +335,7 @@ class KindQuestion(_Structure):
     work: Sequence[int]  # of each node
     barred: frozenset[int]  # nodes that are in no block
     tensors: Sequence[Tensor]  # those that nobody reads too: they take memory
-    held: Sequence[int]  # parameters and state of each node
+    params: Sequence[int]  # parameters and state of each node
     shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
     memory: int | None  # None if there is no limit that matters
     buffer: int | None  # memory kept for activations; None if the peak of the order counts
@@ -349,7 +351,7 @@ class KindQuestion(_Structure):
     @cached_property
     def loads(self) -> list[int]:
         """Parameters of each node, shared ones included, and what it reads and writes."""
-        loads = [held + need for held, need in zip(self.held, self.need, strict=True)]
+        loads = [params + need for params, need in zip(self.params, self.need, strict=True)]
         for users, size in self.shared:
             for v in users:
                 loads[v] += size
@@ -358,7 +360,7 @@ class KindQuestion(_Structure):
     @cached_property
     def total_load(self) -> int:
         """Lower bound on the memory of all nodes in one block."""
-        return sum(self.held) + sum(size for _, size in self.shared) + max(self.need)
+        return sum(self.params) + sum(size for _, size in self.shared) + max(self.need)
 
     @cached_property
     def may_overflow(self) -> bool:
@@ -459,7 +461,7 @@ def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
             Output(group[producer], frozenset(group[v] for v in readers) - {group[producer]}, size)
             for producer, readers, size in exact.tensors
         ],
-        held=_sums(exact.held, group, count),
+        params=_sums(exact.params, group, count),
         shared=[(frozenset(group[v] for v in users), size) for users, size in exact.shared],
         need=need,
         runs_nodes=exact.runs_nodes and count == exact.n,
@@ -512,6 +514,6 @@ def with_ends(exact: KindQuestion) -> KindQuestion:
         k=min(exact.k, exact.n),
         work=[*exact.work, 0, 0],
         tensors=[*exact.tensors, *ends],
-        held=[*exact.held, 0, 0],
+        params=[*exact.params, 0, 0],
         need=[*exact.need, 0, 0],
     )

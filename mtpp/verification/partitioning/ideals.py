@@ -23,7 +23,14 @@ from mtpp.verification.partitioning.exact_instance import (
     Tensor,
     at_most,
 )
-from mtpp.verification.partitioning.kernels import FOUND, FULL, PAUSED, fill_slots, search_ideals, sets_along_edges
+from mtpp.verification.partitioning.ideal_kernels import (
+    FOUND,
+    FULL,
+    PAUSED,
+    fill_slots,
+    search_ideals,
+    sets_along_edges,
+)
 from mtpp.verification.verdict import Clock, UndecidedError
 
 # Equal branches that a bound over ideals names: read, and each exchange checked node by node and tensor by tensor.
@@ -104,7 +111,7 @@ def _faults(
 ) -> Iterator[str]:
     """Say why two branches cannot change places."""
     for u, v in zip(first, other, strict=True):
-        for what, values in (("work", exact.work), ("parameters", exact.held), ("need", exact.need)):
+        for what, values in (("work", exact.work), ("parameters", exact.params), ("need", exact.need)):
             if values[u] != values[v]:
                 yield f"nodes {names[u]} and {names[v]} differ in {what}"
     moves = dict(zip([*first, *other], [*other, *first], strict=True))
@@ -151,7 +158,7 @@ def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQ
     question = replace(
         exact,
         work=[exact.work[v] for v in order],
-        held=[exact.held[v] for v in order],
+        params=[exact.params[v] for v in order],
         need=[exact.need[v] for v in order],
         tensors=sorted(tensors, key=lambda tensor: tensor.producer),
         shared=[(frozenset(rank[v] for v in users), size) for users, size in exact.shared],
@@ -166,10 +173,10 @@ def side_by_side(exact: KindQuestion, families: Sequence[Family]) -> tuple[KindQ
 #
 # (a) v reads nothing, and one node u alone reads all that v produces. Move v to the block of u. The block that v leaves
 #     costs no more than before: v took no time there and received nothing. The block of u saves to receive the tensors
-#     of v, and pays at most for the parameters of v: it costs no more where **saved >= held**.
+#     of v, and pays at most for the parameters of v: it costs no more where **saved >= paid**.
 # (b) Nobody reads what v produces, and v reads from one node u alone. Move v to the block of u. The block that v leaves
 #     costs no more. The block of u saves to send what v alone read, and pays at most for the parameters of v: it costs
-#     no more where **saved >= held**.
+#     no more where **saved >= paid**.
 #
 # Where everything fits into one block, nothing overflows and parameters cost nothing. Where the memory is a hard limit,
 # no saving pays for parameters that do not fit.
@@ -185,14 +192,14 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
     OutOfTimeError
     """
     home = list(range(exact.n))  # where each node has gone
-    work, held = list(exact.work), list(exact.held)
+    work, params = list(exact.work), list(exact.params)
     shared = [(set(users), size) for users, size in exact.shared]
     tensors = [tensor for tensor in exact.tensors if tensor.readers]
     readers = [set(tensor.readers) for tensor in tensors]
-    made: list[set[int]] = [set() for _ in range(exact.n)]
+    outputs: list[set[int]] = [set() for _ in range(exact.n)]
     read: list[set[int]] = [set() for _ in range(exact.n)]
     for t, tensor in enumerate(tensors):
-        made[tensor.producer].add(t)
+        outputs[tensor.producer].add(t)
         for v in tensor.readers:
             read[v].add(t)
     used: list[set[int]] = [set() for _ in range(exact.n)]
@@ -202,13 +209,13 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
 
     def target(v: int) -> int | None:
         """The node that v may join."""
-        if work[v] or (read[v] and made[v]) or not (read[v] or made[v]):
+        if work[v] or (read[v] and outputs[v]) or not (read[v] or outputs[v]):
             return None
-        others = {tensors[t].producer for t in read[v]} | {u for t in made[v] for u in readers[t]}
+        others = {tensors[t].producer for t in read[v]} | {u for t in outputs[v] for u in readers[t]}
         if len(others) > 1 or exact.need[v] > exact.need[u := others.pop()]:
             return None
-        saved = sum(tensors[t].time for t in made[v]) + sum(tensors[t].time for t in read[v] if readers[t] == {v})
-        paid = held[v] + sum(shared[g][1] for g in used[v]) if exact.may_overflow else 0
+        saved = sum(tensors[t].time for t in outputs[v]) + sum(tensors[t].time for t in read[v] if readers[t] == {v})
+        paid = params[v] + sum(shared[g][1] for g in used[v]) if exact.may_overflow else 0
         return u if (0 if exact.fit else saved) >= paid else None
 
     waiting = list(range(exact.n))
@@ -218,22 +225,22 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
         if home[v] != v or (u := target(v)) is None:
             continue
         home[v] = u
-        held[u] += held[v]
+        params[u] += params[v]
         for g in used[v]:
             shared[g][0].discard(v)
             shared[g][0].add(u)
             used[u].add(g)
-        for t in made[v]:  # read by u alone
+        for t in outputs[v]:  # read by u alone
             read[u].discard(t)
         for t in read[v]:  # produced by u
             readers[t].discard(v)
             if not readers[t]:
-                made[u].discard(t)
-        made[v], read[v] = set(), set()
+                outputs[u].discard(t)
+        outputs[v], read[v] = set(), set()
         waiting.append(u)
     nodes = [v for v in range(exact.n) if home[v] == v]
     number = {v: i for i, v in enumerate(nodes)}
-    made_by = [(v, t) for v in nodes for t in sorted(made[v])]
+    made_by = [(v, t) for v in nodes for t in sorted(outputs[v])]
     merged = replace(
         exact,
         n=len(nodes),
@@ -242,7 +249,7 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
             Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time, tensors[t].size)
             for u, t in made_by
         ],
-        held=[held[v] for v in nodes],
+        params=[params[v] for v in nodes],
         shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
         need=[exact.need[v] for v in nodes],
         runs_nodes=False,
@@ -256,7 +263,7 @@ def merge(exact: KindQuestion, clock: Clock) -> tuple[KindQuestion, list[int]]:
     return merged, [where(v) for v in range(exact.n)]
 
 
-# Proof that no chain of ideals has all blocks below a goal, without a witness: `ideal_kernel`, and numbers for it.
+# Proof that no chain of ideals has all blocks below a goal, without a witness: numbers for `search_ideals`.
 #
 # Times are multiplied by 2^50 over the goal and rounded down, those above twice the goal count as that, and a block is
 # below the goal where it is below 2^50 less as many units as its cost has terms. So where there is a chain each block
@@ -337,8 +344,8 @@ def _bound(exact: KindQuestion, number: Sequence[int], value: Fraction, clock: C
     bits = min(_BITS, _SUM - (terms + exact.k).bit_length())
     kind = _FREE if not exact.may_overflow_in_order else _FORBIDDEN if exact.fit else _PRICED
     if kind == _PRICED:
-        held, shared, need, live = sizes = [at_most(column, room + twice) for column in _sizes(exact)]
-        total = sum(held) + sum(shared) + max(need) + sum(live) + room
+        params, shared, need, live = sizes = [at_most(column, room + twice) for column in _sizes(exact)]
+        total = sum(params) + sum(shared) + max(need) + sum(live) + room
         bits = min(bits, _SUM - math.ceil(total / goal).bit_length())
         if bits < _FEWEST:
             raise UndecidedError("the memory is too large beside the times")
@@ -383,7 +390,7 @@ def _is_too_large(exact: KindQuestion, clock: Clock) -> bool:
 def _sizes(exact: KindQuestion) -> list[list[int]]:
     """Parameters of nodes, shared ones, needs, and tensors where what passes nodes counts."""
     live = exact.tensors if exact.runs_nodes else ()
-    return [[*exact.held], [size for _, size in exact.shared], [*exact.need], [tensor.size for tensor in live]]
+    return [[*exact.params], [size for _, size in exact.shared], [*exact.need], [tensor.size for tensor in live]]
 
 
 def _whole_loads(exact: KindQuestion) -> tuple[list[list[int]], int, bool]:
@@ -409,7 +416,7 @@ def _question(
     if exact.n > _NODES:
         raise UndecidedError(f"more than {_NODES} nodes")
     work, time = times
-    held, shared, need, size = load
+    params, shared, need, size = load
     read: list[list[int]] = [[] for _ in range(exact.n)]
     used: list[list[int]] = [[] for _ in range(exact.n)]
     for t, tensor in enumerate(exact.tensors):
@@ -430,11 +437,11 @@ def _question(
         total=sum(work),
         work=_whole(work),
         need=_whole(need),
-        held=_whole(held),
+        params=_whole(params),
         time=_whole(time),
         readers=_whole([len(tensor.readers) for tensor in exact.tensors]),
         producer=producer,
-        made=np.searchsorted(producer, np.arange(exact.n + 1)),
+        outputs=np.searchsorted(producer, np.arange(exact.n + 1)),
         read=reads,
         used=_rows(used),
         shared=_whole(shared),
@@ -468,7 +475,7 @@ def _live_tensors(
         touch=touch,
         before=before,
         behind=after,
-        begun=np.zeros_like(touch),
+        downstream=np.zeros_like(touch),
         earlier=np.zeros((len(reads[1]), words), dtype=np.uint64),
         passed=np.zeros_like(touch),
         fresh=np.zeros((len(reads[1]), words), dtype=np.uint64),
@@ -485,14 +492,14 @@ def _has_chain(question: IdealQuestion, clock: Clock) -> bool:
     fill_slots(table, question.code, 1)  # the empty set
     search = IdealSearch(
         at=np.array([0, -1, 1, 0]),
-        taken=np.zeros(n + 1, dtype=np.int32),
+        path=np.zeros(n + 1, dtype=np.int32),
         first=np.zeros(n + 2, dtype=np.int64),
         following=np.zeros(n + 1, dtype=np.int64),
         ready=np.zeros(n * (n + 1) // 2 + n + 1, dtype=np.int32),
-        **{name: np.zeros(n + 1, dtype=np.int64) for name in ("work", "received", "sent", "held", "need", "cut")},
+        **{name: np.zeros(n + 1, dtype=np.int64) for name in ("work", "received", "sent", "params", "need", "cut")},
         inside=np.zeros(n, dtype=np.int8),
         missing=np.zeros(n, dtype=np.int64),
-        left=np.zeros(tensors, dtype=np.int64),
+        unread=np.zeros(tensors, dtype=np.int64),
         reading=np.zeros(tensors, dtype=np.int64),
         using=np.zeros(len(question.shared), dtype=np.int64),
         words=np.zeros(words, dtype=np.uint64),

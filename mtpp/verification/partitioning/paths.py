@@ -101,8 +101,8 @@ def blocks_lead_through(
     """
     window = window or (lambda i, j: (0, exact.k - 1))
     if exact.sequence is not None:
-        return _leads_in_sequence(exact.sequence, blocks, window)
-    return _leads(exact, blocks, clock, window)
+        return _path_exists_in_sequence(exact.sequence, blocks, window)
+    return _path_exists(exact, blocks, clock, window)
 
 
 def _ideals(exact: ExactInstance, clock: Clock) -> list[int]:
@@ -142,7 +142,7 @@ class BlockPrices:
                 moved += size
         if self._is_limited:
             nodes = [v for v in range(exact.n) if block >> v & 1]
-            load = sum(exact.held[v] for v in nodes) + sum(size for users, size in self._users if users & block)
+            load = sum(exact.params[v] for v in nodes) + sum(size for users, size in self._users if users & block)
             load += max(exact.need[v] for v in nodes) if exact.buffer is None else exact.buffer
         costs: list[int | None] = []
         for limit, barred, work, scale in zip(exact.memory, self.barred, works, exact.scales, strict=True):
@@ -179,7 +179,9 @@ def _ends_of_blocks(prices: BlockPrices, first: int, goals: Sequence[int | None]
     return ends
 
 
-def _leads(exact: ExactInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window) -> bool:
+def _path_exists(
+    exact: ExactInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window
+) -> bool:
     """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
     shape = tuple(count + 1 for count in exact.counts)
     last, states, k = len(blocks), int(np.prod(shape, dtype=np.float64)), exact.k
@@ -194,9 +196,9 @@ def _leads(exact: ExactInstance, blocks: Sequence[Sequence[Sequence[int]]], cloc
             continue
         for t, places in enumerate(ends):
             before = np.full(shape, k + 1, dtype=dtype)
-            there, here = [slice(None)] * len(shape), [slice(None)] * len(shape)
-            there[t], here[t] = slice(1, None), slice(None, -1)
-            before[tuple(there)] = passed[i][tuple(here)]
+            target, source = [slice(None)] * len(shape), [slice(None)] * len(shape)
+            target[t], source[t] = slice(1, None), slice(None, -1)
+            before[tuple(target)] = passed[i][tuple(source)]
             behind: dict[tuple[int, int], NDArray[np.unsignedinteger]] = {}
             for j in places if before.min() < k else ():
                 first, final = window(i, j)
@@ -207,7 +209,9 @@ def _leads(exact: ExactInstance, blocks: Sequence[Sequence[Sequence[int]]], cloc
     return bool(passed[last].min() <= k)
 
 
-def _leads_in_sequence(sequence: Sequence[int], blocks: Sequence[Sequence[Sequence[int]]], window: _Window) -> bool:
+def _path_exists_in_sequence(
+    sequence: Sequence[int], blocks: Sequence[Sequence[Sequence[int]]], window: _Window
+) -> bool:
     """Whether blocks lead to the last place with the devices in their order, some of which may idle."""
     size = len(sequence)
     used = [0] + [size] * (len(blocks) - 1) + [size + 1]  # least number of devices that lead to each place
@@ -283,8 +287,8 @@ def stages_lead_below(
         clock.raise_if_late()
         costs = costs_from(i)
         for (p, q), table in tables.items():
-            there = shift(table, q)
-            if not there.any():
+            extended = shift(table, q)
+            if not extended.any():
                 continue
             into = Fraction(0) if p is None else passing[i] * rates[p][q]
             for j, cost in enumerate(costs[q], i + 1):
@@ -294,7 +298,7 @@ def stages_lead_below(
                     return True
                 for r in kinds:
                     if goal is None or cost + into + passing[j] * rates[q][r] < goal:
-                        reached[j][q, r] = reached[j].get((q, r), none) | there
+                        reached[j][q, r] = reached[j].get((q, r), none) | extended
         tables.clear()
     return False
 

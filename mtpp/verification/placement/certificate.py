@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from instances.certificates import Claim
 from instances.json_files import Value
 from instances.placement.problem import PlacementInstance, StatedPlacement, placement_from_document
-from mtpp.verification.placement.step_time import Run, Step, faults_of_sequences, held_bytes, peaks, run_in_sequence
+from mtpp.verification.placement.step_time import Run, Step, faults_of_sequences, peaks, resident_bytes, run_in_sequence
 from mtpp.verification.verdict import (
     FEASIBLE,
     ROUNDING,
@@ -78,8 +78,7 @@ class PlacementTask:
             for v, (time, limit) in enumerate(zip(stated, proved, strict=True)):
                 true = int(limit) * bounds.unit
                 if Fraction(time) > true * (1 + ROUNDING) + ROUNDING * self.step_time:
-                    shown = as_float(true)
-                    return f"parameters.{name}[{v}]: {time!r} is claimed, only {shown!r} is proved"
+                    return f"parameters.{name}[{v}]: {time!r} is claimed, only {as_float(true)!r} is proved"
         return ""
 
 
@@ -148,7 +147,7 @@ def _colocation(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
     horizon = fields["horizon"].number()
     interval = _pair(fields["interval"]) if "interval" in fields else None
     limit = _short(horizon) / bounds.unit
-    bounds.limit = min(bounds.most, int(limit))
+    bounds.limit = min(bounds.ceiling, int(limit))
     for _ in range(_MOST_PASSES):
         more = bounds.raise_both(task.clock)
         full = interval is not None and _is_too_full(task, bounds, limit, interval)
@@ -243,8 +242,8 @@ def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
     """Memory of each device [bytes]."""
     instance = placement.instance
-    fixed = held_bytes(instance, placement.device)
-    return [held + peak for held, peak in zip(fixed, peaks(instance, run), strict=True)]
+    params = resident_bytes(instance, placement.device)
+    return [fixed + peak for fixed, peak in zip(params, peaks(instance, run), strict=True)]
 
 
 def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str]:

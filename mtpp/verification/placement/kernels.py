@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     """Rows that some node still reads, in slots: nodes before a node, and times between their ends."""
 
     slot: IntArray  # (n,) of each node
-    left: IntArray  # (n,) how many nodes still read the row
+    readers: IntArray  # (n,) how many nodes still read the row
     free: IntArray  # slots that are free, from the first on; the last number says how many
     size: IntArray  # (slots,) nodes in each
     member: IntArray  # (slots, n)
@@ -49,7 +49,7 @@ def raise_starts(
     late: IntArray,
     share: float,
     limit: int,
-    most: int,
+    ceiling: int,
 ) -> None:
     """Raise the earliest starts of the nodes at places `begin` to `end` of the order, and join groups below a limit.
 
@@ -62,12 +62,12 @@ def raise_starts(
         member = np.empty(n, np.int64)
         for e in range(side.start[v], side.start[v + 1]):
             p = side.before[e]
-            early[v] = max(early[v], min(most, early[p] + work[p]))
+            early[v] = max(early[v], min(ceiling, early[p] + work[p]))
             s, together = rows.slot[p], group[p] == group[v]
             for i in range(rows.size[s]):
                 u, inner, best = rows.member[s, i], rows.near[s, i], rows.far[s, i]
                 if not together:
-                    crossing = min(most, inner + side.sends[e])
+                    crossing = min(ceiling, inner + side.sends[e])
                     best = crossing if best < 0 else min(best, crossing)
                 if seen[u] != v:
                     seen[u], near[u], far[u] = v, inner, best
@@ -76,22 +76,22 @@ def raise_starts(
                 else:
                     near[u] = max(near[u], inner)
                     far[u] = -1 if best < 0 or far[u] < 0 else max(far[u], best)
-            rows.left[p] -= 1
-            if rows.left[p] == 0:
+            rows.readers[p] -= 1
+            if rows.readers[p] == 0:
                 rows.free[rows.free[-1]] = s
                 rows.free[-1] += 1
         if size > 0:
-            early[v] = min(most, _wait(side.spare, v, member[:size], far, work, rest, group, early, share))
+            early[v] = min(ceiling, _wait(side.spare, v, member[:size], far, work, rest, group, early, share))
         if limit >= 0:
             _join(v, member[:size], far, work, group, early, late, limit)
-        if rows.left[v] > 0:
+        if rows.readers[v] > 0:
             rows.free[-1] -= 1
             s = rows.free[rows.free[-1]]
             rows.slot[v], rows.size[s] = s, size + 1
             for i in range(size):
                 u = member[i]
-                rows.member[s, i], rows.near[s, i] = u, min(most, near[u] + work[v])
-                rows.far[s, i] = -1 if far[u] < 0 else min(most, far[u] + work[v])
+                rows.member[s, i], rows.near[s, i] = u, min(ceiling, near[u] + work[v])
+                rows.far[s, i] = -1 if far[u] < 0 else min(ceiling, far[u] + work[v])
             rows.member[s, size], rows.near[s, size], rows.far[s, size] = v, 0, -1
 
 
@@ -125,29 +125,29 @@ def _wait(
             elsewhere += 1
     latest = np.sort(arrival[:elsewhere])[::-1]
     rank = np.full(size, -1, np.int64)  # in the order of starts; -1 for those that have to be with v
-    by_arrival, taken = np.argsort(-arrival[:elsewhere]), np.empty(elsewhere, np.int64)
+    by_arrival, arrival_rank = np.argsort(-arrival[:elsewhere]), np.empty(elsewhere, np.int64)
     for i in range(elsewhere):
-        taken[by_arrival[i]] = i
+        arrival_rank[by_arrival[i]] = i
     place, number = np.full(len(far), -1, np.int64), 0
     for u in member:
         if far[u] >= 0:
-            place[u] = taken[number]
+            place[u] = arrival_rank[number]
             number += 1
     for i in range(size):
         rank[i] = place[by_start[i]]
-    least, most = 0, elsewhere  # how many more are with v
-    while least < most:
-        middle = (least + most) // 2
+    low, high = 0, elsewhere  # how many more are with v
+    while low < high:
+        middle = (low + high) // 2
         if _through(spare, rest[v], by_start, rank, middle, work, rest, early) >= latest[middle]:
-            most = middle
+            high = middle
         else:
-            least = middle + 1
-    best = _through(spare, rest[v], by_start, rank, least, work, rest, early)
-    if least < elsewhere:
-        best = max(best, latest[least])
-    if least > 0:
-        fewer = _through(spare, rest[v], by_start, rank, least - 1, work, rest, early)
-        best = min(best, max(fewer, latest[least - 1]))
+            low = middle + 1
+    best = _through(spare, rest[v], by_start, rank, low, work, rest, early)
+    if low < elsewhere:
+        best = max(best, latest[low])
+    if low > 0:
+        fewer = _through(spare, rest[v], by_start, rank, low - 1, work, rest, early)
+        best = min(best, max(fewer, latest[low - 1]))
     return max(start, best)
 
 

@@ -146,25 +146,25 @@ class Step:
         device_free: dict[int, float] = dict.fromkeys(queues, 0)
         bus_free: dict[int, float] = dict.fromkeys(queues, 0)
         moves: list[list[tuple[int, float, float]]] = [[] for _ in self.readers]
-        waiting, left = list(queues), n
+        waiting, unplaced = list(queues), n
         while waiting:
             d = waiting.pop()
             clock.raise_if_late()
             while queues[d] and missing[queues[d][-1]] == 0:
                 u = queues[d].pop()
-                left -= 1
+                unplaced -= 1
                 start[u] = max(ready[u], device_free[d])
                 end[u] = start[u] + self.node_time(u, d)
                 device_free[d] = end[u] + (self.node_gap if self.node_time(u, d) > 0 else 0)
                 for t in self.outputs[u]:
                     bus_free[d] = self._send(t, d, device, max(bus_free[d], end[u]), moves[t])
-                    arrival = {target: there for target, _, there in moves[t]} | {d: end[u]}
+                    arrival = {target: time for target, _, time in moves[t]} | {d: end[u]}
                     for v in self.readers[t]:
                         ready[v] = max(ready[v], arrival[device[v]])
                         missing[v] -= 1
                         if missing[v] == 0 and device[v] != d:
                             waiting.append(device[v])
-        return None if left else Run(ready, start, end, self.stays(device, start, end, moves))
+        return None if unplaced else Run(ready, start, end, self.stays(device, start, end, moves))
 
     def _send(
         self, t: int, home: int, device: Sequence[int], free: float, moves: list[tuple[int, float, float]]
@@ -172,9 +172,9 @@ class Step:
         """Move a tensor to all devices that read it elsewhere; return when the bus is free again."""
         targets = list(dict.fromkeys(device[v] for v in self.readers[t] if device[v] != home))
         for group in [targets] if self.broadcast and targets else [[target] for target in targets]:
-            there = free + max(self.move_time(t, home, target) for target in group)
-            moves += [(target, free, there) for target in group]
-            free = there + self.transfer_gap
+            end = free + max(self.move_time(t, home, target) for target in group)
+            moves += [(target, free, end) for target in group]
+            free = end + self.transfer_gap
         return free
 
     def stays(
@@ -191,7 +191,7 @@ class Step:
                 last = {device[u]: end[u]}
                 for v in self.readers[t]:
                     last[device[v]] = max(last.get(device[v], 0), end[v])
-                home = max([last[device[u]], *(there for _, _, there in moves[t])])
+                home = max([last[device[u]], *(arrival for _, _, arrival in moves[t])])
                 stays.append((t, device[u], start[u], home))
                 stays += [(t, target, begin, last[target]) for target, begin, _ in moves[t]]
         return stays
@@ -224,7 +224,7 @@ def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
     return [max(accumulate((size for _, size in sorted(of_one)), initial=Fraction(0))) for of_one in changes]
 
 
-def held_bytes(instance: PlacementInstance, device: Sequence[int]) -> list[Fraction]:
+def resident_bytes(instance: PlacementInstance, device: Sequence[int]) -> list[Fraction]:
     """Parameters and states on each device [bytes]; a shared parameter counts once on each device that uses it."""
     total, graph = [Fraction(0)] * instance.devices, instance.graph
     for d, *sizes in zip(device, graph.param_bytes.tolist(), graph.state_bytes.tolist(), strict=True):
@@ -262,7 +262,7 @@ class TimeBounds:
     gap: int  # the rest of a node with work
     capacity: Fraction  # of all devices, in fastest ones
     sides: tuple[Side, Side]
-    most: int  # what a time counts as at most
+    ceiling: int  # what a time counts as at most
     early: IntArray  # when nodes can start
     late: IntArray  # least times after the end of nodes
     group: IntArray  # nodes of one group are on one device
@@ -274,10 +274,10 @@ class TimeBounds:
         devices, n = range(instance.devices), len(step.outputs)
         bits = min(_MOST_BITS_OF_STARTS, _SUM_BITS - n.bit_length())
         unit = step_time / 2**bits
-        most, scale = 2 ** (bits + 1), step.unit / unit
+        ceiling, scale = 2 ** (bits + 1), step.unit / unit
 
         def rounded(time: float) -> int:
-            return min(most, int(time) * scale.numerator // scale.denominator)
+            return min(ceiling, int(time) * scale.numerator // scale.denominator)
 
         speeds = [Fraction(1)] * len(devices)
         if instance.unequal is not None:
@@ -291,7 +291,7 @@ class TimeBounds:
             gap=gap,
             capacity=sum(speeds) / max(speeds),
             sides=_sides(step, instance, rounded, gap),
-            most=most,
+            ceiling=ceiling,
             early=np.zeros(n, np.int64),
             late=np.zeros(n, np.int64),
             group=np.arange(n) if len(devices) > 1 else np.zeros(n, np.int64),
@@ -310,11 +310,11 @@ class TimeBounds:
         OutOfTimeError
             Also if the table of rows would be too large.
         """
-        known = [self.early.copy(), self.late.copy(), self.group.copy()]
+        before = [self.early.copy(), self.late.copy(), self.group.copy()]
         self._raise(self.sides[0], self.early, self.late, clock)
         self._raise(self.sides[1], self.late, self.early, clock)
         new = (self.early, self.late, self.group)
-        return not all(np.array_equal(old, other) for old, other in zip(known, new, strict=True))
+        return not all(np.array_equal(old, other) for old, other in zip(before, new, strict=True))
 
     def longest_node(self) -> int:
         """The most that a node takes with what is before and after it."""
@@ -336,13 +336,13 @@ class TimeBounds:
 
     def _raise(self, side: Side, early: IntArray, late: IntArray, clock: Clock) -> None:
         n = len(self.work)
-        left = np.bincount(side.before, minlength=n)
-        slots = _most_rows(side, left)
+        readers = np.bincount(side.before, minlength=n)
+        slots = _most_rows(side, readers)
         if slots * n * 24 > _LARGEST:
             raise OutOfTimeError
         rows = Rows(
             slot=np.zeros(n, np.int64),
-            left=left.astype(np.int64),
+            readers=readers.astype(np.int64),
             free=np.append(np.arange(slots), slots).astype(np.int64),
             size=np.zeros(slots, np.int64),
             member=np.zeros((slots, n), np.int64),
@@ -353,20 +353,20 @@ class TimeBounds:
             clock.raise_if_late()
             end = min(begin + _PIECE, n)
             facts = (self.work, self.rest, self.group, early, late)
-            raise_starts(side, rows, begin, end, *facts, self.share, self.limit, self.most)
+            raise_starts(side, rows, begin, end, *facts, self.share, self.limit, self.ceiling)
 
 
-def _most_rows(side: Side, left: IntArray) -> int:
+def _most_rows(side: Side, readers: IntArray) -> int:
     """The most rows that are read at one time."""
-    still, now, most = left.tolist(), 0, 0
+    unread, now, largest = readers.tolist(), 0, 0
     start, before = side.start.tolist(), side.before.tolist()
     for v in side.order.tolist():
         for p in before[start[v] : start[v + 1]]:
-            still[p] -= 1
-            now -= still[p] == 0
-        now += left[v] > 0
-        most = max(most, now)
-    return int(most) + 1
+            unread[p] -= 1
+            now -= unread[p] == 0
+        now += readers[v] > 0
+        largest = max(largest, now)
+    return int(largest) + 1
 
 
 def _sides(step: Step, instance: PlacementInstance, rounded: Callable[[float], int], gap: int) -> tuple[Side, Side]:
@@ -488,10 +488,10 @@ def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | 
         while x >= k and buses[x - k] and done[producer[buses[x - k][-1][0]]]:
             t, *targets = buses[x - k].pop()
             begin = max(free[x], end[producer[t]])
-            there = begin + max(step.move_time(t, x - k, target) for target in targets)
-            free[x] = there + step.transfer_gap
-            moves[t] += [(target, begin, there) for target in targets]
-            waiting += arrive(t, targets, there)
+            arrival = begin + max(step.move_time(t, x - k, target) for target in targets)
+            free[x] = arrival + step.transfer_gap
+            moves[t] += [(target, begin, arrival) for target in targets]
+            waiting += arrive(t, targets, arrival)
     for d, queue in enumerate(queues):
         if queue:
             v, names = queue[-1], stated.instance.graph.names

@@ -124,8 +124,8 @@ class PlanPasses:
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
     recompute: tuple[bool, ...]
-    there: tuple[Operation, ...]
-    back: tuple[Operation, ...]
+    sends: tuple[Operation, ...]
+    receives: tuple[Operation, ...]
     reduces: tuple[Operation, ...]
 
     @classmethod
@@ -133,21 +133,25 @@ class PlanPasses:
         """Passes of a plan whose structure has no fault; None if a link is missing."""
         instance, chain, cards = stated.instance, stated.instance.chain, Cards(stated.instance)
         pairs = list(zip(stated.cuts[1:-1], stated.devices, stated.devices[1:], strict=False))
-        there = [cards.transfer(float(chain.forward_bytes[cut - 1]), here, next_) for cut, here, next_ in pairs]
-        back = [cards.transfer(float(chain.backward_bytes[cut - 1]), next_, here) for cut, here, next_ in pairs]
+        sends = [
+            cards.transfer(float(chain.forward_bytes[cut - 1]), sender, receiver) for cut, sender, receiver in pairs
+        ]
+        receives = [
+            cards.transfer(float(chain.backward_bytes[cut - 1]), receiver, sender) for cut, sender, receiver in pairs
+        ]
         reduces = [
             cards.allreduce(_sum(chain.param_bytes, i, j), group)
             for (i, j), group in zip(pairwise(stated.cuts), stated.devices, strict=True)
         ]
-        if None in (*there, *back, *reduces):
+        if None in (*sends, *receives, *reduces):
             return None
         return cls(
             instance=instance,
             cuts=stated.cuts,
             devices=stated.devices,
             recompute=stated.recompute,
-            there=tuple(operation for operation in there if operation is not None),
-            back=tuple(operation for operation in back if operation is not None),
+            sends=tuple(operation for operation in sends if operation is not None),
+            receives=tuple(operation for operation in receives if operation is not None),
             reduces=tuple(operation for operation in reduces if operation is not None),
         )
 
@@ -167,7 +171,7 @@ class PlanPasses:
 
     def operation(self, kind: str, n: int, m: int) -> Operation:
         """A transfer after stage n, or the AllReduce of stage m."""
-        return self.reduces[m] if kind == "allreduce" else (self.there if kind == "send" else self.back)[n]
+        return self.reduces[m] if kind == "allreduce" else (self.sends if kind == "send" else self.receives)[n]
 
     def peaks(self, orders: Sequence[Order]) -> list[Fraction]:
         """Most bytes that a device of each group holds."""
@@ -241,8 +245,8 @@ class StageTimes:
     forward: tuple[Fraction, ...]  # one a stage
     backward: tuple[Fraction, ...]  # one a stage
     allreduce: tuple[Fraction, ...]  # one a stage
-    there: tuple[Fraction, ...]  # one a channel
-    back: tuple[Fraction, ...]  # one a channel
+    sends: tuple[Fraction, ...]  # one a channel
+    receives: tuple[Fraction, ...]  # one a channel
 
     @classmethod
     def of(cls, instance: TrainingInstance, cuts: Sequence[int], devices: Devices) -> StageTimes:
@@ -266,8 +270,12 @@ class StageTimes:
             forward=forward,
             backward=backward,
             allreduce=tuple(_allreduce(size, links, stage) for size, stage in zip(params, devices, strict=True)),
-            there=tuple(_transfer(float(chain.forward_bytes[v]), links, here, next_) for v, here, next_ in neighbours),
-            back=tuple(_transfer(float(chain.backward_bytes[v]), links, next_, here) for v, here, next_ in neighbours),
+            sends=tuple(
+                _transfer(float(chain.forward_bytes[v]), links, sender, receiver) for v, sender, receiver in neighbours
+            ),
+            receives=tuple(
+                _transfer(float(chain.backward_bytes[v]), links, receiver, sender) for v, sender, receiver in neighbours
+            ),
         )
 
 
@@ -299,11 +307,11 @@ def _over(size: Fraction, lanes: int, bandwidth: float) -> Fraction:
 
 def in_flight(order: str) -> int:
     """Most microbatches between their passes in a stage that works in this order."""
-    most = count = 0
+    peak = count = 0
     for pass_ in order:
         count += 1 if pass_ == "f" else -1
-        most = max(most, count)
-    return most
+        peak = max(peak, count)
+    return peak
 
 
 @dataclass
@@ -346,7 +354,7 @@ def iteration_time(
     The order of each stage and of each channel is M letters "f" and M letters "b". An `OutOfTimeError` says that the
     clock has run out.
     """
-    everything = (*times.forward, *times.backward, *times.allreduce, *times.there, *times.back)
+    everything = (*times.forward, *times.backward, *times.allreduce, *times.sends, *times.receives)
     scale = math.lcm(*(time.denominator for time in everything))
 
     def whole(time: Fraction) -> int:
@@ -355,14 +363,14 @@ def iteration_time(
     last = len(stages) - 1
     forward = [_Line(whole(time), None) for time in times.forward]
     backward = [_Line(whole(time), None) for time in times.backward]
-    there = [_Line(whole(time), forward[n].ends) for n, time in enumerate(times.there)]
-    back = [_Line(whole(time), backward[n + 1].ends) for n, time in enumerate(times.back)]
+    sends = [_Line(whole(time), forward[n].ends) for n, time in enumerate(times.sends)]
+    receives = [_Line(whole(time), backward[n + 1].ends) for n, time in enumerate(times.receives)]
     for n in range(last):
-        forward[n + 1].after, backward[n].after = there[n].ends, back[n].ends
+        forward[n + 1].after, backward[n].after = sends[n].ends, receives[n].ends
     backward[last].after = forward[last].ends
     machines = [_Machine({"f": forward[n], "b": backward[n]}, order) for n, order in enumerate(stages)]
     for n, order in enumerate(channels):
-        lines = {"f": there[n], "b": back[n]}
+        lines = {"f": sends[n], "b": receives[n]}
         parts = [order.replace("b", ""), order.replace("f", "")] if full_duplex else [order]
         machines += [_Machine(lines, part) for part in parts]
     while sum(machine.advance() for machine in machines):
@@ -464,7 +472,7 @@ def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:
             yield f"answer.stages[{n}].layers: the names are not those of its first and last layer"
         if stage.devices != tuple(cluster.names[v] for v in plan.devices[n]):
             yield f"answer.stages[{n}].devices: the names are not those of its devices"
-        for name, most in slack.items():
+        for name, tolerance in slack.items():
             claimed, true = getattr(stage, name), getattr(times, name)[n]
-            if not is_near(claimed, true) and abs(Fraction(claimed) - true) > most:
+            if not is_near(claimed, true) and abs(Fraction(claimed) - true) > tolerance:
                 yield unequal(f"answer.stages[{n}].{name}", claimed, as_float(true))

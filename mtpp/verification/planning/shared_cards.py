@@ -111,15 +111,15 @@ def progress(needs: Sequence[tuple[tuple[Port, Fraction], ...]]) -> list[Fractio
     """Speeds of operations that run at one time, 1 where nothing holds them back."""
     speeds: list[Fraction | None] = [None if need else Fraction(1) for need in needs]
     while None in speeds:
-        taken: dict[Port, Fraction] = {}
+        used: dict[Port, Fraction] = {}
         wanted: dict[Port, Fraction] = {}
         for need, speed in zip(needs, speeds, strict=True):
             for port, part in need:
                 if speed is None:
                     wanted[port] = wanted.get(port, Fraction(0)) + part
                 else:
-                    taken[port] = taken.get(port, Fraction(0)) + part * speed
-        levels = {port: (1 - taken.get(port, Fraction(0))) / want for port, want in wanted.items() if want}
+                    used[port] = used.get(port, Fraction(0)) + part * speed
+        levels = {port: (1 - used.get(port, Fraction(0))) / want for port, want in wanted.items() if want}
         level = min([Fraction(1), *levels.values()])
         full = {port for port, at in levels.items() if at == level}
         for k, need in enumerate(needs):

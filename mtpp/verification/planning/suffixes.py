@@ -49,8 +49,8 @@ class Layers(NamedTuple):
     parameters: FloatArray  # (L + 1,): bytes on a device with gradients and optimizer
     summed: FloatArray  # (L + 1,): bytes of an AllReduce
     stored: FloatArray  # (L + 1,): bytes of a microbatch
-    there: FloatArray  # (L,): bytes that come to a layer
-    back: FloatArray  # (L,): bytes that leave it in the backward pass
+    forward_bytes: FloatArray  # (L,): bytes that come to a layer
+    backward_bytes: FloatArray  # (L,): bytes that leave it in the backward pass
     memory: float
     microbatches: int
     fewest: int  # microbatches that stay in a stage whatever its memory
@@ -73,14 +73,14 @@ class Rates(NamedTuple):
 @compiled
 def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
     """Whether a plan may be below a time: `NONE_BELOW`, `BELOW`, or `MERGED` if a front was too long to say."""
-    L, V, M, g = len(layers.there), len(rates.packed) - 1, layers.microbatches, rates.size
+    L, V, M, g = len(layers.forward_bytes), len(rates.packed) - 1, layers.microbatches, rates.size
     free, merged = 2 * g + 1, False
-    # Of what follows a stage that ends before a layer, by devices left, its own number and kind: a front, the least
-    # time until a microbatch is back from there, and the least time that all transfers take.
+    # Of what follows a stage that ends before a layer, by its devices, and the number and kind of the stage: a front,
+    # the least time until a microbatch is back from there, and the least time that all transfers take.
     z1, z2, used = np.empty(1024), np.empty(1024), 0
     start, count = np.zeros((2, L, V + 1, V + 1, free + 1), dtype=np.int64)
     back, busy = np.full((L, V + 1, V + 1, free + 1), np.inf), np.full((L, V + 1, V + 1, free + 1), np.inf)
-    own1, own2 = np.empty((V + 1, V + 1, free + 1, _POINTS)), np.empty((V + 1, V + 1, free + 1, _POINTS))
+    stage1, stage2 = np.empty((V + 1, V + 1, free + 1, _POINTS)), np.empty((V + 1, V + 1, free + 1, _POINTS))
     points, stay = np.zeros((V + 1, V + 1, free + 1), dtype=np.int64), np.empty((V + 1, V + 1, free + 1))
     a1, a2 = np.empty(_POINTS + 1), np.empty(_POINTS + 1)
     for begin in range(L - 1, -1, -1):
@@ -90,7 +90,7 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
                 if (kind <= g and r > kind) or (kind > g and (r == 1 or (kind < free and kind - g > r))):
                     continue
                 rate = rates.packed[r] if kind <= g else rates.spread[r]
-                for left in range(r, V + 1):
+                for devices in range(r, V + 1):
                     n = 0
                     for end in range(begin + 1, L + 1):
                         stored = (layers.stored[end] - layers.stored[begin]) / r
@@ -103,48 +103,53 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
                             break
                         rest, ahead = 0.0, 0.0
                         if end < L:
-                            rest, ahead = back[end, left - r, r, kind], busy[end, left - r, r, kind]
+                            rest, ahead = back[end, devices - r, r, kind], busy[end, devices - r, r, kind]
                         elif kind != free and (kind > g or kind != r):
                             continue
-                        kept = max(layers.fewest, np.floor(room * (1 + 1e-9) / stored)) if stored > 0 else M
+                        resident = max(layers.fewest, np.floor(room * (1 + 1e-9) / stored)) if stored > 0 else M
                         rho = t + rest
-                        low = _at_least(M, max(min(kept, M), 1), f, t - f, rest)
+                        low = _at_least(M, max(min(resident, M), 1), f, t - f, rest)
                         late = max(work, t + ahead + after, low + after)
                         if not (low < limit and late < limit):
                             continue
-                        place = start[end, left - r, r, kind] if end < L else 0
-                        for p in range(place, place + (count[end, left - r, r, kind] if end < L else 1)):
+                        place = start[end, devices - r, r, kind] if end < L else 0
+                        for p in range(place, place + (count[end, devices - r, r, kind] if end < L else 1)):
                             x, y = low, late
                             if end < L:
                                 x, y = max(low, t + z1[p]), max(late, f + z2[p])
                             if x < limit and y < limit:
                                 if begin == 0:
                                     return MERGED if merged else BELOW
-                                stay[left, r, kind] = min(stay[left, r, kind], rho)
+                                stay[devices, r, kind] = min(stay[devices, r, kind], rho)
                                 n = _add(a1, a2, n, x, y)
                                 if n > _POINTS:
                                     n, merged = _merge(a1, a2, n), True
-                    points[left, r, kind] = n
-                    own1[left, r, kind, :n], own2[left, r, kind, :n] = a1[:n], a2[:n]
+                    points[devices, r, kind] = n
+                    stage1[devices, r, kind, :n], stage2[devices, r, kind, :n] = a1[:n], a2[:n]
         if begin == 0:
             break
-        for left in range(1, V):
-            for q in range(1, V - left + 1):
+        for devices in range(1, V):
+            for q in range(1, V - devices + 1):
                 for kind in range(1, free + 1):
                     n = 0
-                    for r in range(1, left + 1):
+                    for r in range(1, devices + 1):
                         for other in range(1, free + 1):
-                            if points[left, r, other] == 0:
+                            if points[devices, r, other] == 0:
                                 continue
                             ways = _transfer(layers, rates, begin, (q, kind), (r, other))
                             move = M * (max(ways) if layers.full_duplex else ways[0] + ways[1])
                             if not move < limit:
                                 continue
                             both = ways[0] + ways[1]
-                            back[begin, left, q, kind] = min(back[begin, left, q, kind], both + stay[left, r, other])
-                            busy[begin, left, q, kind] = min(busy[begin, left, q, kind], move)
-                            for p in range(points[left, r, other]):
-                                x, y = max(move, both + own1[left, r, other, p]), ways[0] + own2[left, r, other, p]
+                            back[begin, devices, q, kind] = min(
+                                back[begin, devices, q, kind], both + stay[devices, r, other]
+                            )
+                            busy[begin, devices, q, kind] = min(busy[begin, devices, q, kind], move)
+                            for p in range(points[devices, r, other]):
+                                x, y = (
+                                    max(move, both + stage1[devices, r, other, p]),
+                                    ways[0] + stage2[devices, r, other, p],
+                                )
                                 if x < limit and y < limit:
                                     n = _add(a1, a2, n, x, y)
                                     if n > _POINTS:
@@ -152,7 +157,7 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
                     if used + n > len(z1):
                         z1, z2 = np.concatenate((z1, z1)), np.concatenate((z2, z2))
                     z1[used : used + n], z2[used : used + n] = a1[:n], a2[:n]
-                    start[begin, left, q, kind], count[begin, left, q, kind] = used, n
+                    start[begin, devices, q, kind], count[begin, devices, q, kind] = used, n
                     used += n
         if used > _MOST_POINTS:
             return MERGED
@@ -160,13 +165,15 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
 
 
 @compiled
-def _at_least(M: int, kept: float, there: float, back: float, rest: float) -> float:
+def _at_least(M: int, resident: float, forward: float, backward: float, rest: float) -> float:
     """Time of all passes of a stage with room for so many microbatches, each of which is elsewhere for a time."""
-    stay, longer, turns = there + rest + back, max(there, back), np.ceil(M / kept)
-    least = max(stay + (M - 1) * longer, turns * stay + (M - 1 - kept * (turns - 1)) * longer, M * (there + back))
-    if kept < M:
-        idle = max(0.0, rest - (kept - 1) * there) + max(0.0, rest - (kept - 1) * back)
-        least = max(least, M * (there + back) + idle)
+    stay, longer, turns = forward + rest + backward, max(forward, backward), np.ceil(M / resident)
+    least = max(
+        stay + (M - 1) * longer, turns * stay + (M - 1 - resident * (turns - 1)) * longer, M * (forward + backward)
+    )
+    if resident < M:
+        idle = max(0.0, rest - (resident - 1) * forward) + max(0.0, rest - (resident - 1) * backward)
+        least = max(least, M * (forward + backward) + idle)
     return least
 
 
@@ -184,24 +191,24 @@ def _transfer(
 ) -> tuple[float, float]:
     """Least time to a stage that begins with a layer, and back; infinite where kinds cannot follow each other."""
     (q, kind), (r, other) = sender, receiver
-    there, back, g = layers.there[layer], layers.back[layer], rates.size
+    forward_bytes, backward_bytes, g = layers.forward_bytes[layer], layers.backward_bytes[layer], rates.size
     if q < kind <= g:  # the next stage lies in the same server
         if other != kind - q:
             return np.inf, np.inf
         rate = q * r * rates.inside[q + r]
-        return _over(there, rate), _over(back, rate)
+        return _over(forward_bytes, rate), _over(backward_bytes, rate)
     part = 1.0 if kind <= g and other <= g else least_part(sender, receiver, g, rates.half)
     if rates.loads[q, r] < 0:
         return np.inf, np.inf
     if part == np.inf:
         return np.inf, np.inf
     rate = q * r * rates.outside[q + r]
-    forth = max(_over(there, rate), _over(part * there, rates.card))
-    home = max(_over(back, rate), _over(part * back, rates.card))
-    if there > 0:
-        forth = max(forth, there * rates.loads[q, r])
-    if back > 0:
-        home = max(home, back * rates.loads[r, q])
+    forth = max(_over(forward_bytes, rate), _over(part * forward_bytes, rates.card))
+    home = max(_over(backward_bytes, rate), _over(part * backward_bytes, rates.card))
+    if forward_bytes > 0:
+        forth = max(forth, forward_bytes * rates.loads[q, r])
+    if backward_bytes > 0:
+        home = max(home, backward_bytes * rates.loads[r, q])
     return forth, home
 
 
@@ -269,7 +276,7 @@ def _merge(a1: FloatArray, a2: FloatArray, n: int) -> int:
     return n - 1
 
 
-# Bounds *z-fixed* and *z-split* on plans on shared network cards, proved a second time by `suffix_program`.
+# Bounds *z-fixed* and *z-split* on plans on shared network cards, proved a second time by `search_suffixes`.
 
 
 _MOST_STATES, _MOST_DEVICES = 4_500_000, 64
@@ -289,12 +296,12 @@ def check_suffixes(instance: TrainingInstance, claim: Claim) -> Check:
     if states > _MOST_STATES or instance.cluster.n > _MOST_DEVICES:
         return Check(claim, None, "trusted: the program over stages is too large here")
     limit = claim.value * (1 - _MARGIN)
-    found = BELOW
+    outcome = BELOW
     if _time_at_once(instance) >= limit:
-        found = search_suffixes(_layers(instance, claim.method == "z-split"), _rates(instance), limit)
-    if found == MERGED:
+        outcome = search_suffixes(_layers(instance, claim.method == "z-split"), _rates(instance), limit)
+    if outcome == MERGED:
         return Check(claim, None, "trusted: there are too many ways to cut stages here")
-    proved = Fraction(claim.value) if found == NONE_BELOW else work
+    proved = Fraction(claim.value) if outcome == NONE_BELOW else work
     return compare(claim, proved, "re-proved: all stages on all servers")
 
 
@@ -381,7 +388,7 @@ def _joined(links: FloatArray) -> FloatArray:
     pairs = [(links[v, w], v, w) for v in range(V) for w in range(v)]
     for rate, v, w in sorted(pairs, reverse=True):
         if rate > 0 and group[v] != group[w]:
-            group = [group[v] if one == group[w] else one for one in group]
+            group = [group[v] if label == group[w] else label for label in group]
             now = group.count(group[v])
             slowest[size + 1 : now + 1] = rate
             size = max(size, now)
@@ -402,19 +409,19 @@ def _all_linked(links: FloatArray) -> FloatArray:
 def _may_hold(fast: NDArray[np.bool_], size: int) -> bool:
     """Whether so many devices may all be linked: those with fast links to as many others are joined by them."""
     fast = fast | np.eye(len(fast), dtype=bool)
-    left, before = np.ones(len(fast), dtype=bool), 0
-    while left.sum() != before:
-        before = left.sum()
-        left &= fast[:, left].sum(axis=1) >= size
-    while left.any():
-        group = np.arange(len(fast)) == left.argmax()
+    candidates, before = np.ones(len(fast), dtype=bool), 0
+    while candidates.sum() != before:
+        before = candidates.sum()
+        candidates &= fast[:, candidates].sum(axis=1) >= size
+    while candidates.any():
+        group = np.arange(len(fast)) == candidates.argmax()
         before = 0
         while group.sum() != before:
             before = group.sum()
-            group = left & fast[group].any(axis=0)
+            group = candidates & fast[group].any(axis=0)
         if group.sum() >= size:
             return True
-        left &= ~group
+        candidates &= ~group
     return False
 
 

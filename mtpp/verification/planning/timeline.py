@@ -137,10 +137,10 @@ def _channel_faults(stated: StatedTimeline, _passes: PlanPasses, spans: _Spans, 
     busy: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Span]] = {}
     for (kind, n, _), span in spans.of.items():
         if kind in ("send", "receive") and stated.devices[n] != stated.devices[n + 1]:
-            here, there = stated.devices[n], stated.devices[n + 1]
-            ends = (here, there) if kind == "send" else (there, here)
+            first, second = stated.devices[n], stated.devices[n + 1]
+            ends = (first, second) if kind == "send" else (second, first)
             if not stated.instance.full_duplex:
-                ends = min(here, there), max(here, there)
+                ends = min(first, second), max(first, second)
             busy.setdefault(ends, []).append(span)
     for ends, occupied in busy.items():
         for (_, end), (start, _) in pairwise(sorted(occupied)):

@@ -33,23 +33,23 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
             yield f"question.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    untold = not stated.settings and (stated.source is None or not stated.instance.is_alike)
-    if untold or not 0 <= stated.chosen < len(stated.front):
+    unassigned = not stated.settings and (stated.source is None or not stated.instance.is_alike)
+    if unassigned or not 0 <= stated.chosen < len(stated.front):
         return
     block = stated.front[stated.chosen].block
     layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
     try:
-        told = stages_of_layers(stated.runtime, stated.settings, len(layers))
+        assigned = stages_of_layers(stated.runtime, stated.settings, len(layers))
     except ValueError as error:
         yield f"answer.words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
         return
     if not stated.instance.is_alike:
         device = _devices(stated.instance, stated.front[stated.chosen].kind or ())
-        told, layers = _devices_told(stated, told), [device[b] for b in layers]
+        assigned, layers = _devices_assigned(stated, assigned), [device[b] for b in layers]
     elif stated.runtime in _DENSE:  # empty stages take no device
-        told, layers = _ranks(told), _ranks(layers)
-    if told != layers:
-        yield f"answer.words: they have the layers in stages {told}, and the answer in {layers}"
+        assigned, layers = _ranks(assigned), _ranks(layers)
+    if assigned != layers:
+        yield f"answer.words: they have the layers in stages {assigned}, and the answer in {layers}"
 
 
 def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
@@ -63,7 +63,7 @@ def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
     return [-1 if name is None else free[name].pop(0) for name in kind]
 
 
-def _devices_told(stated: StatedServing, stages: list[int]) -> list[int]:
+def _devices_assigned(stated: StatedServing, stages: list[int]) -> list[int]:
     """Number of the device of each layer; where words do not say it, stage n is on device n."""
     named = re.search(r"-dev (CUDA\d+(?:,CUDA\d+)*)\n", stated.settings) if stated.runtime == "llama-cpp" else None
     order = [int(name.removeprefix("CUDA")) for name in named[1].split(",")] if named else []
@@ -154,7 +154,7 @@ def _torch(settings: str, layers: int) -> list[int]:
 
 
 def _accelerate(settings: str, layers: int) -> list[int]:
-    device = {_number(module): own for module, own in json.loads(settings).items()}
+    device = {_number(module): place for module, place in json.loads(settings).items()}
     return [int(device[str(layer)]) for layer in range(layers)]
 
 

@@ -26,9 +26,9 @@ from instances.partitioning.constraints import Constraints
 from instances.random_graphs import regal_style
 from mtpp.cli.main import main
 from mtpp.problems.checking import certificate_document
+from mtpp.verification.partitioning.cut_kernels import SHARE
 from mtpp.verification.partitioning.cuts import UNIT, BlockCuts, PriceTree, read_tree, tree_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance, merge_groups, shared_blocks, with_ends
-from mtpp.verification.partitioning.kernel import SHARE
 from mtpp.verification.verdict import Clock, OutOfTimeError
 from mtpp_models import SolveOptions, solve
 

@@ -180,7 +180,7 @@ def as_instance(merged: KindQuestion, exact: ExactInstance) -> ExactInstance:
         n=merged.n,
         work=[merged.work],
         tensors=[Output(producer, readers, size) for producer, readers, _, size in merged.tensors],
-        held=merged.held,
+        params=merged.params,
         shared=merged.shared,
         need=merged.need,
         memory=[merged.memory],

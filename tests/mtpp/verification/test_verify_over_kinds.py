@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from hunt_kinds import instance_of
+from instances.partitioning.stated_kinds import KINDS_CERTIFICATE, question_of_kinds_document
 from kinds_oracle import KindsCase, draw_case, optimum_of
 
 from instances import InputError, Instance, Partition
 from instances.json_files import json_text, parse_json
-from instances.partitioning.stated_kinds import KINDS_CERTIFICATE, question_of_kinds_document
 from instances.results import Result
 from mtpp.certificates.writing import certificate_document
 from mtpp.problems.checking import verify

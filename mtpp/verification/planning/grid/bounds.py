@@ -140,7 +140,7 @@ class Setting:
         stays: list[dict[int, float]] = [{0: 0.0} for _ in range(L + 1)]  # least times until a microbatch is back
         duplex = 1 if self.question.full_duplex else 2
         for s in range(1, min(L, self.K) + 1):
-            here: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
+            suffixes: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
             back: list[dict[int, float]] = [{} for _ in range(L + 1)]
             for i in range(L - s, -1, -1):
                 clock.raise_if_late()
@@ -170,12 +170,12 @@ class Setting:
                                 (p, q) for p, q in longer if p + before[i] < ceiling and q + before_forward[i] < ceiling
                             ]
                             if keep:
-                                here[i].setdefault(k + t, []).extend(keep)
+                                suffixes[i].setdefault(k + t, []).extend(keep)
                                 back[i][k + t] = min(tau + away, back[i].get(k + t, math.inf))
-                here[i] = {k: _lowest(points) for k, points in here[i].items()}
+                suffixes[i] = {k: _lowest(points) for k, points in suffixes[i].items()}
             if fixed in (None, s):
-                best = min([best, *(max(point) for points in here[0].values() for point in points)])
-            later, stays = here, back
+                best = min([best, *(max(point) for points in suffixes[0].values() for point in points)])
+            later, stays = suffixes, back
         return best
 
     def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
@@ -234,13 +234,12 @@ class Setting:
         self, t: int, i: int, j: int, resident: int, more: float = 0.0
     ) -> tuple[float, float, float, float] | None:
         """Both passes, the forward pass, time after them and transfer to the next of layers i … j - 1."""
-        forward, back, after, room, c = self._plain(t, i, j)
+        (forward, flow), backward, after, room, c = self._plain(t, i, j)
         again = self._again(t, i, j, resident, room + more)
         if again is None:
             return None
-        there, flow = forward
-        tau = max(there, flow[0]) + max(back + again, flow[1])
-        return tau, max(there, flow[0]), after, c
+        forward = max(forward, flow[0])
+        return forward + max(backward + again, flow[1]), forward, after, c
 
     def _plain(self, t: int, i: int, j: int) -> tuple[tuple[float, tuple[float, float]], float, float, float, float]:
         key = (t, i, j)
@@ -257,12 +256,12 @@ class Setting:
         if not whole and (i == 0 or j == self.chain.n):
             after += tied * Fraction(question.state_bytes.gradients) / beside
         flow = meanwhile(question, layers, self.zero, shards, rate, whole)
-        kept = sum(kept_bytes(question, layers, self.zero, shards, whole))
+        state_bytes = sum(kept_bytes(question, layers, self.zero, shards, whole))
         numbers = (
             (math.fsum(way.forward for way in layers), (float(flow[0]), float(flow[1]))),
             math.fsum(way.input_backward + way.weight_backward for way in layers),
             float(after),
-            question.memory * (1 + 2 * MARGIN) - float(kept),
+            question.memory * (1 + 2 * MARGIN) - float(state_bytes),
             float(Fraction(layers[-1].output_bytes) / beside),
         )
         self._known[key] = numbers
@@ -325,11 +324,11 @@ def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
 
 def _lowest(points: list[Point]) -> list[Point]:
     """Points that no other beats in both, rising in the first value."""
-    kept: list[Point] = []
+    front: list[Point] = []
     for point in sorted(set(points)):
-        if not kept or point[1] < kept[-1][1]:
-            kept.append(point)
-    return kept
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
 
 
 def _both(way: Configuration) -> float:

@@ -64,7 +64,7 @@ def meanwhile(
 ) -> tuple[Fraction, Fraction]:
     """Time that replicas send during a forward and a backward pass."""
     w, g = Fraction(question.state_bytes.weights), Fraction(question.state_bytes.gradients)
-    there, back = w if zero == 3 else Fraction(0), (w if zero == 3 else Fraction(0)) + (g if zero >= 2 else 0)
+    forward, backward = w if zero == 3 else Fraction(0), (w if zero == 3 else Fraction(0)) + (g if zero >= 2 else 0)
     flow = sum(
         (
             numbers * (shared - 1) / shared / rate
@@ -72,7 +72,7 @@ def meanwhile(
         ),
         Fraction(0),
     )
-    return flow * there, flow * back
+    return flow * forward, flow * backward
 
 
 @dataclass(frozen=True)
@@ -109,23 +109,23 @@ class GridCosts:
     @cached_property
     def durations(self) -> tuple[list[Fraction], list[Fraction]]:
         """Time of each stage's forward and backward pass."""
-        there, back = [], []
+        forward, backward = [], []
         for n, layers in enumerate(self.stages):
             rate = self._rate_of(n % self.stated.groups)
             sent = meanwhile(self.stated.instance, list(layers), self.stated.zero, self.shards, rate, self._whole)
-            there.append(max(sum((Fraction(way.forward) for way in layers), Fraction(0)), sent[0]))
+            forward.append(max(sum((Fraction(way.forward) for way in layers), Fraction(0)), sent[0]))
             both = (Fraction(way.input_backward) + Fraction(way.weight_backward) for way in layers)
-            back.append(max(sum(both, Fraction(0)), sent[1]))
-        return there, back
+            backward.append(max(sum(both, Fraction(0)), sent[1]))
+        return forward, backward
 
     def transfer(self, n: int) -> Fraction:
         """Time to send a microbatch from stage n to the next one."""
         stated, S = self.stated, self.stated.groups
-        here, there = n % S, (n + 1) % S
-        degrees = (stated.tensor[there], stated.context, stated.expert)
+        sender, receiver = n % S, (n + 1) % S
+        degrees = (stated.tensor[receiver], stated.context, stated.expert)
         received = way_of(self.chain, stated.cuts[n + 1] - 1, degrees, "none")
         sizes = [self.stages[n][-1].output_bytes] + ([] if received is None else [received.output_bytes])
-        near = all(a == b for a, b in zip(self.server[here], self.server[there], strict=True))
+        near = all(a == b for a, b in zip(self.server[sender], self.server[receiver], strict=True))
         return Fraction(max(sizes)) / self._rate(near)
 
     def after(self, n: int) -> Fraction:

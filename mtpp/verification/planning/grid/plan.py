@@ -171,7 +171,7 @@ def _order_faults(stated: StatedGrid, costs: GridCosts, slack: Fraction, clock: 
         if len(row) != M or not all(0 <= time < math.inf for time in row):
             yield f"starts and sent need {M} times a row, each 0 or more"
             return
-    there, back = costs.durations
+    forward, backward = costs.durations
     moved = [costs.transfer(n) for n in range(C - 1)]
     starts = [[Fraction(time) for time in row] for row in stated.starts]
     sent = [[Fraction(time) for time in row] for row in stated.sent]
@@ -180,16 +180,16 @@ def _order_faults(stated: StatedGrid, costs: GridCosts, slack: Fraction, clock: 
         clock.raise_if_late()
         for m in range(M):
             before = sent[n - 1][m] + moved[n - 1] if n else Fraction(0)
-            after = sent[C - 1 + n][m] + moved[n] if n < C - 1 else starts[2 * n][m] + there[n]
+            after = sent[C - 1 + n][m] + moved[n] if n < C - 1 else starts[2 * n][m] + forward[n]
             if (
                 starts[2 * n][m] < before - slack
-                or starts[2 * n + 1][m] < max(after, starts[2 * n][m] + there[n]) - slack
+                or starts[2 * n + 1][m] < max(after, starts[2 * n][m] + forward[n]) - slack
             ):
                 yield f"a pass of microbatch {m} in stage {n} starts before its input is there"
-            for place, time in ((2 * n, there[n]), (2 * n + 1, back[n])):
+            for place, time in ((2 * n, forward[n]), (2 * n + 1, backward[n])):
                 machines.setdefault(("group", n % S, 0), []).append((starts[place][m], starts[place][m] + time))
             if n < C - 1:
-                ready = starts[2 * n][m] + there[n], starts[2 * n + 3][m] + back[n + 1]
+                ready = starts[2 * n][m] + forward[n], starts[2 * n + 3][m] + backward[n + 1]
                 ends = (n % S, (n + 1) % S), ((n + 1) % S, n % S)
                 for place, due, pair in zip((n, C - 1 + n), ready, ends, strict=True):
                     if sent[place][m] < due - slack:

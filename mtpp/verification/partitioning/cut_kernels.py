@@ -104,9 +104,9 @@ def least_cost(
         w = network.head[a]
         if (network.along[a] == _FORWARD and before[w]) or (network.along[a] == _BACKWARD and behind[w]):
             capacity[a] += _UNLIMITED
-    residual, left, spare = capacity.copy(), supply.copy(), drain.copy()
-    _push(network, residual, left, spare, network.goal - fixed)
-    flow = _checked_value(network, capacity, residual, supply, left, drain, spare)
+    residual, excess, spare = capacity.copy(), supply.copy(), drain.copy()
+    _push(network, residual, excess, spare, network.goal - fixed)
+    flow = _checked_value(network, capacity, residual, supply, excess, drain, spare)
     return min(network.goal, fixed + flow)
 
 
@@ -123,12 +123,12 @@ def _part(multiplier: int, weight: int) -> int:
 @compiled
 def _constant(constant: _Ints, state: _States) -> int:
     """The largest of the nodes that are in; the least of those that may be where none is."""
-    most, least, some = 0, 0, False
+    largest, least, some = 0, 0, False
     for v in range(len(state)):
         if state[v] == IN:
-            most, some = (max(most, constant[v]) if some else constant[v]), True
+            largest, some = (max(largest, constant[v]) if some else constant[v]), True
     if some:
-        return most
+        return largest
     for v in range(len(state)):
         if state[v] != OUT:
             least, some = (min(least, constant[v]) if some else constant[v]), True
@@ -139,11 +139,11 @@ def _constant(constant: _Ints, state: _States) -> int:
 def _marked(state: _States, mark: int, rows: tuple[_Ints, _Ints]) -> _Bools:
     """(n,) booleans: the nodes of a state, and all that the rows lead to from there."""
     start, after = rows
-    found = state == mark
+    marked = state == mark
     queue = np.empty(len(state), dtype=np.int64)
     size = 0
     for v in range(len(state)):
-        if found[v]:
+        if marked[v]:
             queue[size] = v
             size += 1
     i = 0
@@ -152,10 +152,10 @@ def _marked(state: _States, mark: int, rows: tuple[_Ints, _Ints]) -> _Bools:
         i += 1
         for a in range(start[v], start[v + 1]):
             w = after[a]
-            if not found[w]:
-                found[w], queue[size] = True, w
+            if not marked[w]:
+                marked[w], queue[size] = True, w
                 size += 1
-    return found
+    return marked
 
 
 @compiled
@@ -190,17 +190,17 @@ def _close(state: _States, before: _Bools, behind: _Bools, network: Network, apa
 
 
 @compiled
-def _push(network: Network, residual: _Ints, left: _Ints, spare: _Ints, most: int) -> None:
+def _push(network: Network, residual: _Ints, excess: _Ints, spare: _Ints, limit: int) -> None:
     """Push from supplies to drains along shortest paths (Dinic, 1970) until nothing goes on, or `most` has arrived."""
     start, head, mate = network.start, network.head, network.mate
     size = len(spare)
     level, queue = np.zeros(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     arc, path = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     total = 0
-    while total < most and _levels(network, residual, left, spare, level, queue):
+    while total < limit and _levels(network, residual, excess, spare, level, queue):
         arc[:] = start[:size]
         for source in range(size):
-            while left[source] > 0 and level[source] > 0 and total < most:
+            while excess[source] > 0 and level[source] > 0 and total < limit:
                 v, depth = source, 0
                 while v >= 0 and spare[v] == 0:
                     while arc[v] < start[v + 1] and not (
@@ -216,22 +216,22 @@ def _push(network: Network, residual: _Ints, left: _Ints, spare: _Ints, most: in
                         v = head[mate[path[depth]]] if depth >= 0 else -1
                 if v < 0:
                     break
-                amount = min(left[source], spare[v], most - total)
+                amount = min(excess[source], spare[v], limit - total)
                 for i in range(depth):
                     amount = min(amount, residual[path[i]])
                 for i in range(depth):
                     residual[path[i]] -= amount
                     residual[mate[path[i]]] += amount
-                left[source] -= amount
+                excess[source] -= amount
                 spare[v] -= amount
                 total += amount
 
 
 @compiled
-def _levels(network: Network, residual: _Ints, left: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
+def _levels(network: Network, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
     """Number the nodes by arcs to the next drain, from 1 on, 0 without a way; whether some supply has one."""
     start, head, mate = network.start, network.head, network.mate
-    size, found = 0, False
+    size, reaches = 0, False
     level[:] = 0
     for v in range(len(spare)):
         if spare[v] > 0:
@@ -241,18 +241,18 @@ def _levels(network: Network, residual: _Ints, left: _Ints, spare: _Ints, level:
     while i < size:
         w = queue[i]
         i += 1
-        found |= left[w] > 0
+        reaches |= excess[w] > 0
         for a in range(start[w], start[w + 1]):
             v = head[a]
             if level[v] == 0 and residual[mate[a]] > 0:
                 level[v], queue[size] = level[w] + 1, v
                 size += 1
-    return found
+    return reaches
 
 
 @compiled
 def _checked_value(
-    network: Network, capacity: _Ints, residual: _Ints, supply: _Ints, left: _Ints, drain: _Ints, spare: _Ints
+    network: Network, capacity: _Ints, residual: _Ints, supply: _Ints, excess: _Ints, drain: _Ints, spare: _Ints
 ) -> int:
     """Value of a flow; 0 if it is none."""
     value = 0
@@ -265,8 +265,8 @@ def _checked_value(
             if residual[a] < 0 or pushed + back != 0 or network.head[mate] != v or network.mate[mate] != a:
                 return 0
             gone += pushed
-        comes, arrives = supply[v] - left[v], drain[v] - spare[v]
-        if comes < 0 or left[v] < 0 or arrives < 0 or spare[v] < 0 or comes != gone + arrives:
+        comes, arrives = supply[v] - excess[v], drain[v] - spare[v]
+        if comes < 0 or excess[v] < 0 or arrives < 0 or spare[v] < 0 or comes != gone + arrives:
             return 0
         value += arrives
     return value

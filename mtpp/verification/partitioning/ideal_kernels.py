@@ -43,33 +43,33 @@ def sets_along_edges(order: _Ints, behind: tuple[_Ints, _Ints], words: int) -> t
 
 
 @compiled
-def add_reader(v: int, made: _Ints, need: _Ints, live: LiveTensors) -> int:
+def add_reader(v: int, outputs: _Ints, need: _Ints, live: LiveTensors) -> int:
     """Note what is live at nodes of the block as v, behind them all, joins; the most at one that has more, or 0.
 
     Its own tensors are those from `made[v]` to `made[v + 1]`.
     """
-    most, words = 0, live.passed.shape[1]
+    largest, words = 0, live.passed.shape[1]
     for e in range(live.read[0][v], live.read[0][v + 1]):
         t = live.read[1][e]
         for w in range(words):
-            fresh = live.begun[t, w] & live.before[v, w] & ~live.touch[t, w] & ~live.passed[t, w]
+            fresh = live.downstream[t, w] & live.before[v, w] & ~live.touch[t, w] & ~live.passed[t, w]
             live.fresh[e, w] = fresh
             live.passed[t, w] |= fresh
-            live.earlier[e, w] = live.begun[t, w]
-            live.begun[t, w] |= live.behind[v, w]
+            live.earlier[e, w] = live.downstream[t, w]
+            live.downstream[t, w] |= live.behind[v, w]
             if fresh:
                 for u in range(_WORD * w, min(_WORD * (w + 1), len(need))):
                     if (fresh >> np.uint64(u % _WORD)) & _ONE:
                         live.bytes[u] += live.size[t]
-                        most = max(most, need[u] + live.bytes[u])
-    for t in range(made[v], made[v + 1] if words > 0 else made[v]):
+                        largest = max(largest, need[u] + live.bytes[u])
+    for t in range(outputs[v], outputs[v + 1] if words > 0 else outputs[v]):
         for w in range(words):
-            live.begun[t, w] = live.behind[v, w]
-    return most
+            live.downstream[t, w] = live.behind[v, w]
+    return largest
 
 
 @compiled
-def remove_reader(v: int, made: _Ints, live: LiveTensors) -> None:
+def remove_reader(v: int, outputs: _Ints, live: LiveTensors) -> None:
     """Take back what the node brought that joined last."""
     words = live.passed.shape[1]
     for e in range(live.read[0][v], live.read[0][v + 1]):
@@ -77,14 +77,14 @@ def remove_reader(v: int, made: _Ints, live: LiveTensors) -> None:
         for w in range(words):
             fresh = live.fresh[e, w]
             live.passed[t, w] &= ~fresh
-            live.begun[t, w] = live.earlier[e, w]
+            live.downstream[t, w] = live.earlier[e, w]
             if fresh:
                 for u in range(_WORD * w, min(_WORD * (w + 1), len(live.bytes))):
                     if (fresh >> np.uint64(u % _WORD)) & _ONE:
                         live.bytes[u] -= live.size[t]
-    for t in range(made[v], made[v + 1] if words > 0 else made[v]):
+    for t in range(outputs[v], outputs[v + 1] if words > 0 else outputs[v]):
         for w in range(words):
-            live.begun[t, w] = 0
+            live.downstream[t, w] = 0
 
 
 @compiled
@@ -93,23 +93,23 @@ def live_in_rest(inside: _Inside, need: _Ints, live: LiveTensors) -> int:
     total = np.zeros(len(need), np.int64)
     for t in range(len(live.size)):
         for w in range(live.passed.shape[1]):
-            begun = ends = np.uint64(0)
+            downstream = upstream = np.uint64(0)
             for e in range(live.readers[0][t], live.readers[0][t + 1]):
                 if inside[live.readers[1][e]] == 0:
-                    begun |= live.behind[live.readers[1][e], w]
-                    ends |= live.before[live.readers[1][e], w]
+                    downstream |= live.behind[live.readers[1][e], w]
+                    upstream |= live.before[live.readers[1][e], w]
             if inside[live.producer[t]] == 0:
-                begun = live.behind[live.producer[t], w]
-            passed = begun & ends & ~live.touch[t, w]
+                downstream = live.behind[live.producer[t], w]
+            passed = downstream & upstream & ~live.touch[t, w]
             if passed:
                 for u in range(_WORD * w, min(_WORD * (w + 1), len(need))):
                     if (passed >> np.uint64(u % _WORD)) & _ONE:
                         total[u] += live.size[t]
-    most = 0
+    largest = 0
     for v in range(len(need)):
         if inside[v] == 0:
-            most = max(most, need[v] + total[v])
-    return most
+            largest = max(largest, need[v] + total[v])
+    return largest
 
 
 # One ideal for all that become one another where equal branches change places, compiled.
@@ -180,7 +180,7 @@ def _holds(words: _Words, v: int) -> bool:
 # blocks below the limit can fill, and no fewer, make level b; they wait in a list, level by level, and in a table by
 # their hash. Each in turn is extended by nodes that may follow, so that each larger ideal is met once: of the nodes
 # that may come next one is the first that is taken, and those before it stay out. Where equal branches change places,
-# one ideal stands for all that become one another, and nodes are taken in their order (`swap_kernel.py`). Four rules
+# one ideal stands for all that become one another, and nodes are taken in their order (`is_late`). Four rules
 # need no ideal that is passed by:
 #
 # R1. Where the work behind J and the time to receive all that is cut there is at least the limit times the blocks left,
@@ -249,7 +249,7 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
     words, level = table.ideals[at[0]], table.level[at[0]]
     search.words[:] = words
     search.missing[:] = question.before
-    search.left[:] = question.readers
+    search.unread[:] = question.readers
     search.reading[:] = 0
     search.using[:] = 0
     work, code = 0, np.uint64(0)
@@ -262,9 +262,9 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
             for e in range(question.behind[0][v], question.behind[0][v + 1]):
                 search.missing[question.behind[1][e]] -= 1
             for e in range(question.read[0][v], question.read[0][v + 1]):
-                search.left[question.read[1][e]] -= 1
+                search.unread[question.read[1][e]] -= 1
         else:
-            rest += question.held[v]
+            rest += question.params[v]
             need = max(need, question.need[v])
             for e in range(question.used[0][v], question.used[0][v + 1]):
                 g = question.used[1][e]
@@ -274,7 +274,7 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
     search.hash[0] = code
     cut = 0
     for t in range(len(question.time)):
-        if search.inside[question.producer[t]] and search.left[t] > 0:
+        if search.inside[question.producer[t]] and search.unread[t] > 0:
             cut += question.time[t]
     if question.total - work + cut + _overflow(question, rest + need) < question.limit:
         at[3] += len(question.live.readers[1]) * question.live.passed.shape[1] // _WORDS_A_STEP
@@ -289,7 +289,7 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
             search.ready[count] = v
             count += 1
     search.first[0], search.first[1], search.following[0] = 0, count, 0
-    search.work[0], search.received[0], search.sent[0], search.held[0], search.need[0] = 0, 0, 0, 0, 0
+    search.work[0], search.received[0], search.sent[0], search.params[0], search.need[0] = 0, 0, 0, 0, 0
     search.cut[0] = cut
     at[1] = 0
     return False
@@ -304,15 +304,15 @@ def _is_absorbed(question: IdealQuestion, table: IdealTable, search: IdealSearch
         saved = question.work[v]
         for e in range(question.read[0][v], question.read[0][v + 1]):
             t = question.read[1][e]
-            saved += question.time[t] if search.left[t] == 1 else 0
-        for t in range(question.made[v], question.made[v + 1]):
+            saved += question.time[t] if search.unread[t] == 1 else 0
+        for t in range(question.outputs[v], question.outputs[v + 1]):
             saved -= question.time[t] if question.readers[t] > 0 else 0
         if saved < 0:
             continue
         _flip(v, question, search)
-        known = table.slot[_place(question, table, search)]
+        number = table.slot[_place(question, table, search)]
         _flip(v, question, search)
-        if known >= 0 and table.level[known] <= level:
+        if number >= 0 and table.level[number] <= level:
             return True
     return False
 
@@ -322,18 +322,18 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
     """Walk over all larger ideals whose new nodes can make a block below the limit, and note those that they do."""
     at, limit = search.at, question.limit
     level = table.level[at[0]]
-    left = question.k - level - 1  # blocks
+    later_blocks = question.k - level - 1  # blocks
     ideal_work = 0
     for v in range(len(question.work)):
         ideal_work += question.work[v] if search.inside[v] == 1 else 0
-    least = question.total - ideal_work - left * limit  # R2: work that the blocks behind have no room for
+    least = question.total - ideal_work - later_blocks * limit  # R2: work that the blocks behind have no room for
     while at[1] >= 0:
         if at[3] >= until:
             return PAUSED
         depth = at[1]
         if search.following[depth] >= search.first[depth + 1]:
             if depth > 0:
-                _remove(search.taken[depth], question, search)
+                _remove(search.path[depth], question, search)
             at[1] -= 1
             continue
         v = search.ready[search.following[depth]]
@@ -344,13 +344,13 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
         at[3] += 1 + reads * question.live.passed.shape[1] // _WORDS_A_STEP
         _add(v, depth, question, search)
         down = depth + 1
-        over = _overflow(question, search.held[down] + search.need[down])
+        over = _overflow(question, search.params[down] + search.need[down])
         if max(search.work[down], least) + search.received[down] + over >= limit:
             _remove(v, question, search)
             continue
         rest = question.total - ideal_work - search.work[down]
         cost = search.work[down] + search.received[down] + search.sent[down] + over
-        if cost < limit and rest + search.cut[down] < left * limit:  # R1
+        if cost < limit and rest + search.cut[down] < later_blocks * limit:  # R1
             place = _place(question, table, search)
             if table.slot[place] < 0:
                 number = at[2]
@@ -370,7 +370,7 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
             if search.missing[question.behind[1][e]] == 0:
                 search.ready[end] = question.behind[1][e]
                 end += 1
-        search.taken[down], search.following[down], search.first[down + 1] = v, begin, end
+        search.path[down], search.following[down], search.first[down + 1] = v, begin, end
         at[1] = down
     return DONE
 
@@ -378,42 +378,42 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
 @compiled
 def _add(v: int, depth: int, question: IdealQuestion, search: IdealSearch) -> None:
     """Add a node to the block, and write the sums of the next depth."""
-    received, sent, cut, held = search.received[depth], search.sent[depth], search.cut[depth], search.held[depth]
+    received, sent, cut, params = search.received[depth], search.sent[depth], search.cut[depth], search.params[depth]
     for e in range(question.read[0][v], question.read[0][v + 1]):
         t = question.read[1][e]
-        search.left[t] -= 1
+        search.unread[t] -= 1
         if search.inside[question.producer[t]] == 1:
             received += question.time[t] if search.reading[t] == 0 else 0
-        elif search.left[t] == 0:
+        elif search.unread[t] == 0:
             sent -= question.time[t]
-        cut -= question.time[t] if search.left[t] == 0 else 0
+        cut -= question.time[t] if search.unread[t] == 0 else 0
         search.reading[t] += 1
-    for t in range(question.made[v], question.made[v + 1]):
+    for t in range(question.outputs[v], question.outputs[v + 1]):
         if question.readers[t] > 0:
             sent += question.time[t]
             cut += question.time[t]
-    held += question.held[v]
+    params += question.params[v]
     for e in range(question.used[0][v], question.used[0][v + 1]):
         g = question.used[1][e]
-        held += question.shared[g] if search.using[g] == 0 else 0
+        params += question.shared[g] if search.using[g] == 0 else 0
         search.using[g] += 1
     for e in range(question.behind[0][v], question.behind[0][v + 1]):
         search.missing[question.behind[1][e]] -= 1
-    live = add_reader(v, question.made, question.need, question.live)
+    live = add_reader(v, question.outputs, question.need, question.live)
     search.inside[v] = 2
     _flip(v, question, search)
     down = depth + 1
     search.work[down] = search.work[depth] + question.work[v]
-    search.received[down], search.sent[down], search.cut[down], search.held[down] = received, sent, cut, held
+    search.received[down], search.sent[down], search.cut[down], search.params[down] = received, sent, cut, params
     search.need[down] = max(search.need[depth], question.need[v], live)
 
 
 @compiled
 def _remove(v: int, question: IdealQuestion, search: IdealSearch) -> None:
     """Take the node out again that was added last."""
-    remove_reader(v, question.made, question.live)
+    remove_reader(v, question.outputs, question.live)
     for e in range(question.read[0][v], question.read[0][v + 1]):
-        search.left[question.read[1][e]] += 1
+        search.unread[question.read[1][e]] += 1
         search.reading[question.read[1][e]] -= 1
     for e in range(question.used[0][v], question.used[0][v + 1]):
         search.using[question.used[1][e]] -= 1
@@ -437,9 +437,9 @@ def _place(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> i
     code = sort_branches(search.image, search.hash[0], question)
     place = int(np.int64(code & np.uint64(last)))
     while table.slot[place] >= 0:
-        known, same = table.ideals[table.slot[place]], True
+        entry, same = table.ideals[table.slot[place]], True
         for w in range(len(search.image)):
-            same &= known[w] == search.image[w]
+            same &= entry[w] == search.image[w]
         if same:
             break
         place = (place + 1) & last
