@@ -48,11 +48,11 @@ class NodeNames:
         Raises
         ------
         InputError
-            If that is no list, or as `one`; `what` says where it stands.
+            If that is no list, or as `nodes_of`; `what` says where it stands.
         """
-        return tuple(v for name in listed(names, what) for v in self.one(name))
+        return tuple(v for name in listed(names, what) for v in self.nodes_of(name))
 
-    def one(self, name: Any) -> list[int]:
+    def nodes_of(self, name: Any) -> list[int]:
         """Return the nodes of a name, a pattern or a number.
 
         Raises
@@ -80,13 +80,13 @@ class NodeNames:
             raise InputError(
                 f"Patterns up to {_short(name)} are too many for {self._graph.n} nodes; give node numbers."
             )
-        found = [v for match in matching(self._nodes, name) for v in self._nodes[match]]
-        if not found:
+        nodes = [v for match in matching(self._nodes, name) for v in self._nodes[match]]
+        if not nodes:
             near = get_close_matches(name, self._comparable(name), n=1)
             raise InputError(
                 f"There is no node {_short(name)}" + (f"; did you mean {_short(near[0])}?" if near else ".")
             )
-        return sorted(found)
+        return sorted(nodes)
 
     def _comparable(self, name: str) -> list[str]:
         """The first names, as many as a suggestion has time for."""
@@ -137,10 +137,10 @@ def kind_names(names: Any, what: str) -> tuple[str, ...]:
     InputError
         If it is no list of texts, or empty; `what` says where it stands.
     """
-    found = tuple(listed(names, what))
-    if not found or not all(isinstance(name, str) for name in found):
+    kinds = tuple(listed(names, what))
+    if not kinds or not all(isinstance(name, str) for name in kinds):
         raise InputError(f"{what}: {_short(names)} names no kinds of devices; give a list of their names.")
-    return found
+    return kinds
 
 
 def whole_number(value: Any, what: str) -> int:
@@ -257,14 +257,14 @@ class Constraints:
             windows=tuple(
                 (v, *span_of(node, span))
                 for node, span in pairs_of(() if windows is None else windows, "windows")
-                for v in names.one(node)
+                for v in names.nodes_of(node)
             ),
             uncut=names.all(uncut, "uncut"),
             at_least=tuple(
                 (whole_number(count, "at_least"), names.all(nodes, "at_least"))
                 for count, nodes in pairs_of(at_least, "at_least")
             ),
-            on=tuple((v, kind_names(kinds, "on")) for node, kinds in pairs_of(on, "on") for v in names.one(node)),
+            on=tuple((v, kind_names(kinds, "on")) for node, kinds in pairs_of(on, "on") for v in names.nodes_of(node)),
         )
 
     @property
@@ -380,9 +380,9 @@ class BlockRules:
                 "they have to be together."
             )
         for row, least in zip(self.counted, self.least, strict=True):
-            held = np.bincount(block, row, k)
-            for b in np.flatnonzero(held < least)[:1]:
-                raise InputError(f"Block {b} has {int(held[b])} of the nodes of which each needs at least {least}.")
+            counts = np.bincount(block, row, k)
+            for b in np.flatnonzero(counts < least)[:1]:
+                raise InputError(f"Block {b} has {int(counts[b])} of the nodes of which each needs at least {least}.")
 
 
 def _groups(graph: ComputationGraph, constraints: Constraints) -> IntArray:

@@ -74,12 +74,12 @@ def stated_constraints(value: Value, graph: ComputationGraph, k: int) -> Constra
         As `parse_constraints`, and if they contradict one another; the message names the place.
     """
     value.members((), KINDS)
-    found = parse_constraints(value, graph)
+    constraints = parse_constraints(value, graph)
     try:
-        BlockRules.of(graph, k, found)
+        BlockRules.of(graph, k, constraints)
     except InputError as error:
         value.fail(str(error))
-    return found
+    return constraints
 
 
 def constraints_document(constraints: Constraints) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _windows(field: Value, names: NodeNames) -> list[tuple[int, int, int]]:
     window = field.members(("nodes", "first", "last"))
     nodes, span = _nodes(window["nodes"]), (window["first"].whole(), window["last"].whole())
     with refused_at(field):
-        return [(v, *span_of(node, span)) for node in nodes for v in names.one(node)]
+        return [(v, *span_of(node, span)) for node in nodes for v in names.nodes_of(node)]
 
 
 def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
@@ -119,7 +119,7 @@ def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
 def _on(field: Value, names: NodeNames) -> tuple[tuple[int, tuple[str, ...]], ...]:
     kinds = {node: value.texts() for node, value in field.open_members(()).items()}
     with refused_at(field):
-        return tuple((v, kind_names(own, node)) for node, own in kinds.items() for v in names.one(node))
+        return tuple((v, kind_names(allowed, node)) for node, allowed in kinds.items() for v in names.nodes_of(node))
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def is_countable(counts: tuple[int, ...], places: int) -> bool:
     return states * words <= _MOST_WORDS and states * words * places * len(counts) <= _MOST_WORK
 
 
-def best_path(costs: FloatArray, counts: tuple[int, ...], most: int, ceiling: float = math.inf) -> CountedPath | None:
+def best_path(costs: FloatArray, counts: tuple[int, ...], limit: int, ceiling: float = math.inf) -> CountedPath | None:
     """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
 
     Parameters
@@ -50,7 +50,7 @@ def best_path(costs: FloatArray, counts: tuple[int, ...], most: int, ceiling: fl
         ``costs[t, i, j - 1]`` is that of a step from place i to place j on kind t; not looked at for j <= i.
     counts : T integers
         Devices of each kind.
-    most : int
+    limit : int
         Devices that may be used in all.
     ceiling : float
     """
@@ -59,21 +59,21 @@ def best_path(costs: FloatArray, counts: tuple[int, ...], most: int, ceiling: fl
     goals = np.unique(upper[np.isfinite(upper) & (upper <= ceiling)])
     reach = np.zeros((math.prod(count + 1 for count in counts), size // _WORD + 1), dtype=np.uint64)
     numbers, low, high = np.array(counts), 0, len(goals) - 1
-    if high < 0 or _reach(costs, numbers, most, goals[high], reach) < 0:
+    if high < 0 or _reach(costs, numbers, limit, goals[high], reach) < 0:
         return None
     while low < high:
         middle = (low + high) // 2
-        if _reach(costs, numbers, most, goals[middle], reach) >= 0:
+        if _reach(costs, numbers, limit, goals[middle], reach) >= 0:
             high = middle
         else:
             low = middle + 1
-    state = _reach(costs, numbers, most, goals[high], reach)
+    state = _reach(costs, numbers, limit, goals[high], reach)
     starts, kinds = _trace(costs, numbers, goals[high], reach, state)
     return CountedPath(float(goals[high]), starts[::-1].copy(), kinds[::-1].copy())
 
 
 @compiled
-def _reach(costs: FloatArray, counts: IntArray, most: int, goal: float, reach: NDArray[np.uint64]) -> int:
+def _reach(costs: FloatArray, counts: IntArray, limit: int, goal: float, reach: NDArray[np.uint64]) -> int:
     """Fill the places of each state, up to the first state that reaches the last place, which is returned, or -1."""
     kinds, m, _ = costs.shape
     words = reach.shape[1]
@@ -97,7 +97,7 @@ def _reach(costs: FloatArray, counts: IntArray, most: int, goal: float, reach: N
             t += 1
         digits[t] += 1
         used += 1
-        if used > most:
+        if used > limit:
             continue
         stride = 1
         for t in range(kinds):
@@ -127,18 +127,18 @@ def _trace(
     starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     count, end = 0, m
     while end > 0:
-        stride, found = 1, False
+        stride, stepped = 1, False
         for t in range(kinds):
-            if not found and (state // stride) % (counts[t] + 1) > 0:
+            if not stepped and (state // stride) % (counts[t] + 1) > 0:
                 before = state - stride
                 for i in range(end):
                     bit = (reach[before, i // _WORD] >> np.uint64(i % _WORD)) & np.uint64(1)
                     if bit and costs[t, i, end - 1] <= goal:
                         starts[count], chosen[count] = i, t
-                        count, end, state, found = count + 1, i, before, True
+                        count, end, state, stepped = count + 1, i, before, True
                         break
             stride *= counts[t] + 1
-        if not found:
+        if not stepped:
             break
     return starts[:count], chosen[:count]
 
@@ -212,7 +212,7 @@ def is_rateable(devices: Machines, places: int) -> bool:
     return cells <= _MOST_RATED_WORDS and cells * places * kinds <= _MOST_RATED_WORK
 
 
-def best_rated_path(steps: RatedSteps, devices: Machines, most: int, ceiling: float = math.inf) -> CountedPath | None:
+def best_rated_path(steps: RatedSteps, devices: Machines, limit: int, ceiling: float = math.inf) -> CountedPath | None:
     """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
 
     Parameters
@@ -220,18 +220,18 @@ def best_rated_path(steps: RatedSteps, devices: Machines, most: int, ceiling: fl
     steps : RatedSteps
     devices : Devices
         In a fixed order the path has a step for each, which is empty where a device idles.
-    most : int
+    limit : int
         Devices that may be used in all.
     ceiling : float
     """
     kinds, m, _ = steps.costs.shape
-    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
+    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, limit)
     reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
     low, goal, best = 0.0, min(ceiling, sys.float_info.max), None
     while True:
-        found = _path(steps, following, goal, reach)
-        if found is not None:
-            best = found
+        path = _path(steps, following, goal, reach)
+        if path is not None:
+            best = path
         elif best is not None:
             low = goal
         if best is None or math.nextafter(best.bottleneck, 0.0) <= low:
@@ -240,21 +240,21 @@ def best_rated_path(steps: RatedSteps, devices: Machines, most: int, ceiling: fl
         goal = math.nextafter(best.bottleneck, 0.0) if near else (low + best.bottleneck) / 2
 
 
-def rated_path_within(steps: RatedSteps, devices: Machines, most: int, goal: float) -> CountedPath | None:
+def rated_path_within(steps: RatedSteps, devices: Machines, limit: int, goal: float) -> CountedPath | None:
     """Any path with a bottleneck of at most `goal`, as `best_rated_path` returns the best; None if there is none."""
     kinds, m, _ = steps.costs.shape
-    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
+    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, limit)
     reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
-    found = _path(steps, following, min(goal, sys.float_info.max), reach)
-    return found if found is None or not devices.is_fixed else _in_places(found, devices, m)
+    path = _path(steps, following, min(goal, sys.float_info.max), reach)
+    return path if path is None or not devices.is_fixed else _in_places(path, devices, m)
 
 
-def counted_states(counts: tuple[int, ...], most: int) -> IntArray:
+def counted_states(counts: tuple[int, ...], limit: int) -> IntArray:
     """(states, T) state behind a device of each kind; -1 if there is none."""
     sizes = [count + 1 for count in counts]
     digits = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1].T
     strides = np.cumprod([1, *sizes[:-1]])
-    able = (digits < np.array(counts)) & (digits.sum(axis=1) < most)[:, None]
+    able = (digits < np.array(counts)) & (digits.sum(axis=1) < limit)[:, None]
     return np.ascontiguousarray(np.where(able, np.arange(len(digits))[:, None] + strides, -1))
 
 
@@ -295,15 +295,15 @@ def _moved(sizes: FloatArray, rates: FloatArray, place: int, s: int, t: int) -> 
 
 @compiled
 def _bottleneck(costs: FloatArray, sizes: FloatArray, rates: FloatArray, starts: IntArray, kinds: IntArray) -> float:
-    most = 0.0
+    bottleneck = 0.0
     for b in range(len(starts)):
         last, t = b == len(starts) - 1, kinds[b]
         end = len(sizes) - 1 if last else starts[b + 1]
         into = _moved(sizes, rates, starts[b], kinds[b - 1], t)
-        most = max(
-            most, costs[t, starts[b], end - 1] + into + _moved(sizes, rates, end, t, t if last else kinds[b + 1])
+        bottleneck = max(
+            bottleneck, costs[t, starts[b], end - 1] + into + _moved(sizes, rates, end, t, t if last else kinds[b + 1])
         )
-    return most
+    return bottleneck
 
 
 @compiled
@@ -373,23 +373,23 @@ def _trace_rated(
     starts[0], chosen[0] = start, kind
     count = 1
     while before < kinds:
-        found = False
+        stepped = False
         for earlier in range(state):
-            if found or following[earlier, before] != state:
+            if stepped or following[earlier, before] != state:
                 continue
             for p in range(kinds + 1):
                 for i in range(start):
-                    there = (reach[earlier, p, before, i // _WORD] >> np.uint64(i % _WORD)) & np.uint64(1)
+                    reached = (reach[earlier, p, before, i // _WORD] >> np.uint64(i % _WORD)) & np.uint64(1)
                     ends = (masks[p, before, kind, i, start // _WORD] >> np.uint64(start % _WORD)) & np.uint64(1)
-                    if there and ends and not found:
-                        found = True
+                    if reached and ends and not stepped:
+                        stepped = True
                         starts[count], chosen[count] = i, before
                         state, kind, before, start = earlier, before, p, i
                         count += 1
                         break
-                if found:
+                if stepped:
                     break
-        if not found:
+        if not stepped:
             break
     return starts[:count], chosen[:count]
 
@@ -440,8 +440,8 @@ def windows_of_steps(rules: BlockRules, inside: NDArray[np.bool_], k: int) -> St
         (rules.last, last, np.unique(rules.last)[::-1]),
     ):
         for limit in limits.tolist():
-            held = inside[:, windows >= limit if table is first else windows <= limit].sum(axis=1)
-            table[held[:-1, None] < held[None, 1:]] = limit
+            counts = inside[:, windows >= limit if table is first else windows <= limit].sum(axis=1)
+            table[counts[:-1, None] < counts[None, 1:]] = limit
     return StepWindows(first, last)
 
 
@@ -539,20 +539,20 @@ def _trace_windowed(places: _Places, goal: float, passed: IntArray, state: int) 
     kinds, m, _ = costs.shape
     steps, count, end = np.zeros((3, m), dtype=np.int64), 0, m
     while end > 0:
-        found = False
+        stepped = False
         for before in range(state + 1):
             for t in range(kinds):
-                if found or after[before, t] != state:
+                if stepped or after[before, t] != state:
                     continue
                 for i in range(end):
                     if passed[before, i] < following.shape[1] - 1 and costs[t, i, end - 1] <= goal:
                         place = _place(following, t, passed[before, i], first[i, end - 1], last[i, end - 1])
                         if place >= 0 and place + 1 == passed[state, end]:
                             steps[0, count], steps[1, count], steps[2, count] = i, t, place
-                            count, end, state, found = count + 1, i, before, True
+                            count, end, state, stepped = count + 1, i, before, True
                             break
-            if found:
+            if stepped:
                 break
-        if not found:
+        if not stepped:
             break
     return steps[:, :count]

@@ -57,7 +57,7 @@ class WholeBytes(NamedTuple):
 
     unit: int  # so many to a byte
     tensors: NDArray[Any]  # (t,)
-    held: NDArray[Any]  # (n,) parameters and states of each node
+    params: NDArray[Any]  # (n,) parameters and states of each node
     shared: NDArray[Any]  # of each parameter with several users
     buffer: int
     limits: list[int | None]  # as many as memories are given; None where one is infinite
@@ -79,10 +79,10 @@ class WholeBytes(NamedTuple):
             () if need is None else need,
         )
         unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
-        tensors, params, states, sizes, finite, (kept,), needs = (_whole(part, unit) for part in parts)
+        tensors, params, states, sizes, finite, (buffer_size,), needs = (_whole(part, unit) for part in parts)
         rest = iter(finite)
         limits = [next(rest) if is_finite else None for is_finite in limited]
-        return cls(unit, tensors, params + states, sizes, kept, limits, None if need is None else needs)
+        return cls(unit, tensors, params + states, sizes, buffer_size, limits, None if need is None else needs)
 
     def needs(self, graph: ComputationGraph) -> NDArray[Any]:
         """(n,) what is live while each node runs."""
@@ -98,20 +98,20 @@ def overflow_bytes(instance: Instance, block: IntArray, order: IntArray, memorie
     """(k,) bytes by which parameters, states and activations of each block exceed its memory; 0 where it suffices."""
     graph, k = instance.graph, instance.k
     whole = WholeBytes.of(instance, memories)
-    held = np.full(k, 0, dtype=object)
+    loads = np.full(k, 0, dtype=object)
     if instance.activation_buffer is not None:
-        held[np.unique(block)] = whole.buffer
+        loads[np.unique(block)] = whole.buffer
     elif instance.by_need:
-        held = largest_needs(whole.needs(graph), block, k)
+        loads = largest_needs(whole.needs(graph), block, k)
     else:
-        held = _peaks(graph, whole.tensors, block, order, k)
-    np.add.at(held, block, whole.held)
+        loads = _peaks(graph, whole.tensors, block, order, k)
+    np.add.at(loads, block, whole.params)
     for parameter, size in zip(graph.parameters, whole.shared, strict=True):
-        held[np.unique(block[list(parameter.users)])] += size
+        loads[np.unique(block[list(parameter.users)])] += size
     return np.array(
         [
             0.0 if limit is None else max(0, total - limit) / whole.unit
-            for total, limit in zip(held, whole.limits, strict=True)
+            for total, limit in zip(loads, whole.limits, strict=True)
         ]
     )
 
@@ -179,12 +179,12 @@ def total_held(instance: Instance) -> float:
     return float(graph.held_bytes.sum() + sum(parameter.bytes for parameter in graph.parameters if parameter.users))
 
 
-def surely_above(instance: Instance, held: T, limit: float) -> T:
+def surely_above(instance: Instance, sizes: T, limit: float) -> T:
     """Certain excess of sums of bytes over a limit, rounding errors deducted; 0 if there is none."""
     if instance.has_exact_bytes:
-        return np.maximum(0.0, held - limit)
+        return np.maximum(0.0, sizes - limit)
     with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
-        return np.maximum(0.0, held - limit - BYTE_ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
+        return np.maximum(0.0, sizes - limit - BYTE_ROUNDING * (np.abs(sizes) + abs(limit) + instance.platform.memory))
 
 
 class NoFit(NamedTuple):
@@ -199,7 +199,7 @@ class Loads(NamedTuple):
 
     unit: int  # so many to a byte
     group: IntArray  # (n,) merged node that holds each node
-    held: NDArray[Any]  # (m,) parameters and states
+    params: NDArray[Any]  # (m,) parameters and states
     need: NDArray[Any]  # (m,) the most that one of its nodes reads and writes; the buffer is less room
     shared: list[tuple[IntArray, int]]  # merged nodes that use a parameter, and its size
     rooms: list[int | None]  # (T,) of a device of each kind; None without a limit
@@ -210,8 +210,8 @@ class Loads(NamedTuple):
         graph, rules = instance.graph, instance.rules
         whole = WholeBytes.of(instance, np.array([kind.memory for kind in instance.machines.kinds]))
         group = rules.group if rules.has_groups else np.arange(graph.n)
-        held, need = (np.full(int(group.max()) + 1, 0, dtype=object) for _ in range(2))
-        np.add.at(held, group, whole.held)
+        params, need = (np.full(int(group.max()) + 1, 0, dtype=object) for _ in range(2))
+        np.add.at(params, group, whole.params)
         if instance.activation_buffer is None:
             np.maximum.at(need, group, whole.needs(graph))
         shared = [
@@ -220,12 +220,12 @@ class Loads(NamedTuple):
             if parameter.users
         ]
         rooms = [None if limit is None or not instance.fit else limit - whole.buffer for limit in whole.limits]
-        return cls(whole.unit, group, held, need, shared, rooms)
+        return cls(whole.unit, group, params, need, shared, rooms)
 
     def load(self, inside: NDArray[np.bool_]) -> tuple[int, int]:
         """Bytes held by some merged nodes, shared ones once, and the largest need."""
         shared = sum(size for users, size in self.shared if inside[users].any())
-        return self.held[inside].sum() + shared, self.need[inside].max(initial=0)
+        return self.params[inside].sum() + shared, self.need[inside].max(initial=0)
 
     def words(self, size: int) -> str:
         """A size as a text."""
@@ -234,8 +234,8 @@ class Loads(NamedTuple):
 
 def proof_of_no_fit(instance: Instance) -> str | None:
     """Say why there is no partition, as `find_no_fit`; None if that is not proved."""
-    found = find_no_fit(instance)
-    return None if found is None else found.reason
+    no_fit = find_no_fit(instance)
+    return None if no_fit is None else no_fit.reason
 
 
 def find_no_fit(instance: Instance) -> NoFit | None:
@@ -252,13 +252,13 @@ def find_no_fit(instance: Instance) -> NoFit | None:
     if not instance.fit and instance.able.all():
         return None
     loads = Loads.of(instance)
-    held, need = loads.load(np.ones(len(loads.held), dtype=bool))
+    params, need = loads.load(np.ones(len(loads.params), dtype=bool))
     limit = _room_of(instance, loads, 0, instance.k - 1)
-    if limit is not None and held + need > limit:
+    if limit is not None and params + need > limit:
         what = "parameters" if instance.activation_buffer is None else "parameters beside the buffers"
-        peak = f" and {loads.words(need)} of activations" if held <= limit else ""
+        peak = f" and {loads.words(need)} of activations" if params <= limit else ""
         devices = "1 device" if instance.k == 1 else f"{instance.k} devices"
-        reason = f"does not fit: {loads.words(held)} of {what}{peak}, {loads.words(limit)} on {devices}"
+        reason = f"does not fit: {loads.words(params)} of {what}{peak}, {loads.words(limit)} on {devices}"
         return NoFit(reason, {"kind": "sum"})
     return _node_without_device(instance, loads) or _windows_too_small(instance, loads)
 
@@ -275,7 +275,7 @@ def _room_of(instance: Instance, loads: Loads, first: int, last: int) -> int | N
 
 def _node_without_device(instance: Instance, loads: Loads) -> NoFit | None:
     """The largest of the nodes that share a block, or single ones, for which no device has room or can run them."""
-    load = loads.held + loads.need
+    load = loads.params + loads.need
     for users, size in loads.shared:
         load[users] += size
     able = np.array([np.bincount(loads.group, ~row) == 0 for row in instance.able])
@@ -286,15 +286,15 @@ def _node_without_device(instance: Instance, loads: Loads) -> NoFit | None:
     g = max(nowhere, key=lambda g: load[g])
     nodes = np.flatnonzero(loads.group == g).tolist()
     v, others = nodes[-1], len(nodes) - 1
-    name, taken, room = printable(instance.graph.names[v]), loads.words(load[g]), loads.rooms[0]
+    name, room = printable(instance.graph.names[v]), loads.rooms[0]
     if not able[:, g].any():
         reason = f"no kind of devices can run all nodes that share a block with node {name}"
     else:
         group = f", with {others} that share its block," if others else ""
-        there = ", more than a device has that can run it"
+        limit = "more than a device has that can run it"
         if instance.is_alike and room is not None:
-            there = f", {loads.words(room)} on a device"
-        reason = f"node {v} ({name}){group} takes {taken}{there}"
+            limit = f"{loads.words(room)} on a device"
+        reason = f"node {v} ({name}){group} takes {loads.words(load[g])}, {limit}"
     return NoFit(f"does not fit: {reason}", {"kind": "node", "node": v})
 
 
@@ -302,15 +302,15 @@ def _windows_too_small(instance: Instance, loads: Loads) -> NoFit | None:
     """The blocks that have no room for the nodes that may be in no other."""
     if not instance.constraints:
         return None
-    first, last = (np.zeros(len(loads.held), dtype=np.int64) for _ in range(2))
+    first, last = (np.zeros(len(loads.params), dtype=np.int64) for _ in range(2))
     first[loads.group], last[loads.group] = instance.rules.first, instance.rules.last
     for a in np.unique(first)[:_MOST_ENDS].tolist():
         for b in np.unique(last[first >= a])[:_MOST_ENDS].tolist():
-            held, need = loads.load((first >= a) & (last <= b))
+            params, need = loads.load((first >= a) & (last <= b))
             limit = _room_of(instance, loads, a, b)
-            if limit is not None and held + need > limit:
+            if limit is not None and params + need > limit:
                 blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
-                reason = f"does not fit: windows force {loads.words(held)} of parameters into {blocks}, "
+                reason = f"does not fit: windows force {loads.words(params)} of parameters into {blocks}, "
                 return NoFit(reason + loads.words(limit), {"kind": "windows", "first": a, "last": b})
     return None
 

@@ -129,9 +129,9 @@ class Partition(Displayed):
         used, last = kinds[kinds != IDLE], len(machines.kinds) - 1
         if ((used < 0) | (used > last)).any():
             raise InputError(f"A block is on a kind that there is not; they run from 0 to {last}.")
-        for own, count in zip(machines.kinds, np.bincount(used, minlength=last + 1).tolist(), strict=True):
-            if count > own.count:
-                raise InputError(f"{count} blocks are on {own.name}, of which there are {own.count}; move some.")
+        for owned, count in zip(machines.kinds, np.bincount(used, minlength=last + 1).tolist(), strict=True):
+            if count > owned.count:
+                raise InputError(f"{count} blocks are on {owned.name}, of which there are {owned.count}; move some.")
         freeze(kinds)
         return kinds
 
@@ -156,7 +156,7 @@ class Partition(Displayed):
         crosses = home[graph.edge_tensor] != reader
         # A tensor enters each block once, however many of its nodes read it, and leaves its own once.
         tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
-        left = sorted_unique(tensor)
+        senders = sorted_unique(tensor)
         if instance.is_alike:
             work, receive = graph.work, instance.tensor_time[tensor]
         else:
@@ -166,7 +166,7 @@ class Partition(Displayed):
             receive=sums_by(entered, receive, k),
             work=sums_by(self.block, work, k),
             overflow=self._overflow(),
-            send=sums_by(home[left], self.tensor_times[left], k),
+            send=sums_by(home[senders], self.tensor_times[senders], k),
         )
         freeze(*costs)
         return costs

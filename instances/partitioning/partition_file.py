@@ -175,12 +175,12 @@ class AnswerFile:
         """
         if not self.holds_graph:
             return self._by_hand(instance.graph, lambda k: instance if k == instance.k else self._other_k(k, instance))
-        own, _ = self.certified()
-        self._check_graph(own.instance.graph.name, own.instance.graph.content_hash, instance.graph)
-        if own.instance.k != instance.k:
-            self._other_k(own.instance.k, instance)
+        certified, _ = self.certified()
+        self._check_graph(certified.instance.graph.name, certified.instance.graph.content_hash, instance.graph)
+        if certified.instance.k != instance.k:
+            self._other_k(certified.instance.k, instance)
         with self.document.refusing():
-            return own.under(instance)
+            return certified.under(instance)
 
     def _check_graph(self, name: str, content_hash: str, graph: ComputationGraph) -> None:
         """Refuse a partition that was made for another graph."""

@@ -70,8 +70,8 @@ class KernelArrays(NamedTuple):
         buffer, rules = platform.activation_buffer, instance.rules
         step = 2.0 * float(graph.work.sum() + 2.0 * instance.tensor_time.sum()) or 1.0
         # No overflow is infinite, however small the memory is.
-        held = graph.held_total + float(graph.tensors.bytes.sum()) + (buffer or 0.0)
-        least = max(_LARGEST * held, sys.float_info.min)
+        total = graph.held_total + float(graph.tensors.bytes.sum()) + (buffer or 0.0)
+        least = max(_LARGEST * total, sys.float_info.min)
         return cls(
             work=graph.work,
             tensor_time=instance.tensor_time,
@@ -135,24 +135,24 @@ def with_least_peaks(partition: Partition) -> Partition:
     for b in np.argsort(-partition.block_costs, kind="stable").tolist():
         if partition.excess[b] == 0:
             break
-        found = least_peak_order(instance.graph, runs[b].tolist(), steps)
-        if found.order is None or found.peak >= partition.peaks[b]:
+        search = least_peak_order(instance.graph, runs[b].tolist(), steps)
+        if search.order is None or search.peak >= partition.peaks[b]:
             break  # the bottleneck stays as it is
-        steps -= found.steps
-        runs[b] = np.array(found.order, dtype=np.int64)
+        steps -= search.steps
+        runs[b] = np.array(search.order, dtype=np.int64)
     if steps == _MOST_STEPS:
         return partition
     better = Partition(instance, partition.block, np.concatenate(runs), partition.kind)
     return better if better.bottleneck < partition.bottleneck else partition
 
 
-def least_peak_order(graph: ComputationGraph, nodes: list[int], most: int = _MOST_STEPS) -> LeastPeak:
+def least_peak_order(graph: ComputationGraph, nodes: list[int], max_steps: int = _MOST_STEPS) -> LeastPeak:
     """Search an order of least peak of the nodes of a block by at most so many steps.
 
     A step is a node that may join a set, or a tensor that it touches; to look through all nodes takes some, too.
     """
     scan = 1 + len(nodes) // 8
-    if scan * len(nodes) > most:  # even one way to the whole block takes more
+    if scan * len(nodes) > max_steps:  # even one way to the whole block takes more
         return LeastPeak(None, math.inf, 0)
     place, (start, previous) = {v: i for i, v in enumerate(nodes)}, graph.predecessors
     touched, size, near = _touched_tensors(graph, place)
@@ -160,7 +160,7 @@ def least_peak_order(graph: ComputationGraph, nodes: list[int], most: int = _MOS
     everything, looked, steps = (1 << len(nodes)) - 1, set[int](), 0
     peak, last = {0: 0.0}, dict[int, int]()  # least peak on the way to each set, and the last node there
     waiting = [(0.0, 0, 0, 0.0)]  # least peak on the way, minus the number of nodes, set, live behind it
-    while waiting and steps <= most:
+    while waiting and steps <= max_steps:
         highest, fewer, done, live = heapq.heappop(waiting)
         if done == everything:
             order = []

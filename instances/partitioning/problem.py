@@ -166,9 +166,9 @@ class Instance(GraphQuestion):
                 f"An instance is made of a ComputationGraph and a Platform, not of {type(graph).__name__} and "
                 f"{type(machines).__name__}; `mtpp.load` makes a graph of what describes one."
             )
-        given: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
-        if not all(said is None or (isinstance(said, tuple) and not said) for said in given.values()):
-            constraints += Constraints.of(graph, **given)
+        rules: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
+        if not all(rule is None or (isinstance(rule, tuple) and not rule) for rule in rules.values()):
+            constraints += Constraints.of(graph, **rules)
         if isinstance(machines, Platform):
             platform, machines, works = machines, Machines.alike(machines), None
             if constraints.on:
@@ -238,8 +238,8 @@ class Instance(GraphQuestion):
         """Name of the graph, and number of blocks or devices, as messages and tables show them."""
         if self.is_alike:
             return f"{self.name}, k = {self.k}"
-        most = "" if self.k == self.machines.total else f", at most {self.k} of them"
-        return f"{self.name}, {self.machines}{most}"
+        limit = "" if self.k == self.machines.total else f", at most {self.k} of them"
+        return f"{self.name}, {self.machines}{limit}"
 
     def of_kind(self, t: int) -> Instance:
         """The question for k devices of kind t alone, without constraints; its costs are those of blocks on them."""
@@ -248,9 +248,9 @@ class Instance(GraphQuestion):
         if t not in self._of_kinds:
             kind = self.machines.kinds[t]
             fit = self.fit and math.isfinite(kind.memory)
-            own = Platform(self.k, self.bandwidths[t], kind.memory, self.activation_buffer, fit)
+            platform = Platform(self.k, self.bandwidths[t], kind.memory, self.activation_buffer, fit)
             graph = replace(self.graph, work=self.finite_works[t])
-            self._of_kinds[t] = Instance(graph, own, self.name, need=self.need, by_need=self.by_need)
+            self._of_kinds[t] = Instance(graph, platform, self.name, need=self.need, by_need=self.by_need)
         return self._of_kinds[t]
 
     @cached_property
@@ -272,9 +272,9 @@ class Instance(GraphQuestion):
         if self.able.all():
             return self.work
         longest = np.where(self.able, self.work, 0.0).max(axis=0).sum()
-        held = self.graph.held_total + touched_bytes(self.graph).max()
+        resident = self.graph.held_total + touched_bytes(self.graph).max()
         slowest = self.bandwidths if self.rates is None else (*self.bandwidths, float(self.rates.min()))
-        moved = (self.graph.tensors.bytes.sum() + held) / min(slowest)
+        moved = (self.graph.tensors.bytes.sum() + resident) / min(slowest)
         return np.where(self.able, self.work, 2.0 * float(longest + moved) or 1.0)
 
     @cached_property
@@ -283,13 +283,13 @@ class Instance(GraphQuestion):
 
         Where there are rates for pairs, it is what overflows that takes it; else it is the fastest of these rates.
         """
-        own = self.machines.own_rates
+        defaults = self.machines.own_rates
         if self.rates is None:
-            return own
+            return defaults
         fastest = np.maximum(self.rates.max(axis=0), self.rates.max(axis=1)).tolist()
         return tuple(
-            rate if kind.bandwidth is not None and math.isfinite(kind.memory) and not self.fit else most
-            for kind, rate, most in zip(self.machines.kinds, own, fastest, strict=True)
+            rate if kind.bandwidth is not None and math.isfinite(kind.memory) and not self.fit else fastest_rate
+            for kind, rate, fastest_rate in zip(self.machines.kinds, defaults, fastest, strict=True)
         )
 
     @cached_property
@@ -430,13 +430,13 @@ class Instance(GraphQuestion):
         if self.is_alike:
             return alike
         unit = f"bytes/{self.time_unit}"
-        blocks, rate, _, *limits = alike  # the memory is the largest of the kinds
-        words = [f"{blocks} in {self.machines.order} order", f"{rate} by default", *limits]
-        for kind, own, able, works in zip(self.machines.kinds, self.bandwidths, self.able, self.work, strict=True):
-            total = figures(float(works[able].sum()), self.time_unit)
+        blocks, default_rate, _, *limits = alike  # the memory is the largest of the kinds
+        words = [f"{blocks} in {self.machines.order} order", f"{default_rate} by default", *limits]
+        for kind, rate, able, times in zip(self.machines.kinds, self.bandwidths, self.able, self.work, strict=True):
+            total = figures(float(times[able].sum()), self.time_unit)
             words.append(
-                f"{kind.count} devices ({memory_in_words(kind.memory)}, {exact_figures(own, unit)}, "
-                f"work {total} {digest_of(works.tolist())}{_unable_in_words(able)})"
+                f"{kind.count} devices ({memory_in_words(kind.memory)}, {exact_figures(rate, unit)}, "
+                f"work {total} {digest_of(times.tolist())}{_unable_in_words(able)})"
             )
         if self.rates is not None:
             slowest, fastest = (exact_figures(float(rate), unit) for rate in (self.rates.min(), self.rates.max()))
@@ -466,9 +466,9 @@ class Instance(GraphQuestion):
             longest = self.graph.work.sum() + self.tensor_time.sum()
             if self.limits_memory:
                 buffer, bandwidth = self.platform.activation_buffer, self.platform.bandwidth
-                held = self.graph.tensors.bytes.sum() if buffer is None else buffer
-                held = max(held, 0.0 if self.need is None else self.need.max())
-                longest += (self.graph.held_total + held) / (bandwidth if math.isfinite(bandwidth) else 1.0)
+                activations = self.graph.tensors.bytes.sum() if buffer is None else buffer
+                activations = max(activations, 0.0 if self.need is None else self.need.max())
+                longest += (self.graph.held_total + activations) / (bandwidth if math.isfinite(bandwidth) else 1.0)
         return float(longest)
 
     def with_k(self, k: int) -> Instance:
@@ -479,8 +479,8 @@ class Instance(GraphQuestion):
 
     def with_platform(self, platform: Platform) -> Instance:
         """The same question for other devices, which are alike."""
-        given = self.name, self.constraints, self.need, self.by_need
-        return Instance(self.graph, platform, *given, family=self.family)
+        rest = self.name, self.constraints, self.need, self.by_need
+        return Instance(self.graph, platform, *rest, family=self.family)
 
     @property
     def needs_peaks(self) -> bool:
@@ -511,12 +511,12 @@ def _instance_of(members: _Members) -> Instance:
     constraints = Constraints.of(members.graph, **vars(rules) | {"windows": windows})
     if members.need is not None and not ((members.need >= 0) & (members.need < math.inf)).all():
         raise InputError("A need is below 0 or infinite; give bytes.")
-    given = members.name, constraints, members.need, members.by_need
+    rest = members.name, constraints, members.need, members.by_need
     buffer, fit = members.activation_buffer, members.fit
     if not members.kinds:
         if members.order is not None or members.rates is not None:
             raise InputError("There is an order or there are rates, and no kinds of devices; give these, too.")
-        return Instance(members.graph, Platform(members.k, members.bandwidth, members.memory, buffer, fit), *given)
+        return Instance(members.graph, Platform(members.k, members.bandwidth, members.memory, buffer, fit), *rest)
     if members.order is None or members.memory < math.inf:
         raise InputError("Kinds of devices have an order, and each its own memory.")
     # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.
@@ -527,7 +527,7 @@ def _instance_of(members: _Members) -> Instance:
     rates = None if members.rates is None else members.rates.tolist()
     machines = Machines(kinds, members.order, rates, members.bandwidth)
     works = np.array([kind.works for kind in members.kinds])
-    return Instance(members.graph, machines, *given, k=members.k, works=works, activation_buffer=buffer, fit=fit)
+    return Instance(members.graph, machines, *rest, k=members.k, works=works, activation_buffer=buffer, fit=fit)
 
 
 def places_of_kinds(graph: ComputationGraph, machines: Machines, constraints: Constraints) -> NDArray[np.bool_]:

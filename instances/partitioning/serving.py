@@ -113,17 +113,14 @@ class ServedPartition:
         graph, memories = question.instance.graph, partition.memories.tolist()
         if not partition.instance.is_alike:
             memories = np.where(partition.kind == IDLE, 0.0, partition.memories).tolist()
-        own = [Fraction(size) for size in graph.param_bytes.tolist()]
-        found = []
+        params = [Fraction(size) for size in graph.param_bytes.tolist()]
+        capacities = []
         for stage, (memory, activations) in enumerate(zip(memories, partition.peaks.tolist(), strict=True)):
-            nodes = set(np.flatnonzero(block == stage).tolist())
-            held = sum((own[v] for v in nodes), Fraction(activations))
-            held += sum(Fraction(p.bytes) for p in graph.parameters if not nodes.isdisjoint(p.users))
-            inside = sorted(nodes)
-            found.append(
-                largest_context(Fraction(memory) - held, question.token_bytes[inside], question.window[inside])
-            )
-        return tuple(found)
+            nodes = np.flatnonzero(block == stage).tolist()
+            free = Fraction(memory) - Fraction(activations) - sum(params[v] for v in nodes)
+            free -= sum(Fraction(p.bytes) for p in graph.parameters if not set(p.users).isdisjoint(nodes))
+            capacities.append(largest_context(free, question.token_bytes[nodes], question.window[nodes]))
+        return tuple(capacities)
 
     @property
     def capacity(self) -> float:
@@ -132,8 +129,8 @@ class ServedPartition:
 
     def cache_bytes(self, context: float) -> FloatArray:
         """(k,) keys and values of each stage at a context [bytes]."""
-        held = self.question.token_bytes * np.minimum(context, self.question.window)
-        return sums_by(self.partition.block, held, self.question.instance.k)
+        cached = self.question.token_bytes * np.minimum(context, self.question.window)
+        return sums_by(self.partition.block, cached, self.question.instance.k)
 
 
 def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:
@@ -146,14 +143,14 @@ def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray)
     """
     if free < 0:
         return -1.0
-    left, begin = free, Fraction(0)
+    remaining, begin = free, Fraction(0)
     growing = sorted((limit, Fraction(rate)) for limit, rate in zip(window.tolist(), token_bytes.tolist(), strict=True))
-    rate = sum((own for _, own in growing), Fraction(0))
-    for limit, own in growing:
+    rate = sum((growth for _, growth in growing), Fraction(0))
+    for limit, growth in growing:
         if rate == 0:
             return math.inf
-        if limit == math.inf or rate * (Fraction(limit) - begin) > left:
+        if limit == math.inf or rate * (Fraction(limit) - begin) > remaining:
             break
-        left -= rate * (Fraction(limit) - begin)
-        begin, rate = Fraction(limit), rate - own
-    return math.inf if rate == 0 else float(math.floor(begin + left / rate))
+        remaining -= rate * (Fraction(limit) - begin)
+        begin, rate = Fraction(limit), rate - growth
+    return math.inf if rate == 0 else float(math.floor(begin + remaining / rate))

@@ -17,21 +17,19 @@ def stages(partition: Partition) -> tuple[Stage, ...]:
     terms = {name: times.tolist() for name, times in partition.costs._asdict().items()}
     sizes = {name: getattr(partition, name).tolist() for name in ("param_bytes", "state_bytes")}
     costs, peaks = partition.block_costs.tolist(), partition.peaks.tolist()
-    found = []
-    for b, nodes in zip(occupied.tolist(), np.split(by_block, begin[1:]), strict=True):
-        found.append(
-            Stage(
-                stage=b,
-                first=names[nodes[0]],
-                last=names[nodes[-1]],
-                nodes=len(nodes),
-                **{name: times[b] for name, times in (terms | sizes).items()},
-                cost=costs[b],
-                share=1.0 if costs[b] == bottleneck else costs[b] / bottleneck,
-                peak_bytes=peaks[b],
-            )
+    return tuple(
+        Stage(
+            stage=b,
+            first=names[nodes[0]],
+            last=names[nodes[-1]],
+            nodes=len(nodes),
+            **{name: times[b] for name, times in (terms | sizes).items()},
+            cost=costs[b],
+            share=1.0 if costs[b] == bottleneck else costs[b] / bottleneck,
+            peak_bytes=peaks[b],
         )
-    return tuple(found)
+        for b, nodes in zip(occupied.tolist(), np.split(by_block, begin[1:]), strict=True)
+    )
 
 
 def crossings(partition: Partition) -> tuple[Crossing, ...]:
@@ -42,18 +40,17 @@ def crossings(partition: Partition) -> tuple[Crossing, ...]:
     crosses = home[graph.edge_tensor] != reader
     crossing, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
     moved, begin = np.unique(crossing, return_index=True)
-    found = []
-    for t, blocks in zip(moved.tolist(), np.split(entered, begin)[1:], strict=True):
-        node = int(tensors.producer[t])
-        found.append(
-            Crossing(
-                producer=graph.names[node],
-                node=node,
-                output=t - int(graph.output_start[node]),
-                source=int(home[t]),
-                readers=tuple(blocks.tolist()),
-                bytes=float(tensors.bytes[t]),
-                time=float(time[t]),
-            )
+    return tuple(
+        Crossing(
+            producer=graph.names[node],
+            node=node,
+            output=t - int(graph.output_start[node]),
+            source=int(home[t]),
+            readers=tuple(blocks.tolist()),
+            bytes=float(tensors.bytes[t]),
+            time=float(time[t]),
         )
-    return tuple(found)
+        for t, node, blocks in zip(
+            moved.tolist(), tensors.producer[moved].tolist(), np.split(entered, begin)[1:], strict=True
+        )
+    )

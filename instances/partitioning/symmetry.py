@@ -93,10 +93,10 @@ def _colours(instance: Instance, values: FloatArray) -> IntArray:
     size = _numbered(tensors.bytes[:, None]) if len(tensors.bytes) else np.zeros(0, dtype=np.int64)
     for _ in range(_MOST_ROUNDS):
         count = colour.max() + 1
-        own = _mixed(colour, 1)
-        of_tensor = _mixed(size, 2) + own[tensors.producer]
-        np.add.at(of_tensor, graph.edge_tensor, _mixed(own[tensors.consumers], 3))
-        of_node = _mixed(own, 4)
+        code = _mixed(colour, 1)
+        of_tensor = _mixed(size, 2) + code[tensors.producer]
+        np.add.at(of_tensor, graph.edge_tensor, _mixed(code[tensors.consumers], 3))
+        of_node = _mixed(code, 4)
         np.add.at(of_node, tensors.producer, _mixed(of_tensor, 5))
         np.add.at(of_node, tensors.consumers, _mixed(of_tensor[graph.edge_tensor], 6))
         colour = _numbered(of_node[:, None])
@@ -137,18 +137,18 @@ class _Finder:
 
     def find(self, classes: Sequence[Sequence[int]]) -> tuple[IntArray, ...]:
         """Families of the nodes of each colour."""
-        found, used = list[IntArray](), set[int]()
+        families, used = list[IntArray](), set[int]()
         for nodes in classes:
             for number, u in enumerate(nodes):
                 if self._left < 0:
-                    return tuple(found)
+                    return tuple(families)
                 if u in used:
                     continue
                 rows = self._family(u, nodes[number + 1 :], used)
                 if len(rows) > 1:
-                    found.append(np.array(rows, dtype=np.int64))
+                    families.append(np.array(rows, dtype=np.int64))
                     used.update(*rows)
-        return tuple(found)
+        return tuple(families)
 
     def _family(self, u: int, others: Sequence[int], used: set[int]) -> list[tuple[int, ...]]:
         """The branch of u and those that can change places with it; of several branches of u the one that moves most.
@@ -161,13 +161,13 @@ class _Finder:
                 branch = tuple(sorted(image))
                 images.setdefault(branch, []).append(tuple(image[a] for a in branch))
         for branch in sorted(images, key=lambda branch: -len(branch) * len(images[branch])):
-            rows, taken = [branch], used | set(branch)
+            rows, occupied = [branch], used | set(branch)
             if not used.isdisjoint(branch):
                 continue
             for row in images[branch]:
-                if taken.isdisjoint(row) and self._can_exchange(branch, row):
+                if occupied.isdisjoint(row) and self._can_exchange(branch, row):
                     rows.append(row)
-                    taken.update(row)
+                    occupied.update(row)
             if len(rows) > 1:
                 return rows
         return []
@@ -179,10 +179,10 @@ class _Finder:
             for near in self._near:
                 self._left -= _PAIR + len(near[a]) + len(near[b])
                 mine, other = near[a] - near[b], near[b] - near[a]
-                known = {c for c in mine if image.get(c) in other}
+                mapped = {c for c in mine if image.get(c) in other}
                 new, new_other = (
                     sorted(nodes, key=lambda c: (self._colour[c], c))
-                    for nodes in (mine - known, other - {image[c] for c in known})
+                    for nodes in (mine - mapped, other - {image[c] for c in mapped})
                 )
                 if [self._colour[c] for c in new] != [self._colour[c] for c in new_other]:
                     return None
@@ -418,7 +418,7 @@ def _moves(instance: Instance) -> dict[int, int]:
     """Target of each node that the reductions merge now and, if nothing can overflow, after these."""
     graph = instance.graph
     fits = _fits(instance)
-    held, read_bytes, alone_bytes = _bytes_at_stake(graph)
+    params, read_bytes, alone_bytes = _bytes_at_stake(graph)
     if instance.platform.fit:
         read_bytes = alone_bytes = np.zeros(graph.n)
     may_join = _may_join(instance)
@@ -437,7 +437,7 @@ def _moves(instance: Instance) -> dict[int, int]:
             if any(goes.get(u) != v for u in before[start[v] : start[v + 1]]):
                 continue
             targets = {u for u in after[end[v] : end[v + 1]] if goes.get(u) != v}
-            if len(targets) == 1 and (fits or held[v] <= saved[v]):
+            if len(targets) == 1 and (fits or params[v] <= saved[v]):
                 (target,) = targets
                 if target not in goes and may_join(v, target):
                     goes[v] = target
@@ -459,8 +459,8 @@ def _may_join(instance: Instance) -> Callable[[int, int], bool]:
 def _fits(instance: Instance) -> bool:
     """Whether nothing can overflow, beyond doubt: the sum has the sign that it would have without rounding."""
     graph, platform = instance.graph, instance.platform
-    held = (*graph.param_bytes.tolist(), *graph.state_bytes.tolist(), *(p.bytes for p in graph.parameters))
-    return not instance.limits_memory or math.fsum((*held, platform.activation_buffer or 0.0, -platform.memory)) <= 0
+    sizes = (*graph.param_bytes.tolist(), *graph.state_bytes.tolist(), *(p.bytes for p in graph.parameters))
+    return not instance.limits_memory or math.fsum((*sizes, platform.activation_buffer or 0.0, -platform.memory)) <= 0
 
 
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
