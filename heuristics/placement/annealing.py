@@ -102,12 +102,12 @@ def _walk(
     for _ in range(cooling.moves):
         temperature *= factor
         v = np.random.randint(n)
-        there = _destination(v, k, device, neighbour_start, neighbour)
+        target = _destination(v, k, device, neighbour_start, neighbour)
         w = v
         if np.random.random() < _TOGETHER and successor_start[v] < successor_start[v + 1]:
             w = successor[np.random.randint(successor_start[v], successor_start[v + 1])]
         old_v, old_w = device[v], device[w]
-        device[v] = device[w] = there
+        device[v] = device[w] = target
         after = penalised(arrays, device, space)
         if after <= value[0] + temperature * -np.log(1.0 - np.random.random()):
             value[0] = after
@@ -123,9 +123,9 @@ def _destination(v: int, k: int, device: IntArray, neighbour_start: IntArray, ne
     """Another device for node v: that of a neighbour, or any one."""
     first, last = neighbour_start[v], neighbour_start[v + 1]
     if first < last and np.random.random() >= _ANYWHERE:
-        there = device[neighbour[np.random.randint(first, last)]]
-        if there != device[v]:
-            return there
+        target = device[neighbour[np.random.randint(first, last)]]
+        if target != device[v]:
+            return target
     return (device[v] + 1 + np.random.randint(k - 1)) % k
 
 
@@ -189,13 +189,13 @@ class _Search:
         size, deadline = instance.graph.n + len(instance.graph.tensors.bytes), limits.deadline
         self.limits = replace(limits, deadline=replace(deadline, end=deadline.end - size * _READ_SECONDS))
         self.instance, self.rng, self.tell = instance, rng, tell
-        self.arrays, self.own = SimulatorArrays.of(instance), sequences(instance)
-        shape = (len(self.own.eager), instance.devices)
+        self.arrays, self.state = SimulatorArrays.of(instance), sequences(instance)
+        shape = (len(self.state.eager), instance.devices)
         self.space = workspace(self.arrays)._replace(
-            start=self.own.start,
-            end=self.own.end,
-            sent=self.own.sent.reshape(shape),
-            arrived=self.own.arrived.reshape(shape),
+            start=self.state.start,
+            end=self.state.end,
+            sent=self.state.sent.reshape(shape),
+            arrived=self.state.arrived.reshape(shape),
         )
         self.chunk = max(1, _ORDERED_CHUNK // instance.graph.n)
         self.seconds = self.limits.deadline.left
@@ -217,18 +217,18 @@ class _Search:
         for lane, hot in zip(sorted(lanes, key=_rank), _ORDERED_HOT, strict=False):
             self._improve("annealing", lane, part, hot)
         self._load(self._best())
-        return read_off(self.instance, self.own)
+        return read_off(self.instance, self.state)
 
     def _affords(self, name: str) -> bool:
         """Whether there is time for a start."""
-        n, k, most = self.instance.graph.n, self.instance.devices, _START_PART * self.seconds
+        n, k, limit = self.instance.graph.n, self.instance.devices, _START_PART * self.seconds
         match name:
             case "heft":
-                return n * k * _HEFT_SECONDS <= most
+                return n * k * _HEFT_SECONDS <= limit
             case "m-etf":
-                return n * k * _ETF_SECONDS <= most
+                return n * k * _ETF_SECONDS <= limit
             case "greedy":
-                return n * n * k * _GREEDY_SECONDS <= most
+                return n * n * k * _GREEDY_SECONDS <= limit
             case "metis":  # which complains on stdout of more parts than nodes
                 return k < n
             case "m-sct":
@@ -255,17 +255,17 @@ class _Search:
         order = np.lexsort((self.arrays.rank, self.space.ready))
         for eager in (True, False):
             lane = Lane(
-                order.astype(np.uint32), device.astype(np.uint32), np.full(len(self.own.eager), eager), np.zeros(2)
+                order.astype(np.uint32), device.astype(np.uint32), np.full(len(self.state.eager), eager), np.zeros(2)
             )
             lane.value[:] = self._load(lane)
             self.lanes.append(lane)
 
     def _load(self, lane: Lane) -> tuple[float, float]:
         """Make a lane the current placement; its bytes of overflow and time."""
-        self.own.order[:], self.own.device[:], self.own.eager[:] = lane.order, lane.device, lane.eager
-        time, overflow = begin(self.arrays, self.own), 0.0
+        self.state.order[:], self.state.device[:], self.state.eager[:] = lane.order, lane.device, lane.eager
+        time, overflow = begin(self.arrays, self.state), 0.0
         if self.arrays.limited:
-            peak_memory(self.arrays, self.own.device.astype(np.int64), self.space)
+            peak_memory(self.arrays, self.state.device.astype(np.int64), self.space)
             overflow = float(np.maximum(0.0, self.space.peak - self.arrays.memory).sum())
         return overflow, time
 
@@ -287,7 +287,7 @@ class _Search:
                 for x in (gone, gone + ahead)
             )
             cooling, seed = Cooling(chunk, hotter, colder), int(self.rng.integers(2**31))
-            walk(self.arrays, self.own, self.space, best, value, cooling, seed)
+            walk(self.arrays, self.state, self.space, best, value, cooling, seed)
             done += chunk
             before, gone = gone, max(done / moves, (CLOCK.now() - since) / seconds)
             ahead = gone - before

@@ -59,10 +59,10 @@ class Sequences(NamedTuple):
     slot: Index
     queue: Index  # (m,): transfers in the order in which they joined a bus, as ``t * k + d``
     # (s, 3 k + 1) at every `STEP`-th position: when devices and buses are free, what devices have done, the latest end.
-    kept: FloatArray
-    kept_queued: IntArray  # (s,): how many transfers had joined
-    new_kept: FloatArray  # of the trial
-    new_kept_queued: IntArray
+    checkpoint: FloatArray
+    checkpoint_queued: IntArray  # (s,): how many transfers had joined
+    new_checkpoint: FloatArray  # of the trial
+    new_checkpoint_queued: IntArray
     now: FloatArray  # (3 k + 1,): such a row in the making; in place of what devices have done, what is left
     trial: IntArray  # (4,)
     old_start: FloatArray  # (n,) by position
@@ -93,7 +93,7 @@ def sequences(instance: PlacementInstance) -> Sequences:
             f"{len(graph.tensors.bytes)} tensors on {k} devices are too many for a search on single nodes; search on "
             f"groups of nodes ({word('groups')})."
         )
-    n, t, m, kept = graph.n, len(graph.tensors.bytes), len(graph.inputs[1]), (graph.n - 1) // STEP + 1
+    n, t, m, checkpoints = graph.n, len(graph.tensors.bytes), len(graph.inputs[1]), (graph.n - 1) // STEP + 1
     ends = np.concatenate((graph.edges, graph.edges[:, ::-1]))
     neighbour_start, neighbour = compressed_rows(ends[:, 0], ends[:, 1], n)
 
@@ -116,10 +116,10 @@ def sequences(instance: PlacementInstance) -> Sequences:
         arrived=np.zeros(t * k),
         slot=index(t * k),
         queue=index(m),
-        kept=np.zeros((kept, 3 * k + 1)),
-        kept_queued=whole(kept),
-        new_kept=np.zeros((kept, 3 * k + 1)),
-        new_kept_queued=whole(kept),
+        checkpoint=np.zeros((checkpoints, 3 * k + 1)),
+        checkpoint_queued=whole(checkpoints),
+        new_checkpoint=np.zeros((checkpoints, 3 * k + 1)),
+        new_checkpoint_queued=whole(checkpoints),
         now=np.zeros(3 * k + 1),
         trial=whole(4),
         old_start=np.zeros(n),
@@ -149,176 +149,180 @@ def _tails(instance: PlacementInstance) -> FloatArray:
 
 
 @compiled(allocates=False)
-def begin(arrays: SimulatorArrays, own: Sequences) -> float:
+def begin(arrays: SimulatorArrays, state: Sequences) -> float:
     """Make `order`, `device` and `eager`, which were written from outside, the current placement; return its time."""
-    own.load[:] = 0.0
-    own.remote[:] = 0
-    for i in range(len(own.order)):
-        v = own.order[i]
-        own.position[v] = i
-        own.load[own.device[v]] += arrays.node_time[v, arrays.speed[own.device[v]]]
-        for e in range(own.input_start[v], own.input_start[v + 1]):
-            t = own.input_tensor[e]
-            own.remote[t] += own.device[own.producer[t]] != own.device[v]
-    own.kept[0, :] = 0.0
-    own.kept_queued[0] = 0
-    time = evaluate(arrays, own, 0, np.inf)
-    accept(own)
+    state.load[:] = 0.0
+    state.remote[:] = 0
+    for i in range(len(state.order)):
+        v = state.order[i]
+        state.position[v] = i
+        state.load[state.device[v]] += arrays.node_time[v, arrays.speed[state.device[v]]]
+        for e in range(state.input_start[v], state.input_start[v + 1]):
+            t = state.input_tensor[e]
+            state.remote[t] += state.device[state.producer[t]] != state.device[v]
+    state.checkpoint[0, :] = 0.0
+    state.checkpoint_queued[0] = 0
+    time = evaluate(arrays, state, 0, np.inf)
+    accept(state)
     return time
 
 
 @compiled(allocates=False)
-def put(arrays: SimulatorArrays, own: Sequences, v: int, there: int) -> None:
+def put(arrays: SimulatorArrays, state: Sequences, v: int, target: int) -> None:
     """Move a node to another device."""
-    here = own.device[v]
-    own.load[here] -= arrays.node_time[v, arrays.speed[here]]
-    own.load[there] += arrays.node_time[v, arrays.speed[there]]
-    own.device[v] = there
-    for e in range(own.input_start[v], own.input_start[v + 1]):
-        t = own.input_tensor[e]
-        home = own.device[own.producer[t]]
-        own.remote[t] += (home != there) - (home != here)
+    source = state.device[v]
+    state.load[source] -= arrays.node_time[v, arrays.speed[source]]
+    state.load[target] += arrays.node_time[v, arrays.speed[target]]
+    state.device[v] = target
+    for e in range(state.input_start[v], state.input_start[v + 1]):
+        t = state.input_tensor[e]
+        home = state.device[state.producer[t]]
+        state.remote[t] += (home != target) - (home != source)
     for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
         for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
-            place = own.device[arrays.reader[e]]
-            own.remote[t] += (place != there) - (place != here)
+            place = state.device[arrays.reader[e]]
+            state.remote[t] += (place != target) - (place != source)
 
 
 @compiled(allocates=False)
-def evaluate(arrays: SimulatorArrays, own: Sequences, first: int, threshold: float) -> float:
+def evaluate(arrays: SimulatorArrays, state: Sequences, first: int, threshold: float) -> float:
     """Time of a trial that changes nothing before position `first`; infinite if it exceeds the threshold.
 
     `order`, `position`, `device`, `eager`, `load` and `remote` are those of the trial already. Then `accept` or
     `forget` it.
     """
-    n, k, row = len(own.order), arrays.devices, first // STEP
-    low, limit, now, left = row * STEP, threshold * (1.0 + _ROUNDING), own.now, 2 * k
+    n, k, row = len(state.order), arrays.devices, first // STEP
+    low, limit, now, remaining = row * STEP, threshold * (1.0 + _ROUNDING), state.now, 2 * k
     for x in range(3 * k + 1):
-        now[x] = own.kept[row, x] if x < left or x == 3 * k else own.load[x - left] - own.kept[row, x]
-    own.trial[_LOW] = own.trial[_HIGH] = low
-    own.trial[_JOINED] = own.trial[_QUEUED] = own.kept_queued[row]
+        now[x] = (
+            state.checkpoint[row, x]
+            if x < remaining or x == 3 * k
+            else state.load[x - remaining] - state.checkpoint[row, x]
+        )
+    state.trial[_LOW] = state.trial[_HIGH] = low
+    state.trial[_JOINED] = state.trial[_QUEUED] = state.checkpoint_queued[row]
     for d in range(k):
-        if now[d] + now[left + d] - arrays.node_gap > limit:
+        if now[d] + now[remaining + d] - arrays.node_gap > limit:
             return np.inf
-    queued, latest = own.trial[_QUEUED], now[3 * k]
+    queued, latest = state.trial[_QUEUED], now[3 * k]
     for i in range(low, n):
         if i % STEP == 0:
-            _keep(own, i // STEP, queued, latest, k)
-        v = own.order[i]
-        d = own.device[v]
+            _checkpoint(state, i // STEP, queued, latest, k)
+        v = state.order[i]
+        d = state.device[v]
         start = now[d]
-        for e in range(own.input_start[v], own.input_start[v + 1]):
-            t = own.input_tensor[e]
-            u = own.producer[t]
-            if own.device[u] == d:
-                at = own.end[u]
+        for e in range(state.input_start[v], state.input_start[v + 1]):
+            t = state.input_tensor[e]
+            u = state.producer[t]
+            if state.device[u] == d:
+                at = state.end[u]
             else:
                 j = t * k + d
-                if own.slot[j] >= queued or own.queue[own.slot[j]] != j:
-                    queued = _send(arrays, own, t, own.device[u], d, own.end[u], queued)
-                at = own.arrived[j]
+                if state.slot[j] >= queued or state.queue[state.slot[j]] != j:
+                    queued = _send(arrays, state, t, state.device[u], d, state.end[u], queued)
+                at = state.arrived[j]
             if at > start:
                 start = at
         time = arrays.node_time[v, arrays.speed[d]]
         end = start + time
-        if end + own.tail[v] > limit or start + now[left + d] > limit:
-            own.trial[_HIGH], own.trial[_QUEUED] = i, queued
+        if end + state.tail[v] > limit or start + now[remaining + d] > limit:
+            state.trial[_HIGH], state.trial[_QUEUED] = i, queued
             return np.inf
-        own.old_start[i], own.old_end[i] = own.start[v], own.end[v]
-        own.start[v], own.end[v] = start, end
-        now[left + d] -= time
+        state.old_start[i], state.old_end[i] = state.start[v], state.end[v]
+        state.start[v], state.end[v] = start, end
+        now[remaining + d] -= time
         now[d] = end + arrays.node_gap if time > 0.0 else end
         if end > latest:
             latest = end
         for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
-            if own.eager[t] and own.remote[t] > 0:
+            if state.eager[t] and state.remote[t] > 0:
                 for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
-                    there = own.device[arrays.reader[e]]
-                    j = t * k + there
-                    if there != d and (own.slot[j] >= queued or own.queue[own.slot[j]] != j):
-                        queued = _send(arrays, own, t, d, there, end, queued)
-    own.trial[_HIGH], own.trial[_QUEUED] = n, queued
+                    target = state.device[arrays.reader[e]]
+                    j = t * k + target
+                    if target != d and (state.slot[j] >= queued or state.queue[state.slot[j]] != j):
+                        queued = _send(arrays, state, t, d, target, end, queued)
+    state.trial[_HIGH], state.trial[_QUEUED] = n, queued
     return latest
 
 
 @compiled(inline="always", allocates=False)
-def _keep(own: Sequences, row: int, queued: int, latest: float, k: int) -> None:
+def _checkpoint(state: Sequences, row: int, queued: int, latest: float, k: int) -> None:
     for x in range(2 * k):
-        own.new_kept[row, x] = own.now[x]
+        state.new_checkpoint[row, x] = state.now[x]
     for d in range(k):
-        own.new_kept[row, 2 * k + d] = own.load[d] - own.now[2 * k + d]
-    own.new_kept[row, 3 * k] = latest
-    own.new_kept_queued[row] = queued
+        state.new_checkpoint[row, 2 * k + d] = state.load[d] - state.now[2 * k + d]
+    state.new_checkpoint[row, 3 * k] = latest
+    state.new_checkpoint_queued[row] = queued
 
 
 @compiled(allocates=False)
-def _send(arrays: SimulatorArrays, own: Sequences, t: int, home: int, there: int, end: float, queued: int) -> int:
+def _send(arrays: SimulatorArrays, state: Sequences, t: int, home: int, target: int, end: float, queued: int) -> int:
     """Let a tensor, complete at `end`, join the bus to a device; return how many transfers have joined."""
     k = arrays.devices
-    free = own.now[k + home]
+    free = state.now[k + home]
     begin = free if free > end else end
     if arrays.broadcast:
         at = begin
         for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
-            place = own.device[arrays.reader[e]]
+            place = state.device[arrays.reader[e]]
             if place != home:
                 at = max(at, begin + arrays.move_time[t, arrays.rate[home, place]])
         for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
-            j = t * k + own.device[arrays.reader[e]]
-            if own.device[arrays.reader[e]] != home and (own.slot[j] >= queued or own.queue[own.slot[j]] != j):
-                _join(own, j, begin, at, queued)
+            j = t * k + state.device[arrays.reader[e]]
+            if state.device[arrays.reader[e]] != home and (state.slot[j] >= queued or state.queue[state.slot[j]] != j):
+                _join(state, j, begin, at, queued)
                 queued += 1
     else:
-        at = begin + arrays.move_time[t, arrays.rate[home, there]]
-        _join(own, t * k + there, begin, at, queued)
+        at = begin + arrays.move_time[t, arrays.rate[home, target]]
+        _join(state, t * k + target, begin, at, queued)
         queued += 1
-    own.now[k + home] = at + arrays.transfer_gap
+    state.now[k + home] = at + arrays.transfer_gap
     return queued
 
 
 @compiled(inline="always", allocates=False)
-def _join(own: Sequences, j: int, begin: float, at: float, place: int) -> None:
-    own.old_queue[place], own.old_slot[place] = own.queue[place], own.slot[j]
-    own.old_sent[place], own.old_arrived[place] = own.sent[j], own.arrived[j]
-    own.queue[place], own.slot[j] = j, place
-    own.sent[j], own.arrived[j] = begin, at
+def _join(state: Sequences, j: int, begin: float, at: float, place: int) -> None:
+    state.old_queue[place], state.old_slot[place] = state.queue[place], state.slot[j]
+    state.old_sent[place], state.old_arrived[place] = state.sent[j], state.arrived[j]
+    state.queue[place], state.slot[j] = j, place
+    state.sent[j], state.arrived[j] = begin, at
 
 
 @compiled(allocates=False)
-def accept(own: Sequences) -> None:
+def accept(state: Sequences) -> None:
     """Let a trial that `evaluate` has finished be the current placement."""
-    width = own.kept.shape[1]
-    for i in range(own.trial[_LOW] // STEP, len(own.kept)):
+    width = state.checkpoint.shape[1]
+    for i in range(state.trial[_LOW] // STEP, len(state.checkpoint)):
         for x in range(width):
-            own.kept[i, x] = own.new_kept[i, x]
-        own.kept_queued[i] = own.new_kept_queued[i]
+            state.checkpoint[i, x] = state.new_checkpoint[i, x]
+        state.checkpoint_queued[i] = state.new_checkpoint_queued[i]
 
 
 @compiled(allocates=False)
-def forget(own: Sequences) -> None:
+def forget(state: Sequences) -> None:
     """Bring back the times of before a trial; `order` is still that of the trial."""
-    for i in range(own.trial[_LOW], own.trial[_HIGH]):
-        v = own.order[i]
-        own.start[v], own.end[v] = own.old_start[i], own.old_end[i]
-    for place in range(own.trial[_QUEUED] - 1, own.trial[_JOINED] - 1, -1):
-        j = own.queue[place]
-        own.queue[place], own.slot[j] = own.old_queue[place], own.old_slot[place]
-        own.sent[j], own.arrived[j] = own.old_sent[place], own.old_arrived[place]
+    for i in range(state.trial[_LOW], state.trial[_HIGH]):
+        v = state.order[i]
+        state.start[v], state.end[v] = state.old_start[i], state.old_end[i]
+    for place in range(state.trial[_QUEUED] - 1, state.trial[_JOINED] - 1, -1):
+        j = state.queue[place]
+        state.queue[place], state.slot[j] = state.old_queue[place], state.old_slot[place]
+        state.sent[j], state.arrived[j] = state.old_sent[place], state.old_arrived[place]
 
 
-def read_off(instance: PlacementInstance, own: Sequences) -> OrderedPlacement:
+def read_off(instance: PlacementInstance, state: Sequences) -> OrderedPlacement:
     """The current placement, just after `begin`, with the sequences of its devices and buses."""
-    k, device = instance.devices, own.device.tolist()
+    k, device = instance.devices, state.device.tolist()
     nodes: list[list[int]] = [[] for _ in range(k)]
-    for v in own.order.tolist():
+    for v in state.order.tolist():
         nodes[device[v]].append(v)
     buses: list[dict[tuple[int, ...], list[int]]] = [{} for _ in range(k)]  # targets of each transfer
-    for j in own.queue[: own.trial[_QUEUED]].tolist():
+    for j in state.queue[: state.trial[_QUEUED]].tolist():
         t, target = divmod(j, k)
         move = (t,) if instance.broadcast else (t, target)
-        buses[device[own.producer[t]]].setdefault(move, []).append(target)
+        buses[device[state.producer[t]]].setdefault(move, []).append(target)
     moves = [[(move[0], *targets) for move, targets in bus.items()] for bus in buses]
-    return OrderedPlacement(instance, own.device.copy(), nodes, moves)
+    return OrderedPlacement(instance, state.device.copy(), nodes, moves)
 
 
 # Moves of orders, and walks that keep them or take them back, compiled by numba.
@@ -363,21 +367,21 @@ class _Moves(NamedTuple):
 @compiled
 def walk(
     arrays: SimulatorArrays,
-    own: Sequences,
+    state: Sequences,
     space: Workspace,
     best: Lane,
     value: FloatArray,
     cooling: Cooling,
     seed: int,
 ) -> None:
-    """Try random moves from the placement in `own`, whose overflow and time are `value`.
+    """Try random moves from the placement in `state`, whose overflow and time are `value`.
 
     Temperatures are times. A threshold is drawn before a move is tried: the current time and what the temperature
     allows. While devices overflow, time counts for nothing against fewer bytes of overflow.
     """
     np.random.seed(seed)
-    n = len(own.order)
-    made = _Moves(
+    n = len(state.order)
+    move = _Moves(
         last=np.zeros(4, dtype=np.int64),
         node=np.zeros(_LONGEST_CHAIN + 1, dtype=np.int64),
         device_before=np.zeros(_LONGEST_CHAIN + 1, dtype=np.int64),
@@ -389,181 +393,181 @@ def walk(
     for _ in range(cooling.moves):
         temperature *= factor
         if stale >= _TRACE:
-            _trace(arrays, own, made)
+            _trace(arrays, state, move)
             stale = 0
-        first = _propose(arrays, own, made)
+        first = _propose(arrays, state, move)
         if first == n:
             continue
         limit = value[1] + temperature * -math.log(1.0 - np.random.random())
-        time = evaluate(arrays, own, first, limit if value[0] == 0.0 else np.inf)
+        time = evaluate(arrays, state, first, limit if value[0] == 0.0 else np.inf)
         over = value[0]
         if arrays.limited and time < np.inf:
-            peak_memory(arrays, own.device.astype(np.int64), space)
+            peak_memory(arrays, state.device.astype(np.int64), space)
             over = np.maximum(0.0, space.peak - arrays.memory).sum()
         if time < np.inf and (over < value[0] or (over == value[0] and time <= limit)):
-            accept(own)
+            accept(state)
             value[0], value[1] = over, time
             stale += 1
             if over < best.value[0] or (over == best.value[0] and time < best.value[1]):
-                best.order[:], best.device[:], best.eager[:] = own.order, own.device, own.eager
+                best.order[:], best.device[:], best.eager[:] = state.order, state.device, state.eager
                 best.value[:] = value
                 stale = _TRACE
         else:
-            forget(own)
-            _take_back(arrays, own, made)
+            forget(state)
+            _take_back(arrays, state, move)
 
 
 @compiled(allocates=False)
-def _propose(arrays: SimulatorArrays, own: Sequences, made: _Moves) -> int:
+def _propose(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> int:
     """Make a random move; the first position that it changes, n if it changes nothing."""
-    n, k = len(own.order), arrays.devices
-    made.last[_COUNT], made.last[_SHIFTED], made.last[_FLIPPED] = 0, -1, -1
+    n, k = len(state.order), arrays.devices
+    move.last[_COUNT], move.last[_SHIFTED], move.last[_FLIPPED] = 0, -1, -1
     v = np.random.randint(n)
     if np.random.random() < _CRITICAL:
-        v = made.chain[np.random.randint(made.length[0])]
+        v = move.chain[np.random.randint(move.length[0])]
     kind = np.random.random()
     if kind < _FLIP or k == 1:
-        return _flip(own, made, v) if k > 1 else n
+        return _flip(state, move, v) if k > 1 else n
     first = n
     if kind >= _FLIP + _POSITION:
-        first = _change_device(arrays, own, made, v)
+        first = _change_device(arrays, state, move, v)
     if kind < _FLIP + _POSITION + _BOTH:
-        first = min(first, _shift(arrays, own, made, v))
+        first = min(first, _shift(arrays, state, move, v))
     return first
 
 
 @compiled(allocates=False)
-def _flip(own: Sequences, made: _Moves, v: int) -> int:
+def _flip(state: Sequences, move: _Moves, v: int) -> int:
     """Make a tensor that node `v` reads late or eager."""
-    first, last = own.input_start[v], own.input_start[v + 1]
+    first, last = state.input_start[v], state.input_start[v + 1]
     if first == last:
-        return len(own.order)
-    t = own.input_tensor[np.random.randint(first, last)]
-    u = own.producer[t]
-    if own.device[u] == own.device[v]:
-        return len(own.order)
-    own.eager[t] = not own.eager[t]
-    made.last[_FLIPPED] = t
-    return own.position[u]
+        return len(state.order)
+    t = state.input_tensor[np.random.randint(first, last)]
+    u = state.producer[t]
+    if state.device[u] == state.device[v]:
+        return len(state.order)
+    state.eager[t] = not state.eager[t]
+    move.last[_FLIPPED] = t
+    return state.position[u]
 
 
 @compiled(allocates=False)
-def _change_device(arrays: SimulatorArrays, own: Sequences, made: _Moves, v: int) -> int:
+def _change_device(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int) -> int:
     """Take node `v`, at times with others of its device near it, elsewhere."""
-    here, k = own.device[v], arrays.devices
-    first, last = own.neighbour_start[v], own.neighbour_start[v + 1]
-    there = here
+    source, k = state.device[v], arrays.devices
+    first, last = state.neighbour_start[v], state.neighbour_start[v + 1]
+    target = source
     if first < last and np.random.random() >= _ANYWHERE:
-        there = own.device[own.neighbour[np.random.randint(first, last)]]
-    if there == here:
-        there = (here + 1 + np.random.randint(k - 1)) % k
-    changed = _take(arrays, own, made, v, there)
+        target = state.device[state.neighbour[np.random.randint(first, last)]]
+    if target == source:
+        target = (source + 1 + np.random.randint(k - 1)) % k
+    changed = _take(arrays, state, move, v, target)
     if np.random.random() < _TOGETHER:
         u = v
         for _ in range(1 + np.random.randint(_LONGEST_CHAIN)):
-            first, last = own.neighbour_start[u], own.neighbour_start[u + 1]
+            first, last = state.neighbour_start[u], state.neighbour_start[u + 1]
             if first == last:
                 break
-            u = own.neighbour[np.random.randint(first, last)]
-            if own.device[u] == here:
-                changed = min(changed, _take(arrays, own, made, u, there))
+            u = state.neighbour[np.random.randint(first, last)]
+            if state.device[u] == source:
+                changed = min(changed, _take(arrays, state, move, u, target))
     return changed
 
 
 @compiled(allocates=False)
-def _take(arrays: SimulatorArrays, own: Sequences, made: _Moves, v: int, there: int) -> int:
+def _take(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int, target: int) -> int:
     """Take one node to a device; the first position that this changes."""
-    i = made.last[_COUNT]
-    made.last[_COUNT] = i + 1
-    made.node[i], made.device_before[i] = v, own.device[v]
-    put(arrays, own, v, there)
-    first = own.position[v]
-    for e in range(own.input_start[v], own.input_start[v + 1]):
-        t = own.input_tensor[e]
-        if own.eager[t] or arrays.broadcast:
-            first = min(first, own.position[own.producer[t]])
+    i = move.last[_COUNT]
+    move.last[_COUNT] = i + 1
+    move.node[i], move.device_before[i] = v, state.device[v]
+    put(arrays, state, v, target)
+    first = state.position[v]
+    for e in range(state.input_start[v], state.input_start[v + 1]):
+        t = state.input_tensor[e]
+        if state.eager[t] or arrays.broadcast:
+            first = min(first, state.position[state.producer[t]])
     return first
 
 
 @compiled(allocates=False)
-def _shift(arrays: SimulatorArrays, own: Sequences, made: _Moves, v: int) -> int:
+def _shift(arrays: SimulatorArrays, state: Sequences, move: _Moves, v: int) -> int:
     """Take node `v` to another position between its last parent and its first child."""
-    n, at = len(own.order), own.position[v]
+    n, at = len(state.order), state.position[v]
     low, high = 0, n - 1
-    for e in range(own.input_start[v], own.input_start[v + 1]):
-        low = max(low, own.position[own.producer[own.input_tensor[e]]] + 1)
+    for e in range(state.input_start[v], state.input_start[v + 1]):
+        low = max(low, state.position[state.producer[state.input_tensor[e]]] + 1)
     first, last = arrays.output_start[v], arrays.output_start[v + 1]
     for e in range(arrays.reader_start[first], arrays.reader_start[last]):
-        high = min(high, own.position[arrays.reader[e]] - 1)
+        high = min(high, state.position[arrays.reader[e]] - 1)
     if np.random.random() >= _FAR:
         low, high = max(low, at - _NEAR), min(high, at + _NEAR)
-    there = low + np.random.randint(high - low + 1)
-    if there == at:
+    target = low + np.random.randint(high - low + 1)
+    if target == at:
         return n
-    made.last[_SHIFTED], made.last[_POSITION_BEFORE] = v, at
-    _insert(own, v, there)
-    return min(at, there)
+    move.last[_SHIFTED], move.last[_POSITION_BEFORE] = v, at
+    _insert(state, v, target)
+    return min(at, target)
 
 
 @compiled(allocates=False)
-def _insert(own: Sequences, v: int, there: int) -> None:
-    at = own.position[v]
-    step = 1 if there > at else -1
-    for i in range(at, there, step):
-        own.order[i] = own.order[i + step]
-        own.position[own.order[i]] = i
-    own.order[there], own.position[v] = v, there
+def _insert(state: Sequences, v: int, target: int) -> None:
+    at = state.position[v]
+    step = 1 if target > at else -1
+    for i in range(at, target, step):
+        state.order[i] = state.order[i + step]
+        state.position[state.order[i]] = i
+    state.order[target], state.position[v] = v, target
 
 
 @compiled(allocates=False)
-def _take_back(arrays: SimulatorArrays, own: Sequences, made: _Moves) -> None:
-    if made.last[_SHIFTED] >= 0:
-        _insert(own, made.last[_SHIFTED], made.last[_POSITION_BEFORE])
-    for i in range(made.last[_COUNT] - 1, -1, -1):
-        put(arrays, own, made.node[i], made.device_before[i])
-    t = made.last[_FLIPPED]
+def _take_back(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
+    if move.last[_SHIFTED] >= 0:
+        _insert(state, move.last[_SHIFTED], move.last[_POSITION_BEFORE])
+    for i in range(move.last[_COUNT] - 1, -1, -1):
+        put(arrays, state, move.node[i], move.device_before[i])
+    t = move.last[_FLIPPED]
     if t >= 0:
-        own.eager[t] = not own.eager[t]
+        state.eager[t] = not state.eager[t]
 
 
 @compiled(allocates=False)
-def _trace(arrays: SimulatorArrays, own: Sequences, made: _Moves) -> None:
+def _trace(arrays: SimulatorArrays, state: Sequences, move: _Moves) -> None:
     """Walk back from a node that ends last, each time to what its start has waited for."""
-    n, k = len(own.order), arrays.devices
-    v, length = own.order[0], 0
+    n, k = len(state.order), arrays.devices
+    v, length = state.order[0], 0
     for u in range(n):
-        if own.end[u] > own.end[v]:
+        if state.end[u] > state.end[v]:
             v = u
     while length < n:
-        made.chain[length] = v
+        move.chain[length] = v
         length += 1
-        before = _waited_for(own, v, k)
+        before = _waited_for(state, v, k)
         if before < 0:
             break
         v = before
-    made.length[0] = length
+    move.length[0] = length
 
 
 @compiled(allocates=False)
-def _waited_for(own: Sequences, v: int, k: int) -> int:
+def _waited_for(state: Sequences, v: int, k: int) -> int:
     """Node after which, or after whose transfer, node `v` starts at once; -1 if it starts at 0."""
-    start, d = own.start[v], own.device[v]
+    start, d = state.start[v], state.device[v]
     if start == 0.0:
         return -1
-    for e in range(own.input_start[v], own.input_start[v + 1]):
-        t = own.input_tensor[e]
-        u = own.producer[t]
-        if own.device[u] == d:
-            if own.end[u] == start:
+    for e in range(state.input_start[v], state.input_start[v + 1]):
+        t = state.input_tensor[e]
+        u = state.producer[t]
+        if state.device[u] == d:
+            if state.end[u] == start:
                 return u
-        elif own.arrived[t * k + d] == start:
-            if own.sent[t * k + d] > own.end[u]:  # the bus was busy
-                for i in range(own.slot[t * k + d] - 1, -1, -1):
-                    other = own.producer[own.queue[i] // k]
-                    if own.device[other] == own.device[u]:
+        elif state.arrived[t * k + d] == start:
+            if state.sent[t * k + d] > state.end[u]:  # the bus was busy
+                for i in range(state.slot[t * k + d] - 1, -1, -1):
+                    other = state.producer[state.queue[i] // k]
+                    if state.device[other] == state.device[u]:
                         return other
             return u
-    for i in range(own.position[v] - 1, -1, -1):
-        if own.device[own.order[i]] == d:
-            return own.order[i]
+    for i in range(state.position[v] - 1, -1, -1):
+        if state.device[state.order[i]] == d:
+            return state.order[i]
     return -1

@@ -45,13 +45,13 @@ def best_random(
 ) -> Placement:
     """The best of some random placements."""
     limits = limits or Limits()
-    left, best, value = limits.allow(samples), None, np.inf
-    while best is None or (left > 0 and not limits.reached(value * instance.total_work)):
-        rows = random_placements(instance, rng, min(_BATCH, left))
+    remaining, best, value = limits.allow(samples), None, np.inf
+    while best is None or (remaining > 0 and not limits.reached(value * instance.total_work)):
+        rows = random_placements(instance, rng, min(_BATCH, remaining))
         values = penalised_times(instance, rows)
         if best is None or values.min() < value:
             best, value = rows[values.argmin()], values.min()
-        left -= len(rows)
+        remaining -= len(rows)
     return Placement(instance, best)
 
 
@@ -315,15 +315,15 @@ _FAVOURITE = 0.1
 
 def m_topo(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:
     """m-TOPO: nodes in topological order on one device after the other."""
-    sizes, left = _sizes(instance), instance.memories.copy()
+    sizes, free = _sizes(instance), instance.memories.copy()
     share = float(sizes.sum()) / instance.devices + float(sizes.max())
-    left = np.minimum(left, share)
+    free = np.minimum(free, share)
     device, d = np.empty(instance.graph.n, dtype=np.int64), 0
     for v in instance.graph.topological_order.tolist():
-        while sizes[v] > left[d] and d + 1 < instance.devices:
+        while sizes[v] > free[d] and d + 1 < instance.devices:
             d += 1
-        device[v] = d if sizes[v] <= left[d] else left.argmax()
-        left[device[v]] -= sizes[v]
+        device[v] = d if sizes[v] <= free[d] else free.argmax()
+        free[device[v]] -= sizes[v]
     return Placement(instance, device)
 
 
@@ -362,15 +362,15 @@ def favourite_children(instance: PlacementInstance) -> dict[int, int]:
     goal = np.zeros(m + n + 1)
     goal[-1] = 1.0
     rows = LinearConstraint(vstack((after, last, out, into)), -np.inf, -np.concatenate(limits))
-    found = milp(goal, constraints=rows, bounds=Bounds(0.0, np.append(ones, np.full(n + 1, np.inf))))  # none is whole
+    relaxed = milp(goal, constraints=rows, bounds=Bounds(0.0, np.append(ones, np.full(n + 1, np.inf))))  # none is whole
     favourite: dict[int, int] = {}
-    taken: set[int] = set()
-    if found.x is not None:
-        for i in np.argsort(found.x[:m], kind="stable").tolist():
+    favoured: set[int] = set()
+    if relaxed.x is not None:
+        for i in np.argsort(relaxed.x[:m], kind="stable").tolist():
             u, v = int(parent[i]), int(child[i])
-            if found.x[i] < _FAVOURITE and u not in favourite and v not in taken:
+            if relaxed.x[i] < _FAVOURITE and u not in favourite and v not in favoured:
                 favourite[u] = v
-                taken.add(v)
+                favoured.add(v)
     return favourite
 
 

@@ -68,12 +68,15 @@ def search_placement(
     impossible = proof_of_no_fit(instance)
     if impossible is not None:
         return PlacementResult(method=method, instance=instance, impossible=impossible)
-    asked = instance if grouping is None else replace(instance, graph=grouping.graph)
+    question = instance if grouping is None else replace(instance, graph=grouping.graph)
     if policy is not None:
-        found = zero_shot(asked, rng, limits, policy)
+        placement = zero_shot(question, rng, limits, policy)
+    elif method == ORDERED:
+        placement = search_order(question, rng, limits, tell=tell)
     else:
-        found = search_order(asked, rng, limits, tell=tell) if method == ORDERED else placer.run(asked, rng, limits)
-    placement = found if grouping is None else Placement(instance, found.device[grouping.group])
+        placement = placer.run(question, rng, limits)
+    if grouping is not None:
+        placement = Placement(instance, placement.device[grouping.group])
     return PlacementResult(
         method=method,
         instance=instance,

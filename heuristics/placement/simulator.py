@@ -152,32 +152,32 @@ def peak_memory(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> 
                 finish[count] = until if d == home else last_read[d]
                 amount[count], place[count] = arrays.tensor_bytes[t], d
                 count += finish[count] > begin[count]
-    held = _held(arrays, device)
-    space.peak[:] = held
+    resident = _resident_bytes(arrays, device)
+    space.peak[:] = resident
     freed, by_finish = 0, np.argsort(finish[:count])
     for i in np.argsort(begin[:count]):
         while finish[by_finish[freed]] <= begin[i]:
-            held[place[by_finish[freed]]] -= amount[by_finish[freed]]
+            resident[place[by_finish[freed]]] -= amount[by_finish[freed]]
             freed += 1
-        held[place[i]] += amount[i]
-        space.peak[place[i]] = max(space.peak[place[i]], held[place[i]])
+        resident[place[i]] += amount[i]
+        space.peak[place[i]] = max(space.peak[place[i]], resident[place[i]])
 
 
 @compiled
-def _held(arrays: SimulatorArrays, device: IntArray) -> FloatArray:
+def _resident_bytes(arrays: SimulatorArrays, device: IntArray) -> FloatArray:
     """Parameters, shared ones once, and states on each device."""
-    held = np.zeros(arrays.devices)
+    resident = np.zeros(arrays.devices)
     for v in range(len(device)):
         if device[v] >= 0:
-            held[device[v]] += arrays.held_bytes[v]
+            resident[device[v]] += arrays.held_bytes[v]
     seen = np.full(arrays.devices, -1)
     for p in range(len(arrays.shared_bytes)):
         for e in range(arrays.shared_start[p], arrays.shared_start[p + 1]):
             d = device[arrays.shared_user[e]]
             if d >= 0 and seen[d] != p:
                 seen[d] = p
-                held[d] += arrays.shared_bytes[p]
-    return held
+                resident[d] += arrays.shared_bytes[p]
+    return resident
 
 
 # The step time of `instances.placement.placement`, compiled by numba: 10 microseconds for a hundred nodes.
@@ -222,10 +222,10 @@ def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> flo
         for t in range(arrays.output_start[u], arrays.output_start[u + 1]):
             for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
                 v = arrays.reader[e]
-                there = device[v]
-                if there < 0:
+                target = device[v]
+                if target < 0:
                     continue
-                at = end if there == home else _transfer(arrays, device, space, t, home, there, end)
+                at = end if target == home else _transfer(arrays, device, space, t, home, target, end)
                 space.ready[v] = _later(space.ready[v], at)
                 space.missing[v] -= 1
                 if space.missing[v] == 0:
@@ -241,14 +241,14 @@ def _later(x: float, y: float) -> float:
 
 @compiled(inline="always")
 def _transfer(
-    arrays: SimulatorArrays, device: IntArray, space: Workspace, t: int, home: int, there: int, end: float
+    arrays: SimulatorArrays, device: IntArray, space: Workspace, t: int, home: int, target: int, end: float
 ) -> float:
     """Arrival of tensor `t`, complete at `end`; the first reader on a device causes the transfer."""
-    if space.holds[there] == t:
-        return space.arrived[t, there]
+    if space.holds[target] == t:
+        return space.arrived[t, target]
     begin = _later(space.bus_free[home], end)
     at = begin + (
-        slowest_move(arrays, device, t, home) if arrays.broadcast else arrays.move_time[t, arrays.rate[home, there]]
+        slowest_move(arrays, device, t, home) if arrays.broadcast else arrays.move_time[t, arrays.rate[home, target]]
     )
     space.bus_free[home] = at + arrays.transfer_gap
     if arrays.broadcast:
@@ -256,9 +256,9 @@ def _transfer(
         space.sent[t, :] = begin
         space.arrived[t, :] = at
     else:
-        space.holds[there] = t
-        space.sent[t, there] = begin
-        space.arrived[t, there] = at
+        space.holds[target] = t
+        space.sent[t, target] = begin
+        space.arrived[t, target] = at
     return at
 
 
@@ -267,9 +267,9 @@ def slowest_move(arrays: SimulatorArrays, device: IntArray, t: int, home: int) -
     """Longest transfer of tensor `t` to any device that reads it; nodes on device -1 are left out."""
     longest = 0.0
     for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
-        there = device[arrays.reader[e]]
-        if there >= 0 and there != home:
-            longest = _later(longest, arrays.move_time[t, arrays.rate[home, there]])
+        target = device[arrays.reader[e]]
+        if target >= 0 and target != home:
+            longest = _later(longest, arrays.move_time[t, arrays.rate[home, target]])
     return longest
 
 

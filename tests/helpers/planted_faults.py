@@ -194,8 +194,8 @@ FAULTS = {
     ),
     "rule of least numbers": Fault(
         "instances/partitioning/constraints.py",
-        "for b in np.flatnonzero(held < least)[:1]:",
-        "for b in np.flatnonzero(held < least - 1)[:1]:",
+        "for b in np.flatnonzero(counts < least)[:1]:",
+        "for b in np.flatnonzero(counts < least - 1)[:1]:",
         rule=("at least", "000111"),
         words="needs at least 1",
     ),
@@ -289,8 +289,8 @@ FAULTS = {
     ),
     "context of a stage": Fault(
         "instances/partitioning/serving.py",
-        "held = sum((own[v] for v in nodes), Fraction(activations))",
-        "held = sum((own[v] for v in nodes), Fraction(0))",
+        "free = Fraction(memory) - Fraction(activations) - sum(params[v] for v in nodes)",
+        "free = Fraction(memory) - sum(params[v] for v in nodes)",
         ("vllm",),
         script=USE_SERVING,
     ),

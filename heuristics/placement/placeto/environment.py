@@ -199,8 +199,8 @@ def play_episodes(
     episodes = Environment(question, places, traversal(question, order, sweeps, rng))
 
     def choose(active: Sequence[Environment]) -> list[IntArray]:
-        most = episodes.simulations + count  # after this step
-        if limits.allow(most) < most or limits.reached(float(episodes.best.min()) * instance.total_work):
+        simulations = episodes.simulations + count  # after this step
+        if limits.allow(simulations) < simulations or limits.reached(float(episodes.best.min()) * instance.total_work):
             return [episodes.place[:, episodes.node]]
         return [(rows + noise * rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in score(active)]
 

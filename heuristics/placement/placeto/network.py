@@ -150,13 +150,13 @@ class Placeto(nn.Module):
         """(R, k) logits for R observations of episodes on one question, after a new embedding of each."""
         graph, (node, x) = context, map(torch.as_tensor, seen)
         h = self.messages(x.transpose(0, 1).contiguous(), graph)  # (n, R, 2 width)
-        here = h[node, torch.arange(len(node))]
+        local = h[node, torch.arange(len(node))]
         sets = graph.sets[:, node] if self.pooled else graph.everything.expand(1, len(node), -1)
         pooled = [
             outer(torch.einsum("rn,nrw->rw", mask, inner(h)))
             for mask, inner, outer in zip(sets, self.inner, self.outer, strict=True)
         ]
-        return self.head(torch.cat((here, *pooled), 1))
+        return self.head(torch.cat((local, *pooled), 1))
 
 
 class Messages(nn.Module):
@@ -224,13 +224,13 @@ def restore(checkpoint: Checkpoint) -> Placeto:
     InputError
         If its options or weights do not fit together.
     """
-    given = {name: weight.shape for name, weight in checkpoint.weights.items()}
+    shapes = {name: weight.shape for name, weight in checkpoint.weights.items()}
     try:
         if not all(type(value) in (bool, int) and 0 <= value <= _MOST for value in checkpoint.options.values()):
             raise ValueError("an option is no small whole number")
         with torch.device("meta"):  # which takes no memory, whatever the options say
             expected = create(0, **checkpoint.options).state_dict()
-        if given != {name: tuple(weight.shape) for name, weight in expected.items()}:
+        if shapes != {name: tuple(weight.shape) for name, weight in expected.items()}:
             raise ValueError("the weights have other shapes")
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"The checkpoint is damaged ({error}); train one again.") from None

@@ -72,9 +72,9 @@ def optimise(instance: PlacementInstance, rng: np.random.Generator, limits: Limi
     updates = max(1, simulations // (episodes * steps))
     best, seed = Best(instance, limits), int(rng.integers(2**31))
     if instance.devices > 1:
-        made = network.create(seed, devices=instance.devices, width=_WIDTH)
+        policy = network.create(seed, devices=instance.devices, width=_WIDTH)
         how = training.Training(updates, episodes=episodes, seed=seed)
-        training.train(made, [instance], how, watch=best, deadline=limits.deadline)
+        training.train(policy, [instance], how, watch=best, deadline=limits.deadline)
     return Placement(instance, best.device)
 
 

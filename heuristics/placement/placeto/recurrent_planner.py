@@ -116,9 +116,9 @@ def train_planner(
         baselines[i] = 0.9 * baseline + 0.1 * mean
         advantage = (baseline - times) / max(float(times.std()), 1e-8)
         logp = torch.log_softmax(logits, 2)
-        taken = logp.gather(2, torch.as_tensor(devices)[..., None])[..., 0].mean(1)
+        chosen = logp.gather(2, torch.as_tensor(devices)[..., None])[..., 0].mean(1)
         bonus = -(logp.exp() * logp).sum(2).mean()
-        loss = -(taken * torch.as_tensor(advantage, dtype=taken.dtype)).mean() - entropy * bonus
+        loss = -(chosen * torch.as_tensor(advantage, dtype=chosen.dtype)).mean() - entropy * bonus
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(planner.parameters(), 1.25)

@@ -208,13 +208,13 @@ def _improve(
     total = 0.0
     for environment, (seen, devices), advantage in zip(batch, records, advantages, strict=True):
         rows = tuple(np.concatenate(column) for column in zip(*seen, strict=True))
-        taken = np.concatenate(devices)
-        for first in range(0, len(taken), BATCH):
+        chosen = np.concatenate(devices)
+        for first in range(0, len(chosen), BATCH):
             if deadline.passed:
                 raise _OutOfTimeError
             some = slice(first, first + BATCH)
             logits = network(network.context(environment.question), tuple(column[some] for column in rows))
-            loss, entropy = _loss(logits, taken[some], advantage[some] / scale, bonus)
+            loss, entropy = _loss(logits, chosen[some], advantage[some] / scale, bonus)
             (loss / steps).backward()
             total += entropy
     torch.nn.utils.clip_grad_norm_(network.parameters(), _CLIP)
@@ -226,6 +226,6 @@ def _loss(logits: Tensor, device: IntArray, advantage: FloatArray, bonus: float)
     """Sum over steps of the policy gradient's loss minus the entropy bonus, and the sum of entropies."""
     logp = torch.log_softmax(logits, dim=1)
     entropy = -(logp.exp() * logp).sum()
-    taken = logp.gather(1, torch.as_tensor(device)[:, None])[:, 0]
+    chosen = logp.gather(1, torch.as_tensor(device)[:, None])[:, 0]
     weight = torch.as_tensor(advantage, dtype=logp.dtype)
-    return -(taken * weight).sum() - bonus * entropy, float(entropy.detach())
+    return -(chosen * weight).sum() - bonus * entropy, float(entropy.detach())
