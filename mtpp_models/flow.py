@@ -99,15 +99,15 @@ def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusio
     if both is None:
         return None
     rows = [both[0].tolist()]
-    known: dict[bytes, list[float]] = {}
+    weights_of: dict[bytes, list[float]] = {}
     for part in range(parts):
-        own = np.bincount(instance.kind[site == part], minlength=len(counts))
-        if own.tobytes() not in known:
-            found = _weights(instance, own, flow, deadline, second=False)
-            if found is None:
+        counts_of_part = np.bincount(instance.kind[site == part], minlength=len(counts))
+        if counts_of_part.tobytes() not in weights_of:
+            excluding = _weights(instance, counts_of_part, flow, deadline, second=False)
+            if excluding is None:
                 return None
-            known[own.tobytes()] = found[0].tolist()
-        rows.append(known[own.tobytes()])
+            weights_of[counts_of_part.tobytes()] = excluding[0].tolist()
+        rows.append(weights_of[counts_of_part.tobytes()])
     return Exclusion(rows, both[1])
 
 
@@ -262,15 +262,15 @@ class Hubs:
         # Columns: the weight of a device of each class, p and q, weights of the ways at layers and between them.
         gain = np.concatenate((self._counts, -sides, np.zeros(2 * ways)))
         all_sides = np.concatenate((np.zeros(groups), sides, np.zeros(2 * ways)))[None]
-        own = np.hstack((-np.eye(groups)[self._group], np.zeros((ways, 2)), *map(np.diag, self._times)))
+        covers = np.hstack((-np.eye(groups)[self._group], np.zeros((ways, 2)), *map(np.diag, self._times)))
         limits = [(0.0, 4.0 * self._instance.layers)] * groups + [(0.0, _MOST)] * (2 + 2 * ways)
         solution = np.zeros(len(gain))
         for _ in range(_ROUNDS):
             if deadline.passed:
                 return None
-            known = self._rows[self._covered >= flow]
-            tight = known[known @ solution >= -_TIGHT]
-            matrix = np.vstack((own, tight))
+            rows = self._rows[self._covered >= flow]
+            tight = rows[rows @ solution >= -_TIGHT]
+            matrix = np.vstack((covers, tight))
             answer = linprog(
                 gain, matrix, np.zeros(len(matrix)), all_sides, [self._instance.layers], bounds=limits, method="highs"
             )
@@ -279,13 +279,13 @@ class Hubs:
             solution = answer.x
             price, weight = solution[groups : groups + 2], np.maximum(solution[groups + 2 :], 0.0).reshape(2, ways)
             more = self._add_rows(part, weight, price, flow)
-            if not more and (known @ solution <= _LESS).all():
+            if not more and (rows @ solution <= _LESS).all():
                 return self._safe(part, weight, sides)
         return None
 
     def _add_rows(self, part: IntArray, weight: FloatArray, price: FloatArray, flow: float) -> bool:
         """Add multisets that weigh less than the price; whether there are some."""
-        ways, groups, found = len(self._group), len(self._counts), list[FloatArray]()
+        ways, groups, rows = len(self._group), len(self._counts), list[FloatArray]()
         for side in range(2):
             used = np.flatnonzero(self._times[side] > 0)
             least, multiset = _least_covers(part[used], weight[side, used], _PARTS_WITH_HUBS)
@@ -293,12 +293,12 @@ class Hubs:
             for often in {multiset[i].tobytes(): multiset[i] for i in below}.values():
                 row = np.zeros(self._rows.shape[1])
                 row[groups + side], row[groups + 2 + side * ways + used] = 1.0, -often
-                found.append(row)
-        if found:
-            self._rows = np.vstack((self._rows, found))
-            held = -np.array(found)[:, groups + 2 :] @ np.tile(self._capacity, 2)
-            self._covered = np.concatenate((self._covered, np.maximum(held, flow)))
-        return bool(found)
+                rows.append(row)
+        if rows:
+            self._rows = np.vstack((self._rows, rows))
+            flows = -np.array(rows)[:, groups + 2 :] @ np.tile(self._capacity, 2)
+            self._covered = np.concatenate((self._covered, np.maximum(flows, flow)))
+        return bool(rows)
 
     def _safe(self, part: IntArray, weight: FloatArray, sides: IntArray) -> list[list[float]] | None:
         """The weights, if they exclude the flow beyond doubt."""
@@ -314,9 +314,9 @@ class Hubs:
         rows = []
         for group in range(len(self._counts)):
             for side in range(2):
-                own = self._group == group
-                row = np.zeros(int(self._layers[own].max(initial=0)))
-                row[self._layers[own] - 1] = weight[side, own]
+                members = self._group == group
+                row = np.zeros(int(self._layers[members].max(initial=0)))
+                row[self._layers[members] - 1] = weight[side, members]
                 rows.append(row.tolist())
         return rows
 
@@ -332,15 +332,15 @@ def _least_covers(part: IntArray, cost: FloatArray, parts: int) -> tuple[FloatAr
             value = least[max(0, x - part[i])] + cost[i]
             if value < least[x]:
                 least[x], last[x] = value, i
-    own, often = np.zeros(count), np.zeros((count, count), dtype=np.int64)
+    cover_cost, often = np.zeros(count), np.zeros((count, count), dtype=np.int64)
     for i in range(count):
         x = max(0, parts - part[i])
-        own[i] = least[x] + cost[i]
+        cover_cost[i] = least[x] + cost[i]
         often[i, i] += 1
         while x > 0:
             often[i, last[x]] += 1
             x = max(0, x - part[last[x]])
-    return own, often
+    return cover_cost, often
 
 
 # Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
@@ -372,9 +372,9 @@ def shared_layers(instance: FlowInstance) -> float:
 
 def ends(instance: FlowInstance) -> float:
     """Most that devices can take from the source, or give to the sink [requests/s]."""
-    n, most = instance.n, instance.capacity.max(axis=1)[instance.kind]
+    n, fastest = instance.n, instance.capacity.max(axis=1)[instance.kind]
     sides = instance.rates[n + SOURCE, :n], instance.rates[:n, n + SINK]
-    return min(float(np.minimum(side, most).sum()) for side in sides) * (1 + _SAFE)
+    return min(float(np.minimum(side, fastest).sum()) for side in sides) * (1 + _SAFE)
 
 
 def bound_flow(
@@ -393,13 +393,13 @@ def bound_flow(
         Told each method, and the flow that it has proved [requests/s].
     """
     deadline, watch = deadline or Deadline(), Stopwatch()
-    most = shared_layers(instance)
-    results = [_result("shared-layers", instance, most, {}, watch)]
-    tell("shared-layers", most)
-    if (through := ends(instance)) < most:
-        most = through
-        results.append(_result("ends", instance, most, {}, watch))
-        tell("ends", most)
+    bound = shared_layers(instance)
+    results = [_result("shared-layers", instance, bound, {}, watch)]
+    tell("shared-layers", bound)
+    if (through := ends(instance)) < bound:
+        bound = through
+        results.append(_result("ends", instance, bound, {}, watch))
+        tell("ends", bound)
     least, nothing = 0.0 if start is None else start.flow, _NOTHING * float(instance.capacity.max())
 
     def lowered(
@@ -408,17 +408,17 @@ def bound_flow(
         """The least flow that is excluded, beginning with `flow`, and what excludes it; `high` and None without one."""
         proof = None
         while high > low * (1 + close) and high > nothing and not deadline.passed:
-            found = excluded(flow)
-            if found is None:
+            excluding = excluded(flow)
+            if excluding is None:
                 low = flow
             else:
-                high, proof = flow, found
+                high, proof = flow, excluding
                 tell(method, high)
             flow = (low * high) ** 0.5 if low > 0 else high / 2
         return high, proof
 
-    begin = least * (1 + _CLOSE) if least > 0 else most / 2  # the best flow may be the largest there is
-    high, best = lowered("patterns", lambda flow: exclude(instance, flow, deadline), least, most, _CLOSE, begin)
+    begin = least * (1 + _CLOSE) if least > 0 else bound / 2  # the best flow may be the largest there is
+    high, best = lowered("patterns", lambda flow: exclude(instance, flow, deadline), least, bound, _CLOSE, begin)
     if best is not None:
         method = "patterns-with-links" if best.has_links else "patterns"
         results.append(

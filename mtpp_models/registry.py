@@ -141,7 +141,7 @@ def model_for(instance: Instance, model: str | Model, parts: Strengthening | Non
     """
     chosen = find_model(model, parts)
     if chosen.kinds == "one" and not instance.is_alike:
-        names = [name for name, known in MODELS.items() if known.kinds == "any"]
+        names = [name for name, candidate in MODELS.items() if candidate.kinds == "any"]
         raise InputError(unknown(names, chosen.name, "model for several kinds of devices"))
     return chosen
 

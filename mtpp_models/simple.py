@@ -80,7 +80,7 @@ def one_block(instance: Instance) -> Partition:
     if instance.machines.is_fixed:
         return Partition(soft, block)
     kinds = (np.full(instance.k, t) for t in range(instance.kinds))
-    return min((Partition(soft, block, kind=kind) for kind in kinds), key=lambda known: known.bottleneck)
+    return min((Partition(soft, block, kind=kind) for kind in kinds), key=lambda partition: partition.bottleneck)
 
 
 def as_answer(instance: Instance, partition: Partition) -> Partition | None:

@@ -123,8 +123,8 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     loaded = cuts.loaded() if start.instance.needs_peaks else None
     cases = (cuts,) if loaded is None else (cuts, loaded)
     upper = np.max([case.alone() for case in cases], axis=0)
-    asked = np.arange(len(upper)) if nodes is None else np.array(list(nodes))
-    for v in asked[np.argsort(-upper[asked])].tolist():
+    centres = np.arange(len(upper)) if nodes is None else np.array(list(nodes))
+    for v in centres[np.argsort(-upper[centres])].tolist():
         if value >= cutoff:
             break
         if upper[v] <= value:

@@ -150,8 +150,8 @@ class _StagesOfKinds:
             )
         alone = [replace(question, instance=instance.of_kind(t)) for t in range(instance.kinds)]
         # From the node where a stage begins, and the one where it ends; with rates for pairs without transfers.
-        self.cost = np.array([_costs(one, still=rated)[:n, 1:] for one in alone])
-        room = np.array([_contexts(one)[:n, 1:] for one in alone])
+        self.cost = np.array([_costs(kind, still=rated)[:n, 1:] for kind in alone])
+        room = np.array([_contexts(kind)[:n, 1:] for kind in alone])
         # Tokens that are lacking: 0 where any number fits, infinite where nothing does.
         self.lacking = np.where(room < 0, math.inf, np.maximum(0.0, MOST_TOKENS - room))
 
@@ -214,9 +214,9 @@ def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
     instance, graph = question.instance, question.instance.graph
     n, tensors = graph.n, graph.tensors
     readers = [tensors.consumers[a:b] for a, b in zip(tensors.start[:-1], tensors.start[1:], strict=True)]
-    made, time = tensors.producer.tolist(), (instance.tensor_time * (not still)).tolist()
+    producer, time = tensors.producer.tolist(), (instance.tensor_time * (not still)).tolist()
     last = [int(nodes.max(initial=-1)) for nodes in readers]
-    crossing = [[t for t in range(len(made)) if made[t] < p <= last[t]] for p in range(n + 1)]
+    crossing = [[t for t in range(len(producer)) if producer[t] < p <= last[t]] for p in range(n + 1)]
     cost = np.zeros((n + 1, n + 1))
     for i in range(n):
         first = {t: int(readers[t][readers[t] >= i].min()) for t in crossing[i]}
@@ -227,7 +227,7 @@ def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
             for t in crossing[i]:
                 receive += time[t] if first[t] < j else 0.0
             for t in crossing[j]:
-                send += time[t] if made[t] >= i else 0.0
+                send += time[t] if producer[t] >= i else 0.0
             cost[i, j] = receive + work + send
     return cost
 

@@ -206,8 +206,8 @@ class BlockCuts:
             (self._user, n + 2 * len(shared) + self._used, unlimited, 0 * unlimited),
         ]
         drain = np.concatenate((self.work, nothing, nothing, self.shared))
-        tail, head, there, back = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
-        return FlowNetwork.of(tail, head, there, back, len(codes), drain)
+        tail, head, forward, backward = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
+        return FlowNetwork.of(tail, head, forward, backward, len(codes), drain)
 
 
 # Lower bounds on the cost of a block that holds two given nodes, for all pairs of nodes; compiled by numba.

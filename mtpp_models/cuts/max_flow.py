@@ -43,7 +43,7 @@ class FlowNetwork(NamedTuple):
 
     @classmethod
     def of(
-        cls, tail: IntArray, head: IntArray, there: IntArray, back: IntArray, edges: int, drain: IntArray
+        cls, tail: IntArray, head: IntArray, forward: IntArray, backward: IntArray, edges: int, drain: IntArray
     ) -> FlowNetwork:
         """Sort arcs from `tail` to `head` with their capacities there and back; the first `edges` are edges."""
         count = len(tail)
@@ -57,7 +57,7 @@ class FlowNetwork(NamedTuple):
             heads[by_tail],
             np.roll(place, count)[by_tail],
             along[by_tail],
-            np.concatenate((there, back))[by_tail],
+            np.concatenate((forward, backward))[by_tail],
             drain,
         )
 
@@ -66,13 +66,13 @@ class FlowNetwork(NamedTuple):
         size = len(self.drain)
         arc, tail = np.arange(len(self.head)), np.repeat(np.arange(size), np.diff(self.start))
         edges = np.flatnonzero(self.along == _FORWARD)
-        kept = np.concatenate((edges, np.flatnonzero((self.along == 0) & (arc < self.mate))))
+        single = np.concatenate((edges, np.flatnonzero((self.along == 0) & (arc < self.mate))))
         nothing = np.zeros(n, dtype=np.int64)
         larger = FlowNetwork.of(
-            np.concatenate((tail[kept], np.full(n, size))),
-            np.concatenate((self.head[kept], np.arange(n))),
-            np.concatenate((self.capacity[kept], nothing)),
-            np.concatenate((self.capacity[self.mate[kept]], nothing)),
+            np.concatenate((tail[single], np.full(n, size))),
+            np.concatenate((self.head[single], np.arange(n))),
+            np.concatenate((self.capacity[single], nothing)),
+            np.concatenate((self.capacity[self.mate[single]], nothing)),
             len(edges),
             np.append(self.drain, 0),
         )
@@ -227,22 +227,22 @@ def _mend(
     """Give orphans new shortest paths, level by level up to `depth`; those further away are reached again later."""
     start, head, mate, along = network.start, network.head, network.mate, network.along
     level, parent, orphan = paths.level, paths.parent, paths.orphan
-    for here in range(1, depth + 1):
-        while orphan[here] != _NOBODY:
-            v = orphan[here]
-            orphan[here] = paths.following[v]
+    for height in range(1, depth + 1):
+        while orphan[height] != _NOBODY:
+            v = orphan[height]
+            orphan[height] = paths.following[v]
             least, arc = len(level), 0
             for a in range(start[v], start[v + 1]):
                 w = head[a]
                 if level[w] < least and _is_open(mate[a], v, residual, along, before, behind):
                     least, arc = level[w], mate[a]
-                    if least == here - 1:
+                    if least == height - 1:
                         break
-            if least == here - 1:
+            if least == height - 1:
                 parent[v] = arc
                 continue
             for a in range(start[v], start[v + 1]):
-                if parent[head[a]] == a and level[head[a]] == here + 1:
+                if parent[head[a]] == a and level[head[a]] == height + 1:
                     _abandon(head[a], paths)
             if least < depth:
                 level[v] = least + 1

@@ -476,10 +476,10 @@ def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition
     """Refuse an optimum above the cost of its partition; for other solutions, warn."""
     if file.objective is None or file.objective * built.unit <= partition.bottleneck * (1 + _SLACK):
         return
-    said = f"it says {file.objective * built.unit:.6g}, and its partition costs {partition.bottleneck:.6g}"
+    claim = f"it says {file.objective * built.unit:.6g}, and its partition costs {partition.bottleneck:.6g}"
     if file.optimal:
-        file.fail(f"{said}; the file is not of {_called(built)}, but perhaps of another bandwidth or memory.")
-    warnings.warn(f"{file.path}: {said}; is it of another bandwidth or memory?", InputWarning, stacklevel=3)
+        file.fail(f"{claim}; the file is not of {_called(built)}, but perhaps of another bandwidth or memory.")
+    warnings.warn(f"{file.path}: {claim}; is it of another bandwidth or memory?", InputWarning, stacklevel=3)
 
 
 def _stated(built: BuiltModel, file: SolutionFile) -> float | None:

@@ -291,8 +291,8 @@ def add_load(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set) -> Non
 
 def _can_hold(m: pyo.ConcreteModel, v: int, b: int) -> bool:
     """Whether no window keeps node v from block b."""
-    earlier, here = m.y[v, b - 1], m.y[v, b]
-    return not (here.fixed and here.value == 0) and not (earlier.fixed and earlier.value == 1)
+    earlier, now = m.y[v, b - 1], m.y[v, b]
+    return not (now.fixed and now.value == 0) and not (earlier.fixed and earlier.value == 1)
 
 
 def _unless_fixed(lower: pyo.Var, upper: pyo.Var) -> NumericExpression:

@@ -86,9 +86,9 @@ def add_pair_transfers(m: pyo.ConcreteModel, data: ScaledKinds, times: FloatArra
 
     @m.Constraint(m.reads, m.B, [-1, 1], doc="what block b sends or receives takes its time")
     def takes(m: pyo.ConcreteModel, tensor: int, u: int, v: int, b: int, sign: int) -> NumericExpression:
-        own = times[row[tensor]]
-        passing = sum(own[s, t] * m.pair[u, v, s, t] for s in m.K for t in m.K)
-        return m.moved[tensor, b] >= passing - own.max() * (1 - sign * (m.x[u, b] - m.x[v, b]))
+        durations = times[row[tensor]]
+        passing = sum(durations[s, t] * m.pair[u, v, s, t] for s in m.K for t in m.K)
+        return m.moved[tensor, b] >= passing - durations.max() * (1 - sign * (m.x[u, b] - m.x[v, b]))
 
     @m.Constraint(m.T, m.B, doc="at the fastest rate at least")
     def takes_least(m: pyo.ConcreteModel, tensor: int, b: int) -> NumericExpression:

@@ -148,7 +148,7 @@ class ScaledInstance:
 class ScaledKinds(ScaledInstance):
     """The coefficients of a question over kinds of devices; what depends on the kind has a row for each."""
 
-    most: float = math.inf  # in units: an answer of that cost is known
+    incumbent: float = math.inf  # in units: an answer of that cost is known
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledKinds:
@@ -160,7 +160,7 @@ class ScaledKinds(ScaledInstance):
     @property
     def cutoff(self) -> float:
         """The bottleneck of the partition that it is scaled by."""
-        return self.unit if self.most < math.inf else math.inf
+        return self.unit if self.incumbent < math.inf else math.inf
 
     @property
     def is_free(self) -> bool:
@@ -181,8 +181,8 @@ class ScaledKinds(ScaledInstance):
     @cached_property
     def works(self) -> FloatArray:
         """(T, n) work of each node, 0 where it cannot run; as tensors, what no answer within reach pays is capped."""
-        own = np.minimum([alone.work for alone in self.of_kinds], self._cap)
-        return np.where(self.instance.able, own, 0.0)
+        works = np.minimum([alone.work for alone in self.of_kinds], self._cap)
+        return np.where(self.instance.able, works, 0.0)
 
     @cached_property
     def cut_times(self) -> FloatArray:
@@ -208,7 +208,7 @@ class ScaledKinds(ScaledInstance):
     @property
     def _cap(self) -> float:
         # k units are no less than the optimum where all nodes in one block are an answer.
-        return 2.0 * min(self.most, self.k * (1.0 if self.is_free else _OUT_OF_REACH))
+        return 2.0 * min(self.incumbent, self.k * (1.0 if self.is_free else _OUT_OF_REACH))
 
     @cached_property
     def excess_rates(self) -> list[float]:
@@ -249,7 +249,7 @@ class ScaledKinds(ScaledInstance):
         whole, ratio = float(of_t.sum()), math.inf
         if of_s[longer].min() > 0:
             ratio = float((of_t[longer] / of_s[longer]).max()) * (1 + _ROUNDING)
-        return min(whole * (1 - 1 / ratio), (ratio - 1) * self.most)
+        return min(whole * (1 - 1 / ratio), (ratio - 1) * self.incumbent)
 
     @cached_property
     def _bytes(self) -> float:

@@ -174,9 +174,9 @@ def restrict(
     block = block_ranks(start) - 1
     if (block[contraction.anchor][contraction.group] != block).any():
         return None
-    kept = Partition(instance, block[contraction.anchor])
-    home = case.superblock(kept)
-    return kept if ((where.first <= home) & (home <= where.last)).all() else None
+    restricted = Partition(instance, block[contraction.anchor])
+    home = case.superblock(restricted)
+    return restricted if ((where.first <= home) & (home <= where.last)).all() else None
 
 
 def _conflicts(instance: Instance, multiples: set[int], cutoff: float, deadline: Deadline) -> dict[int, IntArray]:

@@ -141,8 +141,8 @@ class SuperblockFormulation(Formulation):
         case = Case(
             self.name, lambda: build(data, sizes, facts, parts), lambda partition: merged(partition, sizes), len(sizes)
         )
-        kept = restrict(start, contraction, data.instance, case, facts.windows)
-        return PreparedModel(data, (case,), kept, contraction.group, cutoff)
+        restricted = restrict(start, contraction, data.instance, case, facts.windows)
+        return PreparedModel(data, (case,), restricted, contraction.group, cutoff)
 
 
 def equal_sizes(k: int, j: int) -> tuple[int, ...]:

@@ -104,8 +104,8 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
     def middle(partition: Partition) -> IntArray:
         """The block with more than its share is superblock 2."""
         block, kind = partition.block, partition.kind
-        held = [weights[t, block == b].sum() if t != IDLE else 0.0 for b, t in enumerate(kind.tolist())]
-        return 2 + np.sign(block - int(np.argmax(held)))
+        shares = [weights[t, block == b].sum() if t != IDLE else 0.0 for b, t in enumerate(kind.tolist())]
+        return 2 + np.sign(block - int(np.argmax(shares)))
 
     return tuple(
         Case(kind.name, partial(build, data.of_kinds[t], weight=weights[t].tolist()), middle, blocks=3)

@@ -109,8 +109,8 @@ def heads_of(instance: PlacementInstance) -> Heads:
     """
     n, passes = instance.graph.n, Passes.of(instance)
     head, tail, device = np.zeros(n), np.zeros(n), own_devices(instance)
-    for way, found in zip((passes.forward, passes.backward), (head, tail), strict=True):
-        pass_over(passes, way.with_tables(), found, np.zeros(n), device, np.inf)
+    for way, earliest in zip((passes.forward, passes.backward), (head, tail), strict=True):
+        pass_over(passes, way.with_tables(), earliest, np.zeros(n), device, np.inf)
     head, tail = head * (1 - ROUNDING), tail * (1 - ROUNDING)
     return Heads(instance=instance, work=passes.work, head=head, tail=tail, capacity=passes.capacity)
 
@@ -229,15 +229,15 @@ def _split(ancestors: IntArray, head: FloatArray, takes: FloatArray, latest: Flo
     while low <= high:
         size = (low + high) // 2
         limit = falling[size - 1] if size > 0 else np.inf
-        left = falling[size] if size < count else 0.0
+        next_latest = falling[size] if size < count else 0.0
         through = 0.0
         for u in ancestors:
             if latest[u] >= limit:
                 through = max(through, head[u]) + takes[u]
         if size > 0:
             through += correction
-        best = min(best, max(through, left))
-        if through < left:
+        best = min(best, max(through, next_latest))
+        if through < next_latest:
             low = size + 1
         else:
             high = size - 1
@@ -253,11 +253,11 @@ def window_bound(heads: Heads) -> Bound:
     slowest = float(instance.speeds.min() / instance.speeds.max())
     rest = np.where(heads.work > 0, float(instance.node_gap) * slowest, 0.0)
     lost = heads.capacity * float(instance.node_gap)
-    found = [
+    windows = [
         _best_window(heads.head, heads.tail, takes, less, heads.capacity)
         for takes, less in ((heads.work, 0.0), (heads.work + rest, lost))[: 2 if lost else 1]
     ]
-    value, a, b = max(found)
+    value, a, b = max(windows)
     return Bound(value * (1 - ROUNDING), WINDOWS, False, {**heads.witness, "window": [a, b]})
 
 
@@ -410,7 +410,7 @@ def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadl
 def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
     """Find nodes that share a device in any step of at most `horizon`, until the deadline."""
     n, passes = heads.instance.graph.n, Passes.of(heads.instance)
-    known = Shared(
+    sharing = Shared(
         horizon=horizon,
         heads=heads,
         device=own_devices(heads.instance),
@@ -419,26 +419,26 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
         refuted=False,
         interval=None,
     )
-    return share_more(known, deadline)
+    return share_more(sharing, deadline)
 
 
-def share_more(known: Shared, deadline: Deadline) -> Shared:
+def share_more(sharing: Shared, deadline: Deadline) -> Shared:
     """Derive further facts from known ones, which are left unchanged."""
-    limit, known = known.horizon * (1 + ROUNDING), known.copied()
-    heads, device, passes = known.heads, known.device, known.passes
+    limit, sharing = sharing.horizon * (1 + ROUNDING), sharing.copied()
+    heads, device, passes = sharing.heads, sharing.device, sharing.passes
     head, tail = heads.head, heads.tail
     for _ in range(_MOST_PASSES):
         before = head.sum() + tail.sum()
         joined = pass_over(passes, passes.forward, head, tail, device, limit)
         again = joined if joined < 0 else pass_over(passes, passes.backward, tail, head, device, limit)
-        if again < 0 or _is_too_full(known.heads, device, limit):
-            return replace(known, refuted=True)
-        excess, *interval = energetic_excess(known.heads, limit)
+        if again < 0 or _is_too_full(sharing.heads, device, limit):
+            return replace(sharing, refuted=True)
+        excess, *interval = energetic_excess(sharing.heads, limit)
         if excess > ROUNDING * limit:
-            return replace(known, refuted=True, interval=interval)
+            return replace(sharing, refuted=True, interval=interval)
         if deadline.passed or (joined + again == 0 and head.sum() + tail.sum() == before):
             break
-    return known
+    return sharing
 
 
 def _is_too_full(heads: Heads, device: IntArray, limit: float) -> bool:

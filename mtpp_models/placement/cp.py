@@ -43,51 +43,51 @@ from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotA
 # the job-shop scheduling problem", 1996.
 
 
-def probe_sharing(known: Shared, deadline: Deadline) -> Shared:
+def probe_sharing(sharing: Shared, deadline: Deadline) -> Shared:
     """Probe pairs of nodes, together and apart, while there is time; return all facts found."""
-    known, changed = _settled(known, deadline), True
-    while changed and not known.refuted:
+    sharing, changed = _settled(sharing, deadline), True
+    while changed and not sharing.refuted:
         changed = False
-        for u, v in combinations(known.heads.instance.graph.topological_order.tolist(), 2):
-            if deadline.passed or known.refuted:
-                return known
-            if known.device[u] == known.device[v] or known.apart[u, v]:
+        for u, v in combinations(sharing.heads.instance.graph.topological_order.tolist(), 2):
+            if deadline.passed or sharing.refuted:
+                return sharing
+            if sharing.device[u] == sharing.device[v] or sharing.apart[u, v]:
                 continue
-            together, apart = (_settled(suppose(known, u, v), deadline) for suppose in (_together, _apart))
+            together, apart = (_settled(suppose(sharing, u, v), deadline) for suppose in (_together, _apart))
             if together.refuted or apart.refuted:
-                known, changed = apart if together.refuted else together, True
-    return known
+                sharing, changed = apart if together.refuted else together, True
+    return sharing
 
 
-def _together(known: Shared, u: int, v: int) -> Shared:
+def _together(sharing: Shared, u: int, v: int) -> Shared:
     """Assume that u and v share a device."""
-    return replace(known, device=np.where(known.device == known.device[u], known.device[v], known.device))
+    return replace(sharing, device=np.where(sharing.device == sharing.device[u], sharing.device[v], sharing.device))
 
 
-def _apart(known: Shared, u: int, v: int) -> Shared:
+def _apart(sharing: Shared, u: int, v: int) -> Shared:
     """Assume that u and v do not share a device."""
-    known = known.copied()
-    known.apart[u, v] = known.apart[v, u] = True
-    return known
+    sharing = sharing.copied()
+    sharing.apart[u, v] = sharing.apart[v, u] = True
+    return sharing
 
 
-def _settled(known: Shared, deadline: Deadline) -> Shared:
+def _settled(sharing: Shared, deadline: Deadline) -> Shared:
     """Derive all consequences."""
-    known = share_more(known, deadline)
-    while not known.refuted and not deadline.passed:
-        heads, before = known.heads, known.heads.head.sum() + known.heads.tail.sum()
-        rest, limit = np.where(heads.work > 0, float(heads.instance.node_gap), 0.0), known.horizon * (1 + ROUNDING)
-        forward, backward = known.passes.forward, known.passes.backward
-        for way, found in (forward, heads.head), (backward, heads.tail):
-            if not _keep_apart(known.device, known.apart, way.between, way.apart):
-                return replace(known, refuted=True)
-            np.maximum(found, (way.between + (found + heads.work)).max(axis=1), out=found)
-        if not _keep_order(heads.head, heads.tail, heads.work, rest, known.device, limit):
-            return replace(known, refuted=True)
-        known = share_more(known, deadline)
-        if known.heads.head.sum() + known.heads.tail.sum() <= before + ROUNDING * limit:
+    sharing = share_more(sharing, deadline)
+    while not sharing.refuted and not deadline.passed:
+        heads, before = sharing.heads, sharing.heads.head.sum() + sharing.heads.tail.sum()
+        rest, limit = np.where(heads.work > 0, float(heads.instance.node_gap), 0.0), sharing.horizon * (1 + ROUNDING)
+        forward, backward = sharing.passes.forward, sharing.passes.backward
+        for way, earliest in (forward, heads.head), (backward, heads.tail):
+            if not _keep_apart(sharing.device, sharing.apart, way.between, way.apart):
+                return replace(sharing, refuted=True)
+            np.maximum(earliest, (way.between + (earliest + heads.work)).max(axis=1), out=earliest)
+        if not _keep_order(heads.head, heads.tail, heads.work, rest, sharing.device, limit):
+            return replace(sharing, refuted=True)
+        sharing = share_more(sharing, deadline)
+        if sharing.heads.head.sum() + sharing.heads.tail.sum() <= before + ROUNDING * limit:
             break
-    return known
+    return sharing
 
 
 @compiled
@@ -165,24 +165,24 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
     instance, watch = start.instance, Stopwatch()
     heads, deadline = heads_of(instance), controls.deadline
     low = colocation_bound(heads, heads_bound(heads), start.step_time, deadline.share(_BOUNDS)).value
-    first, known = replace(controls, deadline=deadline.share(_FIRST)), _Known(start, low, optimal=False)
+    first, incumbent = replace(controls, deadline=deadline.share(_FIRST)), _Incumbent(start, low, optimal=False)
     built = watch.passed
-    known, before = _solve(known, heads, start.step_time, first), None
-    while not (known.optimal or known == before or deadline.passed):
-        before, time = known, known.low + _STRIDE * (known.best.step_time - known.low)
-        known = _solve(known, heads, time, controls)
+    incumbent, before = _solve(incumbent, heads, start.step_time, first), None
+    while not (incumbent.optimal or incumbent == before or deadline.passed):
+        before, time = incumbent, incumbent.low + _STRIDE * (incumbent.best.step_time - incumbent.low)
+        incumbent = _solve(incumbent, heads, time, controls)
     return Result(
         method=CP,
         instance=instance,
-        answer=known.best,
-        bound=Bound(max(0.0, known.low), CP, known.low >= known.best.step_time * (1 - PROOF_TOLERANCE)),
+        answer=incumbent.best,
+        bound=Bound(max(0.0, incumbent.low), CP, incumbent.low >= incumbent.best.step_time * (1 - PROOF_TOLERANCE)),
         seconds=watch.seconds(build=built, solve=watch.passed - built),
         solver=f"{_SOLVER} {importlib.metadata.version(_PACKAGE)}",
         interrupted=deadline.interrupted.is_set(),
     )
 
 
-class _Known(NamedTuple):
+class _Incumbent(NamedTuple):
     """Placement and bound of a question before CP-SAT runs."""
 
     best: OrderedPlacement
@@ -190,37 +190,41 @@ class _Known(NamedTuple):
     optimal: bool  # whether CP-SAT has nothing to add
 
 
-def _solve(known: _Known, heads: Heads, time: float, controls: Controls) -> _Known:
+def _solve(incumbent: _Incumbent, heads: Heads, time: float, controls: Controls) -> _Incumbent:
     """Ask for the best step of at most `time`; an answer that there is none raises the bound.
 
     The shorter the time, the more nodes share a device.
     """
-    best, instance = known.best, known.best.instance
+    best, instance = incumbent.best, incumbent.best.instance
     data = ScaledPlacement(best, share_devices(heads, time, controls.deadline))
     if data.shared.refuted:
-        return known._replace(low=time * (1 - ROUNDING))
+        return incumbent._replace(low=time * (1 - ROUNDING))
     unit = min(instance.total_work, best.step_time) / _UNITS
-    question = _question(data, unit / best.step_time, known.low / best.step_time, time / best.step_time, controls)
-    said = _ask(question, controls.deadline)
-    if said["status"] == "INFEASIBLE":
+    question = _question(data, unit / best.step_time, incumbent.low / best.step_time, time / best.step_time, controls)
+    reply = _ask(question, controls.deadline)
+    if reply["status"] == "INFEASIBLE":
         if time >= best.step_time:
             raise SolverFaultError(_SOLVER, "says that there is no placement, against one that is known")
-        return known._replace(low=time * (1 - ROUNDING))
-    found = best if said["device"] is None else _placement(data, question, said)
-    proved = float(said["bound"]) * unit * (1 - ROUNDING)
+        return incumbent._replace(low=time * (1 - ROUNDING))
+    candidate = best if reply["device"] is None else _placement(data, question, reply)
+    proved = float(reply["bound"]) * unit * (1 - ROUNDING)
     if time < best.step_time:
         proved = min(proved, time)
-    if proved > min(best.step_time, found.step_time) * (1 + ROUNDING):
-        raise SolverFaultError(_SOLVER, f"states the bound {proved:.6g} against a step time of {found.step_time:.6g}")
-    return _Known(
-        best=min((best, found), key=lambda placement: placement.preference),
-        low=max(known.low, proved),
-        optimal=said["status"] == "OPTIMAL",
+    if proved > min(best.step_time, candidate.step_time) * (1 + ROUNDING):
+        raise SolverFaultError(
+            _SOLVER, f"states the bound {proved:.6g} against a step time of {candidate.step_time:.6g}"
+        )
+    return _Incumbent(
+        best=min((best, candidate), key=lambda placement: placement.preference),
+        low=max(incumbent.low, proved),
+        optimal=reply["status"] == "OPTIMAL",
     )
 
 
-def _question(data: ScaledPlacement, unit: float, least: float, most: float, controls: Controls) -> dict[str, Any]:
-    """The question in whole numbers of units, rounded down, for steps that take from `least` to `most`."""
+def _question(
+    data: ScaledPlacement, unit: float, shortest: float, longest: float, controls: Controls
+) -> dict[str, Any]:
+    """The question in whole numbers of units, rounded down, for steps that take from `shortest` to `longest`."""
 
     def whole(time: float) -> int:
         return int(time / unit * (1 - ROUNDING))
@@ -235,8 +239,8 @@ def _question(data: ScaledPlacement, unit: float, least: float, most: float, con
     return {
         "devices": len(data.devices),
         "equal": data.instance.unequal is None,
-        "least": whole(least),
-        "horizon": int(most / unit) + 1,
+        "least": whole(shortest),
+        "horizon": int(longest / unit) + 1,
         "bus_rest": whole(data.bus_rest),
         "nodes": [
             {
@@ -274,28 +278,28 @@ def _question(data: ScaledPlacement, unit: float, least: float, most: float, con
     }
 
 
-def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, Any]) -> OrderedPlacement:
+def _placement(data: ScaledPlacement, question: dict[str, Any], reply: dict[str, Any]) -> OrderedPlacement:
     """Placement in an answer of the process; its times are divided by the horizon."""
     whole = float(question["horizon"])
-    starts = {v: time / whole for v, time in enumerate(said["start"])}
-    sent = {transfer: time / whole for transfer, time in zip(data.transfers, said["sent"], strict=True)}
-    return data.placement(dict(enumerate(said["device"])), starts, sent)
+    starts = {v: time / whole for v, time in enumerate(reply["start"])}
+    sent = {transfer: time / whole for transfer, time in zip(data.transfers, reply["sent"], strict=True)}
+    return data.placement(dict(enumerate(reply["device"])), starts, sent)
 
 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     """Answer of the process; at Ctrl-C and at the end of the time it is the best so far."""
-    said = ask_module(
+    process = ask_module(
         "mtpp_models.placement.cp_process",
         json.dumps(question),
         interrupted=deadline.interrupted,
         is_late=lambda: deadline.passed,
         patience=_GRACE,
     )
-    if said.returncode < 0:
-        raise SolverFaultError(_SOLVER, f"was killed ({signal_name(-said.returncode)})")
+    if process.returncode < 0:
+        raise SolverFaultError(_SOLVER, f"was killed ({signal_name(-process.returncode)})")
     try:
-        answer: dict[str, Any] = json.loads(said.stdout)
+        answer: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        last = (said.stderr.strip().splitlines() or ["no answer"])[-1]
+        last = (process.stderr.strip().splitlines() or ["no answer"])[-1]
         raise SolverFaultError(_SOLVER, f"failed ({last})") from None
     return answer

@@ -116,12 +116,12 @@ def answer(question: _Question) -> _Question:
     status = solver.solve(steps.model)
     if status == cp_model.MODEL_INVALID:
         raise ValueError(steps.model.validate())
-    said: _Question = {"status": solver.status_name(status), "bound": solver.best_objective_bound, "device": None}
+    reply: _Question = {"status": solver.status_name(status), "bound": solver.best_objective_bound, "device": None}
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         device = [next(d for d, on in enumerate(row) if solver.boolean_value(on)) for row in steps.on]
-        said |= {"device": device, "start": [solver.value(start) for start in steps.start]}
-        said |= {"sent": [solver.value(begin) for begin in steps.sent], "objective": solver.objective_value}
-    return said
+        reply |= {"device": device, "start": [solver.value(start) for start in steps.start]}
+        reply |= {"sent": [solver.value(begin) for begin in steps.sent], "objective": solver.objective_value}
+    return reply
 
 
 if __name__ == "__main__":

@@ -269,12 +269,12 @@ def _add_windows(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
 
     @m.Constraint(m.A, doc="(14) what a bus does between the first start and the last end")
     def bus_window(m: pyo.ConcreteModel, u: int) -> NumericExpression:
-        own = {c: x for c, x in enumerate(data.deliveries) if data.anchor[data.producer[x.tensor]] == u}
-        if not own:
+        deliveries = {c: x for c, x in enumerate(data.deliveries) if data.anchor[data.producer[x.tensor]] == u}
+        if not deliveries:
             return pyo.Constraint.Skip
-        begin = min(data.first_end(transfer) for transfer in own.values())
-        left = min(1 - data.last_start(transfer) for transfer in own.values())
-        return begin + left + sum(data.quickest(transfer) * m.y[c] for c, transfer in own.items()) <= m.T
+        begin = min(data.first_end(transfer) for transfer in deliveries.values())
+        behind = min(1 - data.last_start(transfer) for transfer in deliveries.values())
+        return begin + behind + sum(data.quickest(transfer) * m.y[c] for c, transfer in deliveries.items()) <= m.T
 
 
 def start_exact(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
@@ -345,10 +345,10 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
     outcome = SolverOutcome(Termination.STOPPED) if stopped else driver.solve(model, controls)
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(driver.name, "says that there is no placement, against one that is known")
-    found = start if outcome.objective is None else exact_placement(model, data)
-    best = min((start, found), key=lambda placement: placement.preference)
+    candidate = start if outcome.objective is None else exact_placement(model, data)
+    best = min((start, candidate), key=lambda placement: placement.preference)
     stated = 0.0 if outcome.bound is None else outcome.bound - driver.margin * max(1.0, abs(outcome.bound))
-    proved, least = max(0.0, stated) * data.unit, min(start.step_time, found.step_time)
+    proved, least = max(0.0, stated) * data.unit, min(start.step_time, candidate.step_time)
     if proved > least * (1 + _ROUNDING):
         raise SolverFaultError(driver.name, f"states the bound {proved:.6g} against a step time of {least:.6g}")
     closed = outcome.termination is Termination.OPTIMAL and proved >= best.step_time * (1 - PROOF_TOLERANCE)

@@ -90,13 +90,13 @@ class ScaledPlacement:
 
         Nodes that share a device anyway need one, and nodes on the device of the producer none.
         """
-        found, devices = list[Transfer](), tuple(self.devices)
+        transfers, devices = list[Transfer](), tuple(self.devices)
         for t, readers in enumerate(self.readers):
             first = {self.anchor[v]: v for v in sorted(readers, key=self.through)}
             first.pop(self.anchor[self.producer[t]], None)
             groups = [tuple(first.values())] if self.instance.broadcast else [(v,) for v in first.values()]
-            found += [Transfer(t, devices, group) for group in groups if group]
-        return found
+            transfers += [Transfer(t, devices, group) for group in groups if group]
+        return transfers
 
     def through(self, v: int) -> float:
         """Least time of node v and all that is left after it."""

@@ -149,8 +149,8 @@ FAULTS = {
     ),
     "ideals": Fault(
         "mtpp_models/bounds/ideals/dynamic_program.py",
-        "more + max(0.0, cut[j] - keep)",
-        "more + 5.0 * max(0.0, cut[j] - keep)",
+        "more + max(0.0, cut[j] - sends_on)",
+        "more + 5.0 * max(0.0, cut[j] - sends_on)",
         ("ideals",),
     ),
     "absorbed ideals": Fault(
@@ -235,8 +235,8 @@ FAULTS = {
     ),
     "leaves that threads share": Fault(
         "mtpp_models/bounds/priced/trees.py",
-        "        self.open, other.open = len(taken), len(kept)\n",
-        "        self.open, other.open = len(taken), 0\n",
+        "        self.open, other.open = len(moved), len(remaining)\n",
+        "        self.open, other.open = len(moved), 0\n",
         pillar="mtpp_models/bounds/test_tree_threads.py::test_threads_find_and_prove_what_one_does",
     ),
     "leaves that stand aside": Fault(

@@ -284,7 +284,7 @@ def extend_chains(
     # Of the path from ideal i to the one looked at: ideals, the next cover of each, node added, and of the block so
     # far what it receives, the time of what goes on behind it, bytes held and least peak.
     at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    received, kept = np.empty(n + 1), np.empty(n + 1)
+    received, passing_on = np.empty(n + 1), np.empty(n + 1)
     resident_bytes, tallest = np.empty(n + 1), np.empty(n + 1)
     # Of equal branches, the columns in ideal i and now; the ideal looked at is an image of the listed one: which branch
     # stands at each place of that, and of each node added between which places its branch has moved.
@@ -318,7 +318,7 @@ def extend_chains(
                 columns_of(ideals[i], r, branches, below)
         column[:] = below
         at[0], cover[0], added[0] = i, start[i + 1], -1
-        received[0], kept[0], resident_bytes[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
+        received[0], passing_on[0], resident_bytes[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
         depth = 0
         while depth >= 0:
             cover[depth] -= 1
@@ -343,34 +343,34 @@ def extend_chains(
             looked += 1
             if j == last:
                 continue
-            got, keep, hold = received[depth], kept[depth], resident_bytes[depth] + arrays.held_bytes[v]
+            receives, sends_on, hold = received[depth], passing_on[depth], resident_bytes[depth] + arrays.held_bytes[v]
             for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
                 t = arrays.input_tensor[f]
                 if comes[t]:
                     if inside[t] == 0:
-                        got += arrays.tensor_time[t]
+                        receives += arrays.tensor_time[t]
                     if inside[t] + 1 == outside[t]:
-                        keep -= arrays.tensor_time[t]
+                        sends_on -= arrays.tensor_time[t]
             for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                 if using[arrays.shared[f]] == 0:
                     hold += arrays.shared_bytes[arrays.shared[f]]
             busy, tall = max(work[j] - work[i], remaining - room), max(tallest[depth], need[v])
-            if busy + got + _overflow(hold + tall, arrays, fit) >= goal:
+            if busy + receives + _overflow(hold + tall, arrays, fit) >= goal:
                 continue
             tall = max(tall, join_block(v, passing, block))
-            more = got + _overflow(hold + tall, arrays, fit)
+            more = receives + _overflow(hold + tall, arrays, fit)
             if busy + more >= goal:
                 leave_block(v, passing, block)
                 continue
             depth += 1
             at[depth], cover[depth], added[depth] = j, start[j + 1], v
-            received[depth], kept[depth], resident_bytes[depth], tallest[depth] = got, keep, hold, tall
+            received[depth], passing_on[depth], resident_bytes[depth], tallest[depth] = receives, sends_on, hold, tall
             _count(v, 1, inside, using, arrays)
             if row >= 0:
                 left_place[depth], new_place[depth] = row, settle(v, row, column, branch, branches)
             if total - work[j] + cut[j] >= room:
                 continue
-            cost = work[j] - work[i] + more + max(0.0, cut[j] - keep)
+            cost = work[j] - work[i] + more + max(0.0, cut[j] - sends_on)
             highest = max(bottleneck[i], cost)
             if cost < goal and (b + 1 < blocks[j] or (b + 1 == blocks[j] and highest < bottleneck[j])):
                 blocks[j], bottleneck[j], before[j] = b + 1, highest, i

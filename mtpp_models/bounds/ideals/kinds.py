@@ -71,8 +71,8 @@ def ideals_of_kinds(start: Partition, deadline: Deadline) -> Result:
     for b, position in zip(places.tolist(), path.starts.tolist(), strict=True):
         block[~inside[position]] = b
     kind[places] = path.kinds
-    found = Partition(instance, block, kind=kind)
-    best = min(start, found, key=lambda partition: partition.preference)
+    candidate = Partition(instance, block, kind=kind)
+    best = min(start, candidate, key=lambda partition: partition.preference)
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
 
 
@@ -125,7 +125,7 @@ def sufficient_counts(
             yield counts
 
 
-def list_ideals(instance: Instance, most: int, deadline: Deadline) -> _Ideals | None:
+def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals | None:
     """All ideals, the smaller first; and for each the last nodes that it can have, with the ideal without them.
 
     Returns
@@ -137,7 +137,7 @@ def list_ideals(instance: Instance, most: int, deadline: Deadline) -> _Ideals | 
     before = [0] * graph.n
     for u, v in graph.edges.tolist():
         before[v] |= 1 << u
-    level, found, place = [0], [0], {0: 0}
+    level, ideals, place = [0], [0], {0: 0}
     pairs: list[list[tuple[int, int]]] = [[]]
     while level:
         following: dict[int, None] = {}
@@ -148,17 +148,17 @@ def list_ideals(instance: Instance, most: int, deadline: Deadline) -> _Ideals | 
                 if not ideal >> v & 1 and before[v] & ~ideal == 0:
                     larger = ideal | 1 << v
                     if larger not in place:
-                        if len(found) >= most:
+                        if len(ideals) >= limit:
                             return None
-                        place[larger] = len(found)
-                        found.append(larger)
+                        place[larger] = len(ideals)
+                        ideals.append(larger)
                         pairs.append([])
                         following[larger] = None
                     pairs[place[larger]].append((v, place[ideal]))
         level = list(following)
-    inside = np.array([[ideal >> v & 1 for v in range(graph.n)] for ideal in found], dtype=np.bool_)
+    inside = np.array([[ideal >> v & 1 for v in range(graph.n)] for ideal in ideals], dtype=np.bool_)
     width = max(map(len, pairs))
-    node, parent = (np.full((len(found), width), -1) for _ in range(2))
+    node, parent = (np.full((len(ideals), width), -1) for _ in range(2))
     for i, row in enumerate(pairs):
         for p, (v, smaller) in enumerate(row):
             node[i, p], parent[i, p] = v, smaller
@@ -172,7 +172,7 @@ def _steps(
 
     If `still`, transfers are left out.
     """
-    tables = []
+    costs_of_kinds = []
     for t in range(instance.kinds):
         question = instance.of_kind(t)
         arrays, by_need = KernelArrays.of(question), question.needs_peaks
@@ -180,12 +180,12 @@ def _steps(
             arrays = arrays._replace(tensor_time=np.zeros_like(arrays.tensor_time))
         needs = question.needs if by_need else np.zeros(question.graph.n)
         tensors, slack = question.graph.tensors, 0.0 if question.has_exact_bytes else BYTE_ROUNDING
-        given = tensors.start, tensors.consumers, inside, node, parent, needs
-        costs = _step_kernel(arrays, *given, slack)
+        tables = tensors.start, tensors.consumers, inside, node, parent, needs
+        costs = _step_kernel(arrays, *tables, slack)
         if arrays.overflow_step > 0:
             if slack:
                 doubtful = (costs < arrays.overflow_step) & (
-                    _step_kernel(arrays, *given, -slack) >= arrays.overflow_step
+                    _step_kernel(arrays, *tables, -slack) >= arrays.overflow_step
                 )
                 costs[_too_large(question, inside, doubtful)] = np.inf
             costs[costs >= arrays.overflow_step] = np.inf
@@ -193,8 +193,8 @@ def _steps(
         barred = (inside & ~able).sum(axis=1)
         costs[barred[:-1, None] < barred[1:]] = np.inf
         unsure = _ROUNDING * float(question.graph.work[able].sum() + 2 * arrays.tensor_time.sum())
-        tables.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
-    return np.array(tables)
+        costs_of_kinds.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
+    return np.array(costs_of_kinds)
 
 
 def _too_large(question: Instance, inside: NDArray[np.bool_], doubtful: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -219,31 +219,31 @@ def _step_kernel(
 ) -> FloatArray:
     places = len(inside)
     costs = np.full((places - 1, places - 1), np.inf)
-    time, held, need = np.zeros(places), np.zeros(places), np.zeros(places)
-    known = np.zeros(places, dtype=np.bool_)
+    time, resident, need = np.zeros(places), np.zeros(places), np.zeros(places)
+    is_step = np.zeros(places, dtype=np.bool_)
     for i in range(places - 1):
-        known[:] = False
-        known[i], time[i], held[i], need[i] = True, 0.0, 0.0, 0.0
+        is_step[:] = False
+        is_step[i], time[i], resident[i], need[i] = True, 0.0, 0.0, 0.0
         for j in range(i + 1, places):
             for p in range(node.shape[1]):
                 v, smaller = node[j, p], parent[j, p]
                 if v < 0:
                     break
-                if smaller < i or inside[i, v] or not known[smaller]:
+                if smaller < i or inside[i, v] or not is_step[smaller]:
                     continue
-                total, bytes_held = time[smaller] + arrays.work[v], held[smaller] + arrays.held_bytes[v]
+                total, new_resident = time[smaller] + arrays.work[v], resident[smaller] + arrays.held_bytes[v]
                 for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
                     t = arrays.input_tensor[e]
-                    home, fresh, left = arrays.producer[t], True, False
+                    home, fresh, is_read_later = arrays.producer[t], True, False
                     for r in range(reader_start[t], reader_start[t + 1]):
                         u = reader[r]
                         if u != v and inside[j, u] and not inside[i, u]:
                             fresh = False
-                        left |= not inside[j, u]
+                        is_read_later |= not inside[j, u]
                     if inside[i, home]:
                         if fresh:
                             total += arrays.tensor_time[t]
-                    elif not left:
+                    elif not is_read_later:
                         total -= arrays.tensor_time[t]
                 for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
                     total += arrays.tensor_time[t]
@@ -254,11 +254,11 @@ def _step_kernel(
                             for x in range(arrays.shared_start[u], arrays.shared_start[u + 1]):
                                 fresh &= arrays.shared[x] != g
                     if fresh:
-                        bytes_held += arrays.shared_bytes[g]
-                known[j], time[j], held[j] = True, total, bytes_held
+                        new_resident += arrays.shared_bytes[g]
+                is_step[j], time[j], resident[j] = True, total, new_resident
                 need[j] = max(need[smaller], needs[v])
                 peak = max(need[j], arrays.activation_buffer)
-                excess = bytes_held + peak - arrays.memory - slack * (bytes_held + peak + arrays.memory)
+                excess = new_resident + peak - arrays.memory - slack * (new_resident + peak + arrays.memory)
                 over = arrays.overflow_step + excess / arrays.overflow_bandwidth if excess > 0.0 else 0.0
                 costs[i, j - 1] = total + over
                 break

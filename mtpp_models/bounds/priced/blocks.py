@@ -274,12 +274,12 @@ def heaviest_block(
     ancestors, descendants = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
     # Bits: the block, what reaches into it, and what it reaches.
     block, above, below = np.zeros(words, np.uint64), np.zeros(words, np.uint64), np.zeros(words, np.uint64)
-    given, inside = inside, np.zeros(n, dtype=np.bool_)
+    start, inside = inside, np.zeros(n, dtype=np.bool_)
     members = _Members(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(1, np.int64))
     # Without overflow, what the nodes stream, their largest excess, and the price.
     moved, streamed, excess, value = 0.0, 0.0, -math.inf, 0.0
     for v in range(n):
-        if not given[v]:
+        if not start[v]:
             continue
         moved += _cost_of_joining(v, inside, reads, arrays, 0)
         streamed, excess = streamed + _stream_of(v, uses, overflow, 0), max(excess, overflow.excess[v])

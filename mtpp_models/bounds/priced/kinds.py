@@ -134,7 +134,7 @@ class KindPrices:
         if best is None or best.worth < 1:
             return best
         best = self._tightened(best.node, rows, block, kind)
-        low, high, found = 0.0, 1.0, best
+        low, high, nearest = 0.0, 1.0, best
         centre = self.centre.node / self.centre.node.sum()
         spare = best.worth - 1
         enough = 1 + min(_MOST * spare, max(_LEAST_PRICE, _HALF * spare))
@@ -142,10 +142,10 @@ class KindPrices:
             part = (low + high) / 2
             mixed = self._tightened((1 - part) * centre + part * best.node / best.worth, rows, block, kind)
             if mixed.worth >= enough:
-                high, found = part, mixed
+                high, nearest = part, mixed
             else:
                 low = part
-        return found
+        return nearest
 
     def search(self, prices: Prices, goal: float, deadline: Deadline) -> int:
         """Look for blocks that are worth more than their kind; return how many are new."""
@@ -254,13 +254,13 @@ class PricesOfKinds:
 
     def _climb(self, start: Partition, controls: Controls) -> bool:
         """Raise the bound until time is up; whether no better one is to be expected."""
-        deadline, watch, most = controls.deadline, Stopwatch(), start.bottleneck
-        self._ceiling = min(self._ceiling, most)
+        deadline, watch, upper = controls.deadline, Stopwatch(), start.bottleneck
+        self._ceiling = min(self._ceiling, upper)
         rise = _RISE
         for _ in range(_ATTEMPTS):
             base = max(self._value, min(controls.known, self._ceiling * (1 - _NEARLY)))
-            if base >= most * (1 - PROOF_TOLERANCE):
-                return self._value >= most * (1 - PROOF_TOLERANCE)
+            if base >= upper * (1 - PROOF_TOLERANCE):
+                return self._value >= upper * (1 - PROOF_TOLERANCE)
             if deadline.passed or deadline.left < _SHORTEST or self._ceiling <= self._value * (1 + PROOF_TOLERANCE):
                 return deadline.left >= _SHORTEST
             near = self._ceiling - base <= _NEARLY * self._ceiling
@@ -292,10 +292,10 @@ class PricesOfKinds:
             if rounds and search.search(prices, goal, deadline.share(_SEARCH)):
                 rounds -= 1
                 continue
-            known = search.known
+            count = search.known
             if self._prove(prices, goal, deadline):
                 return True
-            if search.known == known:
+            if search.known == count:
                 return False
             rounds = 0
             search.near(prices)

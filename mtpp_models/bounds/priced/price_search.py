@@ -182,8 +182,8 @@ def _convex_sets(reach: BoolArray) -> BoolArray:
     n = len(reach)
     sets = (np.arange(1, 2**n)[:, None] >> np.arange(n)) % 2 == 1
     between = (sets @ reach) & (sets @ reach.T) & ~sets
-    kept: BoolArray = sets[~between.any(axis=1)]
-    return kept
+    convex: BoolArray = sets[~between.any(axis=1)]
+    return convex
 
 
 def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:

@@ -218,11 +218,11 @@ def no_sets(n: int) -> Sets:
 
 
 @compiled
-def copy_flow(flows: Flows, there: int, here: int) -> None:
+def copy_flow(flows: Flows, source: int, target: int) -> None:
     """Put the flow at one place at another as well."""
-    flows.state[here] = flows.state[there]
-    flows.residual[here], flows.drain[here] = flows.residual[there], flows.drain[there]
-    flows.price[here], flows.sums[here] = flows.price[there], flows.sums[there]
+    flows.state[target] = flows.state[source]
+    flows.residual[target], flows.drain[target] = flows.residual[source], flows.drain[source]
+    flows.price[target], flows.sums[target] = flows.price[source], flows.sums[source]
 
 
 def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:

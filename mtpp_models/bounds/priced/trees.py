@@ -229,12 +229,12 @@ class TreePart:
         """Take over every second open leaf of another part, and the gains that it knows; this one has none open."""
         while self.done + other.open + CHILDREN > len(self.leaves.decided):
             self.leaves = self.leaves.grown(self.done)
-        taken, kept = np.arange(0, other.open, 2), np.arange(1, other.open, 2)
+        moved, remaining = np.arange(0, other.open, 2), np.arange(1, other.open, 2)
         rows: Iterable[tuple[NDArray[Any], NDArray[Any]]] = zip(self.leaves, other.leaves, strict=True)
         for mine, theirs in rows:
-            mine[: len(taken)] = theirs[taken]
-            theirs[: len(kept)] = theirs[kept]
-        self.open, other.open = len(taken), len(kept)
+            mine[: len(moved)] = theirs[moved]
+            theirs[: len(remaining)] = theirs[remaining]
+        self.open, other.open = len(moved), len(remaining)
         for target, source in zip(self.gains, other.gains, strict=True):
             target[:] = source
         self.flows.row[:] = other.flows.row[:] = -1
@@ -297,8 +297,8 @@ def price_witness(proof: PriceProof | None, seconds: float, part: float = _PART)
         if not _close(*questions, flows, decided[row:end], multiplier[row:end], share / UNIT):
             return {}
         row = end
-    entries, kept = _trimmed(entries, decided, multiplier, questions[0], flows, share / UNIT, deadline)
-    return {"tree": entries, "multipliers": multiplier[kept].tolist(), "apart": np.argwhere(np.triu(used)).tolist()}
+    entries, leaves = _trimmed(entries, decided, multiplier, questions[0], flows, share / UNIT, deadline)
+    return {"tree": entries, "multipliers": multiplier[leaves].tolist(), "apart": np.argwhere(np.triu(used)).tolist()}
 
 
 def _tree(decided: NDArray[np.int8]) -> tuple[list[int], NDArray[np.intp]]:
@@ -356,8 +356,8 @@ def _trimmed(
         second.append(node)
         others += rows
         stack.append((second, others))
-    [(trimmed, kept)] = stack
-    return trimmed[::-1], kept[::-1]
+    [(trimmed, leaves)] = stack
+    return trimmed[::-1], leaves[::-1]
 
 
 @compiled
