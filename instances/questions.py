@@ -88,11 +88,11 @@ def _nameless(item: Any, names: tuple[str, ...]) -> Any:
     if isinstance(item, dict):
         if isinstance(item.get("format"), str):
             names = _NAMES
-        return {
-            name: _nameless(value, ("name",) if names and name == "parameters" else ())
-            for name, value in item.items()
-            if name not in names
-        }
+        members = {name: _nameless(value, ()) for name, value in item.items() if name not in names}
+        if names and "parameters" in item:  # of a graph; their order means nothing
+            shared = _nameless(item["parameters"], ("name",))
+            members["parameters"] = sorted(shared, key=lambda parameter: (parameter["users"], parameter["bytes"]))
+        return members
     if isinstance(item, list) and item and isinstance(item[0], dict):
         return [_nameless(value, names) for value in item]
     return item

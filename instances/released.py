@@ -14,7 +14,8 @@ from instances.json_files import Value
 #: Formats that no release has written, and the verbs that write such files anew.
 _UNRELEASED = {
     **dict.fromkeys(("mtpp-certificate/2", "mtpp-kinds/1", "mtpp-kinds/2"), "certify"),
-    **dict.fromkeys(("mtpp-plan/3", "mtpp-plan/4", "mtpp-plan/5", "mtpp-plan/6"), "plan"),
+    **dict.fromkeys(("mtpp-plan/3", "mtpp-plan/4"), "plan"),
+    **dict.fromkeys(("mtpp-plan/5", "mtpp-plan/6"), "train"),
     **dict.fromkeys(("mtpp-placement/3", "mtpp-placement/4"), "place"),
     **dict.fromkeys(("mtpp-flow/1", "mtpp-flow/2"), "flow"),
     "mtpp-serving/2": "serve",

@@ -42,10 +42,7 @@ def graph_document(graph: ComputationGraph) -> dict[str, Any]:
         "time_unit": graph.time_unit,
         "nodes": nodes,
         "edges": edges,
-        "parameters": [
-            {"name": p.name, "bytes": p.bytes, "users": list(p.users)}
-            for p in sorted(graph.parameters, key=lambda p: (p.users, p.bytes))
-        ],
+        "parameters": [{"name": p.name, "bytes": p.bytes, "users": list(p.users)} for p in graph.parameters],
         "attributes": dict(graph.attributes),
     }
 

@@ -54,7 +54,11 @@ def read_result(document: Value) -> Result[Any, Any] | None:
     """
     document = current(document)
     problem = problem_of(document)
-    return None if problem is None else problem.read(document)
+    if problem is None:
+        return None
+    result: Result[Any, Any] = problem.read(document)
+    provenance = document.open_members(("provenance",))["provenance"].open_members(())
+    return result.noted(*(provenance["notes"].texts() if "notes" in provenance else ()))
 
 
 def result_document(result: Result[Any, Any]) -> dict[str, Any]:
@@ -85,7 +89,7 @@ def certificate_document(answers: Sequence[Result[Any, Any]]) -> dict[str, Any]:
     proofs = [answer for answer in answers if answer.bound is not None and impossible is None]
     proofs = proofs if has_bounds(problem.name) else []
     bound = combine(*proofs).bound if proofs else None
-    origin = {"planner": answers[0].method, "version": package_version() or "", **answers[0].provenance}
+    origin = {"method": best.method if answers[1:] else answers[0].method, "version": package_version() or "", **answers[0].provenance}
     people = {"basis": best.basis, "notes": list(best.notes), "repeatable": _CLOCKED if best.clocked else ""}
     return answer_document(
         best.instance,

@@ -119,7 +119,7 @@ def test_a_false_bound_is_told(folder: Path, capsys: pytest.CaptureFixture[str])
         ({"block": [0, 0, 1], "memory": "much"}, "memory: expected a number"),
         ({"format": "mtpp-plan/1"}, "missing field 'instance'"),
         ({"format": "mtpp-partition/1", "block": [0, 0, 1]}, "missing field 'k'"),
-        ({"format": "mtpp-certificate/1"}, "missing field 'instance'"),
+        ({"format": "mtpp-certificate/1"}, "missing field 'partition'"),
         ([], "expected an object"),
         (None, "expected an object"),
     ],

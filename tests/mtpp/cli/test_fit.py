@@ -79,7 +79,7 @@ def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]
     assert "there is none that fits" in document["impossible"]
     assert mtpp(f"partition {words} --time-limit 1 --memory 9GB --json") == DONE
     out, err = capsys.readouterr()
-    assert json.loads(out)["k"] == 2
+    assert json.loads(out)["question"]["k"] == 2
     assert "k = 2 is the least that fits" in err
 
 

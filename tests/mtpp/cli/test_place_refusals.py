@@ -96,10 +96,10 @@ def test_crossed_sequences_name_what_waits_first(capsys: pytest.CaptureFixture[s
     save_graph(graph, "graph.json")
     assert mtpp("place graph.json -k 2 --bandwidth 1 --method ordered --time-limit 0.1 --out stated.json") == 0
     shown = placement_document(placement)
-    stated = json.loads(Path("stated.json").read_text()) | {
-        name: shown[name] for name in ("device", "nodes", "bus_order")
-    }
-    Path("crossed.json").write_text(json.dumps(stated | {"device_order": [[3, 0], [1, 2]]}))
+    stated = json.loads(Path("stated.json").read_text())
+    stated["answer"] |= {name: shown[name] for name in ("device", "nodes", "bus_order")}
+    stated["answer"]["device_order"] = [[3, 0], [1, 2]]
+    Path("crossed.json").write_text(json.dumps(stated))
     capsys.readouterr()
     assert mtpp("verify crossed.json") == 1
     assert "node 3 (d), next on device 0, waits for ever" in capsys.readouterr().err

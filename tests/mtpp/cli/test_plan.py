@@ -72,7 +72,7 @@ def test_plan_is_written_and_drawn(files: Path, capsys: pytest.CaptureFixture[st
     plan = plan_of_document(read_json("plan.json"))
     assert plan.instance.key == replace(tiny(), full_duplex=True).key
     assert plan.n_stages == len(re.findall(r"^\d+ ", out, re.MULTILINE))
-    assert json.loads(Path("plan.json").read_text())["full_duplex"] is True
+    assert json.loads(Path("plan.json").read_text())["question"]["full_duplex"] is True
     assert "<svg" in Path("plan.svg").read_text()
 
 

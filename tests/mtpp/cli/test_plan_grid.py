@@ -33,8 +33,8 @@ def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pyte
     assert mtpp("verify plan.json") == 0
     document = json.loads(Path("plan.json").read_text())
     assert document["format"] == "mtpp-answer/1"
-    assert [rank["rank"] for rank in document["ranks"]] == list(range(4))
-    assert f"{8 * 256 / document['time']:,.0f} tokens/s" in out
+    assert [rank["rank"] for rank in document["answer"]["ranks"]] == list(range(4))
+    assert f"{8 * 256 / document['cost']:,.0f} tokens/s" in out
     assert python.read("plan.json").cost == document["cost"]
     assert mtpp("verify plan.json --cluster 1x4 --global-batch 8 --sequence 256 --dtype bf16") == 0
     capsys.readouterr()
@@ -88,7 +88,7 @@ def test_megatron_gets_all_degrees(folder: Path) -> None:
     layout = re.search(r'--pipeline-model-parallel-layout ".*"', text)
     assert layout is not None
     stages = megatron(f"--pipeline-model-parallel-size 2 {layout[0]}\n", 12, 2)
-    cut = document["cuts"][1]
+    cut = document["answer"]["cuts"][1]
     assert stages == [0] * cut + [1] * (14 - cut)
 
 
@@ -102,7 +102,7 @@ def test_torchtitan_gets_a_file_of_toml(folder: Path) -> None:
     assert parallel["data_parallel_shard_degree"] * parallel["data_parallel_replicate_degree"] == 2
     parts = parallel["module_fqns_per_model_part"]
     assert [name for part in parts for name in part if name.startswith("layers")] == [f"layers.{i}" for i in range(12)]
-    assert len(parts) == len(document["cuts"]) - 1
+    assert len(parts) == len(document["answer"]["cuts"]) - 1
     assert settings["training"]["local_batch_size"] * 2 == settings["training"]["global_batch_size"] == 8
     assert settings["activation_checkpoint"]["mode"] == "none"
 
@@ -136,7 +136,7 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     assert len(document["question"]["chains"][0]["kinds"]) > 3
     layout = re.search(r'--pipeline-model-parallel-layout ".*"', Path("run.args").read_text())
     assert layout is not None
-    cut = document["cuts"][1]
+    cut = document["answer"]["cuts"][1]
     assert megatron(f"--pipeline-model-parallel-size 2 {layout[0]}\n", 6, 2) == [0] * cut + [1] * (8 - cut)
     assert mtpp("export plan.json --for torchtitan --out run.toml") == 0
     parts = tomllib.loads(Path("run.toml").read_text())["parallelism"]["module_fqns_per_model_part"]
@@ -207,7 +207,7 @@ def test_plan_makes_plans_for_a_global_batch_for_one_more_version(capsys: pytest
     with pytest.warns(FutureWarning, match="train makes plans for global_batch"):
         old = python.plan("gpt2", "1x2", global_batch=2, bandwidth="300GB/s", sequence=32)
     new = python.train("gpt2", "1x2", global_batch=2, bandwidth="300GB/s", sequence=32)
-    assert new.cost == old.cost == json.loads(captured.out)["time"]
+    assert new.cost == old.cost == json.loads(captured.out)["cost"]
 
 
 def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def test_exports(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp(f"{COMMAND} --orders unsplit --export order.csv --out plan.json") == 0
     rows = [line.split(",") for line in Path("order.csv").read_text().splitlines()]
     document = json.loads(Path("plan.json").read_text())
-    assert rows == document["order"]
+    assert rows == document["answer"]["order"]
     assert mtpp(f"{COMMAND} --orders order.csv --out again.json") == 0
     assert json.loads(Path("again.json").read_text())["cost"] == document["cost"]
     assert mtpp(f"{COMMAND} --orders unsplit --export trace.json --plot plan.svg") == 0

@@ -45,7 +45,7 @@ def test_partition_prints_stages_and_cuts(folder: Path, capsys: pytest.CaptureFi
     assert stages[1].split() == ["0", "0", "1", "3.000", "0", "1.000", "4.000", "100.0%", "0", "1"]
     assert stages[2].split() == ["1", "1", "2", "2", "3.000", "1.000", "0", "4.000", "100.0%", "0", "2"]
     assert cuts[1].split() == ["0|1", "0", "0", "1", "1", "1.000"]
-    assert re.fullmatch(r"question [0-9a-f]{16} \(graph, k = 2\)", hashed)
+    assert re.fullmatch(r"question q2:[0-9a-f]{16} \(graph, k = 2\)", hashed)
 
 
 def test_several_k_have_tables_of_their_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,10 +37,10 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["pp_division"] == fastest
     assert mtpp(f"{asked} --first capacity --json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["answer"] == len(document["front"]) - 1
-    assert document["front"] == json.loads(Path("front.json").read_text())["front"]
+    assert document["answer"]["chosen"] == len(document["answer"]["front"]) - 1
+    assert document["answer"]["front"] == json.loads(Path("front.json").read_text())["answer"]["front"]
     stated = json.loads(Path("front.json").read_text())
-    stated["front"][0]["context"] += 1
+    stated["answer"]["front"][0]["context"] += 1
     Path("false.json").write_text(json.dumps(stated))
     assert mtpp("verify false.json") == 1
 
@@ -65,10 +65,10 @@ def test_certified_for_a_runtime_and_exported(name: str, capsys: pytest.CaptureF
     graph = f"{network} --dim phase=decode --dim batch=32"
     assert mtpp(f"partition {graph} -k 3 --for {name} --method kahn --out answer.json --quiet") == 0
     capsys.readouterr()
-    assert mtpp(f"export answer.json {graph} --for {name} --json") == 0
+    assert mtpp(f"export answer.json --for {name} --json") == 0
     document = json.loads(capsys.readouterr().out)
     stages = READERS[name](document["words"], layers, 3)
-    answer = json.loads(Path("answer.json").read_text())
+    answer = json.loads(Path("answer.json").read_text())["answer"]
     layer = [
         next(b for b, names in enumerate(answer["stages"]) for x in names if f"decoder.{i}." in x)
         for i in range(layers)
@@ -152,9 +152,9 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert_misuse(
         capsys,
         {
-            f"export free.json gpt2 {dims} --for vlm": "did you mean vllm?",
-            "export free.json --for vllm": "name that: mtpp export free.json gpt2",
-            "export free.json bert-base --for vllm": "free.json",
+            "export free.json --for vlm": "did you mean vllm?",
+            "export inside.json --for vllm": "name that: mtpp export inside.json GRAPH",
+            "export free.json bert-base --for vllm": "free.json: it holds its graph",
             f"export inside.json gpt2 {dims} --for vllm": "runtimes cut between layers alone",
             "export text.json --for vllm": "expected an object",
             "partition resnet50 -k 2 --for vllm": "stacks of layers",

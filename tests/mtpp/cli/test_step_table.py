@@ -36,7 +36,7 @@ def test_the_table_of_steps(threads: int, graph: Path, capsys: pytest.CaptureFix
     assert rows[0].split()[-1] == "–"
     certificate = json.loads(Path("c.json").read_text())
     assert mtpp("verify c.json") == 0
-    assert rows[-1].split()[-1] == f"{certificate['bottleneck'] / certificate['bound']:.4f}"
+    assert rows[-1].split()[-1] == f"{certificate['cost'] / certificate['bound']:.4f}"
 
 
 def test_the_steps_in_json(graph: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,8 @@ def test_every_format_has_a_page(tmp_path: Path) -> None:
     library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "flow.json")
     covered_grid(equal_question(4, 4)).result.save(tmp_path / "grid.json")
     library.certify("gnmt", k=2, level="layer", time_limit=2).save(tmp_path / "certificate.json")
-    library.partition("gnmt", 2, "kahn", level="layer").save(tmp_path / "partition.json")
+    block = library.partition("gnmt", 2, "kahn", level="layer").partition.block.tolist()
+    (tmp_path / "partition.json").write_text(json.dumps({"block": block}))
     library.serve("gpt2", 2, "1GB", dims={"batch": 4}).save(tmp_path / "front.json")
     library.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps", effort=0).save(tmp_path / "plan.json")
     for name, document in {
@@ -213,16 +214,15 @@ def test_a_flow_that_cannot_be_has_a_page_or_a_line(tmp_path: Path) -> None:
     """Intervals out of range are refused by their place; a bound without an answer, and a flow of 0, have a page."""
     library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "f.json")
     document = json.loads((tmp_path / "f.json").read_text())
-    for intervals, words in (([0, 5], "holds layers 0 to 5"), ([0], "expected two whole numbers")):
-        document["intervals"]["0"] = intervals
+    for intervals, words in (([0, 5], "holds layers 0 to 5"), ([0], "there are 1 items; give 2")):
+        document["answer"]["intervals"]["0"] = intervals
         (tmp_path / "g.json").write_text(json.dumps(document))
         with pytest.raises(InputError, match=words):
             library.report(tmp_path / "g.json")
-    document["intervals"] = {name: [0, 0] for name in document["intervals"]}
+    document["answer"]["intervals"] = {name: [0, 0] for name in document["answer"]["intervals"]}
     (tmp_path / "g.json").write_text(json.dumps(document))
     assert "no request passes" in library.report(tmp_path / "g.json")
-    document["intervals"] = None
-    (tmp_path / "g.json").write_text(json.dumps(document | {"flow": None, "time": None, "ratio": None}))
+    (tmp_path / "g.json").write_text(json.dumps(document | {"answer": None, "cost": None, "ratio": None}))
     page_of(library.report(tmp_path / "g.json"))
 
 
@@ -303,7 +303,7 @@ def test_bad_input_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     out = f"--out {tmp_path}/page.html"
     for command, words in {
         f"report {tmp_path}/c.json {tmp_path}/none.json {out}": "there is no such file",
-        f"report {tmp_path}/graph.json {out}": "this is a graph",
+        f"report {tmp_path}/graph.json {out}": "this is 'mtpp-graph/1'",
         f"report {tmp_path}/c.json --graph gnmt {out}": "it holds its question",
         f"report {tmp_path}/c.json --time-limit 0 {out}": "it must be positive",
         f"report {tmp_path}/c.json --out {tmp_path}/c.json": "this is a file to read",
