@@ -188,8 +188,8 @@ def ask_module(
     ----------
     module : str
         Its full name; it takes Ctrl-C as a wish to answer with what it has.
-    question : object
-        Pickled for the process.
+    question : str
+        Written to its stdin.
     interrupted : threading.Event
         Is handed on as Ctrl-C.
     is_late : callable
@@ -204,10 +204,10 @@ def ask_module(
     """
     command, environment = module_command(module)
     pipe, end = subprocess.PIPE, None
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as asked:
-        asked.write(question)
-        asked.seek(0)
-        process = subprocess.Popen(command, env=environment, text=True, stdin=asked, stdout=pipe, stderr=pipe)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:
+        stdin.write(question)
+        stdin.seek(0)
+        process = subprocess.Popen(command, env=environment, text=True, stdin=stdin, stdout=pipe, stderr=pipe)
         try:
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):

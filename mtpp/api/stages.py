@@ -228,7 +228,7 @@ def _certified(
     options = solve_options(words, words["time_limit"])
     method = words["method"]
     return combine(
-        *find_answers(instance, options, given=given, method=method, on_progress=on_progress, on_fault=on_fault)
+        *find_answers(instance, options, partition=given, method=method, on_progress=on_progress, on_fault=on_fault)
     )
 
 

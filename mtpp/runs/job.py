@@ -73,14 +73,14 @@ class Job(ABC):
         KeyboardInterrupt
             If the run was interrupted; a part of a run is not a run.
         """
-        here = Circumstances()
+        circumstances = Circumstances()
         try:
             answer = self.answer(start)
         except Exception as error:
             message = str(error) if isinstance(error, MethodError) else f"{type(error).__name__}: {error}"
-            return self.record(here.watch.passed, message) | here.fields()
-        seconds, here.more = answer.pop(MEASURED, (here.watch.passed, 0.0))
-        return self.record(seconds, **answer) | here.fields()
+            return self.record(circumstances.watch.passed, message) | circumstances.fields()
+        seconds, circumstances.more = answer.pop(MEASURED, (circumstances.watch.passed, 0.0))
+        return self.record(seconds, **answer) | circumstances.fields()
 
     def failure(self, error: str) -> Run:
         """The line of a run that left no answer, as its process died."""
@@ -88,8 +88,8 @@ class Job(ABC):
 
     def line(self, about: Run, seconds: float | None, error: str | None, answer: Run) -> Run:
         """A line for the file of runs: what the study says of the job and its answer, and what all lines have."""
-        made = {"version": package_version(), "seconds": seconds, "error": error}
-        return {"key": self.key, **about, **made, **answer}
+        run = {"version": package_version(), "seconds": seconds, "error": error}
+        return {"key": self.key, **about, **run, **answer}
 
     @staticmethod
     def failed(run: Run) -> bool:

@@ -264,14 +264,14 @@ def _parse(path: str | Path) -> tuple[dict[str, Run], int, bool]:
 
 def _compact(run: Run, shared: dict[Any, Any]) -> Run:
     """The run with texts and versions replaced by equal objects of earlier runs, as many lines repeat them."""
-    kept = {}
+    compact = {}
     for name, value in run.items():
         if isinstance(value, str):
             value = shared.setdefault(value, value)
         elif isinstance(value, dict):
             value = shared.setdefault(json.dumps(value), value)
-        kept[shared.setdefault(name, name)] = value
-    return kept
+        compact[shared.setdefault(name, name)] = value
+    return compact
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -262,12 +262,12 @@ def _listen(stream: IO[bytes], questions: queue.SimpleQueue[Any]) -> None:
 
 def _main() -> None:
     """Keep the pipes to the caller from what the heuristic reads and prints."""
-    asked = os.fdopen(os.dup(0), "rb")
+    requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(asked, questions), daemon=True).start()
+    threading.Thread(target=_listen, args=(requests, questions), daemon=True).start()
     _serve(questions, answers)
 
 

@@ -84,7 +84,7 @@ class OwnMethod:
         return partition, answer
 
 
-def own_method(given: Any) -> OwnMethod | str:
+def own_method(candidate: Any) -> OwnMethod | str:
     """A heuristic of a caller; the name of a method if it is none of them, or one that this project has.
 
     Raises
@@ -92,17 +92,18 @@ def own_method(given: Any) -> OwnMethod | str:
     InputError
         If there is no such file, module or function, or it is nothing of all that.
     """
-    if isinstance(given, str):
-        if ":" in given:
-            return _named(given)
-        method = HEURISTICS.get(given)
-        return given if method is None or _is_ours(method) else _of_method(method)
-    if isinstance(given, Method):
-        return given.name if HEURISTICS.get(given.name) is given and _is_ours(given) else _of_method(given)
-    if not callable(given):
+    if isinstance(candidate, str):
+        if ":" in candidate:
+            return _named(candidate)
+        method = HEURISTICS.get(candidate)
+        return candidate if method is None or _is_ours(method) else _of_method(method)
+    if isinstance(candidate, Method):
+        is_ours = HEURISTICS.get(candidate.name) is candidate and _is_ours(candidate)
+        return candidate.name if is_ours else _of_method(candidate)
+    if not callable(candidate):
         why = "give names, functions, package.module:function or file.py:function."
-        raise WordError("methods", given, why)
-    return _of_callable(given, getattr(given, "__name__", type(given).__name__))
+        raise WordError("methods", candidate, why)
+    return _of_callable(candidate, getattr(candidate, "__name__", type(candidate).__name__))
 
 
 def _is_ours(method: Method[Any, Any]) -> bool:
@@ -122,18 +123,18 @@ def _of_method(method: Method[Instance, Partition]) -> OwnMethod:
     return _of_callable(function, method.name)
 
 
-def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
-    function = unwrap(getattr(given, "py_func", given))
+def _of_callable(heuristic: Callable[..., Any], name: str) -> OwnMethod:
+    function = unwrap(getattr(heuristic, "py_func", heuristic))
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
-        return OwnMethod(name, name, sources_of(given), call=given)
+        return OwnMethod(name, name, sources_of(heuristic), call=heuristic)
     module = module_of(function)
     main = module == _MAIN
     path = Path(code.co_filename)
     is_top = "<" not in function.__qualname__ and path.is_file()
     package = "" if main else sys.modules[module].__package__ or ""
-    if not is_top or (not main and _attribute(sys.modules[module], function.__qualname__) is not given):
-        return OwnMethod(name, name, sources_of(given, one_by_one=[_MAIN, module]), call=given)
+    if not is_top or (not main and _attribute(sys.modules[module], function.__qualname__) is not heuristic):
+        return OwnMethod(name, name, sources_of(heuristic, one_by_one=[_MAIN, module]), call=heuristic)
     if package:
         return _of_module(name, module, function.__qualname__)
     method = _of_file(name, path, function.__qualname__)
@@ -143,7 +144,7 @@ def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
     if not main:
         return method
     now = sources_of(function, one_by_one=[_MAIN])  # values that a script has by now
-    return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, given)
+    return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, heuristic)
 
 
 def _attribute(module: Any, qualname: str) -> Any:
@@ -159,12 +160,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _named(given: str) -> OwnMethod:
-    place, _, function = given.rpartition(":")
+def _named(address: str) -> OwnMethod:
+    place, _, function = address.rpartition(":")
     if place.endswith(".py"):
         path = Path(place)
         return _of_file(f"{path.name}:{function}", path, function)
-    return _of_module(given, place, function)
+    return _of_module(address, place, function)
 
 
 def _of_file(name: str, path: Path, function: str) -> OwnMethod:

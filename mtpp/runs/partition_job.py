@@ -86,7 +86,7 @@ class RunMethod:
         return answer
 
 
-def run_methods(given: Iterable[Any]) -> list[RunMethod]:
+def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
     """Methods by name, as functions, or where functions are, with the code that they have now.
 
     Raises
@@ -95,7 +95,7 @@ def run_methods(given: Iterable[Any]) -> list[RunMethod]:
         If one is unknown, or two have the same name.
     """
     homes, methods = Homes(PROJECT), dict[str, RunMethod]()
-    for item in given:
+    for item in candidates:
         method = own_method(item)
         if isinstance(method, str):
             check_method(method)
@@ -311,8 +311,9 @@ class PartitionJob(Job):
         """Another method or solver than the caller's."""
         if not self.by.is_same_here():
             return other_code(self.method)
-        if self.solver_version is not None and (here := solver_version(self.options.solver)) != self.solver_version:
-            return f"this worker has {self.options.solver} {here}, the caller {self.solver_version}; install the same."
+        solver = self.options.solver
+        if self.solver_version is not None and (version := solver_version(solver)) != self.solver_version:
+            return f"this worker has {solver} {version}, the caller {self.solver_version}; install the same."
         return None
 
     def answer(self, start: Sequence[Run]) -> Run:
@@ -378,7 +379,7 @@ def jobs_of(
             for by in methods_run
             if by.is_search
         }
-        before = tuple(job.key for made in searches.values() for job in made)
+        before = tuple(job.key for jobs_of_search in searches.values() for job in jobs_of_search)
         for by in methods_run:
             release = version if by.needs_solver else None
             jobs += searches.get(by.name) or [

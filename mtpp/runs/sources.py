@@ -190,8 +190,8 @@ def _with_data(module: Module, is_project: bool) -> Module:
     files = _beside(module.path.parent) if is_project else [f for f in module.named if f.is_file()]
     if not files:
         return module
-    said = [module.digest, *(f"{file.name} {_bytes_hash(file, _state(file))}" for file in files)]
-    return replace(module, digest=hash_of(said))
+    words = [module.digest, *(f"{file.name} {_bytes_hash(file, _state(file))}" for file in files)]
+    return replace(module, digest=hash_of(words))
 
 
 def _beside(folder: Path) -> list[Path]:
@@ -235,7 +235,7 @@ def parse_module(name: str, path: Path, text: bytes | str) -> Module:
     nodes = list(ast.walk(tree))
     imports = frozenset(name for n in nodes if id(n) not in hidden for name in _imported(n, package))
     top = {id(n) for statement in tree.body for n in (statement, *getattr(statement, "body", ()))}
-    bindings = {given: name for n in nodes if id(n) in top for given, name in _bound(n, package)}
+    bindings = {bound: name for n in nodes if id(n) in top for bound, name in _bound(n, package)}
     texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     named = {path.parent / text for text in texts if _FILE_NAME.fullmatch(text)}
     return Module(name, path, hash_of(words), imports, bindings, tuple(sorted(named)))
@@ -369,8 +369,8 @@ def sources_of(
     for function in glue:
         walks[1].spell(function)
     closure = folders.closure({*walks[0].modules, *modules}) | walks[1].closure()
-    said = [*walks[0].words, *walks[1].words, *(f"{name} {closure[name].digest}" for name in sorted(closure))]
-    return hash_of(said)
+    words = [*walks[0].words, *walks[1].words, *(f"{name} {closure[name].digest}" for name in sorted(closure))]
+    return hash_of(words)
 
 
 def code_hash(code: CodeType) -> str:
@@ -391,9 +391,9 @@ class _Walk:
 
     def closure(self) -> dict[str, Module]:
         """All modules that those visited import, directly or not, without registries and what only these import."""
-        kept = {name for name in self.modules if not _is_registry(name)}
-        every = self._homes.closure(kept)
-        return self._homes.closure(kept, without=[name for name in every if _is_registry(name)])
+        modules = {name for name in self.modules if not _is_registry(name)}
+        every = self._homes.closure(modules)
+        return self._homes.closure(modules, without=[name for name in every if _is_registry(name)])
 
     def visit(self, value: Any) -> None:
         """Add a value that code names, or that an object contains."""

@@ -224,9 +224,9 @@ def compare_pairs(values: Mapping[str, ArrayLike], clusters: Sequence[Hashable])
     columns = {name: np.asarray(column, dtype=float) for name, column in values.items()}
     networks = np.empty(len(clusters), dtype=object)
     networks[:] = list(clusters)
-    made = [_pair(a, b, columns[a], columns[b], networks) for a, b in combinations(columns, 2)]
-    corrected = holm([pair.p for pair in made])
-    return [pair._replace(holm=float(p)) for pair, p in zip(made, corrected, strict=True)]
+    pairs = [_pair(a, b, columns[a], columns[b], networks) for a, b in combinations(columns, 2)]
+    corrected = holm([pair.p for pair in pairs])
+    return [pair._replace(holm=float(p)) for pair, p in zip(pairs, corrected, strict=True)]
 
 
 def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArray[np.object_]) -> Pair:
@@ -388,11 +388,12 @@ def compare_methods(
     WorkersLostError
         If the scheduler is lost.
     """
-    made = {
+    by_solver = {
         solver: jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
         for solver in _checked(solvers)
     }
-    wanted = [job for row in zip(*made.values(), strict=True) for job in (row if row[0].by.needs_solver else row[:1])]
+    rows_of_jobs = zip(*by_solver.values(), strict=True)
+    wanted = [job for row in rows_of_jobs for job in (row if row[0].by.needs_solver else row[:1])]
     if not wanted:
         raise InputError("There is nothing to compare; give a graph, a k, a method and a solver at least.")
     if any(not job.by.can_travel for job in wanted) and (jobs > 1 or scheduler is not None):
@@ -402,11 +403,11 @@ def compare_methods(
             f"mine.py:{names[0]}, or use this process alone."
         )
     folder: AbstractContextManager[str] = nullcontext("") if file is not None else tempfile.TemporaryDirectory()
-    here = this_process() if jobs == 1 and scheduler is None else workers_at(scheduler, jobs)
+    pool = this_process() if jobs == 1 and scheduler is None else workers_at(scheduler, jobs)
     with (
         folder as place,
         RunLog(file or Path(place) / "runs.jsonl", accept_old=accept_old) as log,
-        here as workers,
+        pool as workers,
         own_bar(len(unfinished(wanted, log))) as bar,
         ExitStack() as after,
     ):

@@ -260,11 +260,11 @@ def _manifest(document: Value) -> Manifest:
     if not 1 <= len(items) <= _MOST_STAGES:
         fields["stages"].fail(f"there are {len(items)} stages; a folder has 1 to {_MOST_STAGES}.")
     stages: list[StageRecord] = []
-    given: list[dict[str, TensorRecord]] = []  # by each stage so far
+    senders: list[dict[str, TensorRecord]] = []  # by each stage so far
     for item in items:
-        stages.append(_stage(item, given, inputs))
-        given.append({sent.tensor.name: sent.tensor for sent in stages[-1].outputs})
-    produced = {name: tensor for tensors in (*given, inputs) for name, tensor in tensors.items()}
+        stages.append(_stage(item, senders, inputs))
+        senders.append({sent.tensor.name: sent.tensor for sent in stages[-1].outputs})
+    produced = {name: tensor for tensors in (*senders, inputs) for name, tensor in tensors.items()}
     outputs = _by_name(map(_tensor, fields["outputs"].items()), fields["outputs"])
     for name, tensor in outputs.items():
         if produced.get(name) != tensor:
@@ -290,10 +290,12 @@ def _manifest(document: Value) -> Manifest:
     return manifest
 
 
-def _stage(item: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]) -> StageRecord:
+def _stage(
+    item: Value, senders: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]
+) -> StageRecord:
     names = (*_FILE, "block", "weights", "nodes", "inputs", "outputs", "time", "work", "parameter_bytes", "peak_bytes")
     fields = item.members(names, ("device",))
-    received = _by_name((_received(field, given, inputs) for field in fields["inputs"].items()), fields["inputs"])
+    received = _by_name((_received(field, senders, inputs) for field in fields["inputs"].items()), fields["inputs"])
     sent = _by_name(map(_sent, fields["outputs"].items()), fields["outputs"])
     if not sent:
         fields["outputs"].fail("the stage gives nothing.")
@@ -314,13 +316,13 @@ def _stage(item: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Map
 
 
 def _received(
-    field: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]
+    field: Value, senders: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]
 ) -> Received:
     tensor, sender = _tensor(field, "from"), field.open_members(("from",))["from"]
     number = None if sender.data is None else sender.whole()
-    if number is not None and not 0 <= number < len(given):
-        sender.fail(f"stage {len(given)} reads from stage {number}, which is not before it; that is a cycle.")
-    source = inputs if number is None else given[number]
+    if number is not None and not 0 <= number < len(senders):
+        sender.fail(f"stage {len(senders)} reads from stage {number}, which is not before it; that is a cycle.")
+    source = inputs if number is None else senders[number]
     if source.get(tensor.name) != tensor:
         who = "the model has no input" if number is None else f"stage {number} gives no"
         field.fail(f"{who} '{tensor.name}' with this type and shape.")

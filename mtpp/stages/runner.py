@@ -368,8 +368,8 @@ class Pipeline:
 
     def _hanging(self, open_stages: Sequence[int], events: Sequence[NDArray[np.float64]]) -> str:
         """Message about the stage that computes for the longest time, as the others wait for it."""
-        begun = {i: events[i][:, 0].max() for i in open_stages if events and (events[i][:, 0] > events[i][:, 1]).any()}
-        number = min(begun, key=lambda i: begun[i]) if begun else min(open_stages)
+        starts = {i: events[i][:, 0].max() for i in open_stages if events and (events[i][:, 0] > events[i][:, 1]).any()}
+        number = min(starts, key=lambda i: starts[i]) if starts else min(open_stages)
         what = "did nothing" if events else "did not get ready"
         return f"{self.stages[number].label}: it {what} within {self.timeout:g} s and was stopped."
 

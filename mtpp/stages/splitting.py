@@ -268,7 +268,7 @@ def find_answers(
     instance: Instance,
     options: SolveOptions,
     *,
-    given: Partition | None = None,
+    partition: Partition | None = None,
     method: str | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
@@ -281,7 +281,7 @@ def find_answers(
         The question.
     options : SolveOptions
         Solver, time limit and seed.
-    given : Partition, optional
+    partition : Partition, optional
         One that is kept; the time is for bounds then.
     method : str, optional
         A search to use alone, with the bound *simple*; otherwise all methods take turns as in `certify`.
@@ -294,18 +294,18 @@ def find_answers(
         Without a partition if none was found.
     """
     if method is None:
-        best = certify(instance, options, start=given, on_progress=on_progress, on_fault=on_fault)
+        best = certify(instance, options, start=partition, on_progress=on_progress, on_fault=on_fault)
         answers = list(best.parts)
     else:
-        answers = _quickly(instance, given, method, options)
-    if given is None:
+        answers = _quickly(instance, partition, method, options)
+    if partition is None:
         return answers
-    return [*(replace(answer, answer=None) for answer in answers), Result("given", instance, given)]
+    return [*(replace(answer, answer=None) for answer in answers), Result("given", instance, partition)]
 
 
-def _quickly(instance: Instance, given: Partition | None, method: str, options: SolveOptions) -> list[Result]:
-    result = Result("given", instance, given)
-    if given is None:
+def _quickly(instance: Instance, partition: Partition | None, method: str, options: SolveOptions) -> list[Result]:
+    result = Result("given", instance, partition)
+    if partition is None:
         with catch_interrupt() as interrupted:
             limits = Limits(Deadline.after(options.time_limit, interrupted))
             result = search(instance, method, np.random.default_rng(options.seed), limits)

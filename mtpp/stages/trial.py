@@ -51,21 +51,21 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
     """
     partition, _ = AnswerFile.read(folder / manifest.certificate.file).certified()
     instance = partition.instance
-    said = {
+    statements = {
         "k": (manifest.k, instance.k),
         "bandwidth": (manifest.bandwidth, finite_or_none(instance.platform.bandwidth)),
         "graph_hash": (manifest.graph_hash, instance.graph.content_hash),
         "question_hash": (manifest.question_hash, instance.question_hash),
     }
-    for name, (stated, certified) in said.items():
+    for name, (stated, certified) in statements.items():
         if stated != certified and (name != "question_hash" or stated is not None):
             yield f"manifest.json: {name} is {stated!r}, in the certificate {certified!r}"
-    yield from _unlike("bottleneck", manifest.bottleneck, partition.bottleneck)
+    yield from _mismatch("bottleneck", manifest.bottleneck, partition.bottleneck)
     blocks = [stage.block for stage in manifest.stages]
     if blocks != sorted(set(partition.block.tolist())):
         yield f"manifest.json: its stages are the blocks {blocks}, which are not those of the certificate"
         return
-    yield from _unlike_nodes(manifest, folder)
+    yield from _mismatched_nodes(manifest, folder)
     kinds = partition.kind_names or None
     for number, stage in enumerate(manifest.stages):
         true_kind = None if kinds is None else kinds[stage.block]
@@ -78,16 +78,16 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
             "peak_bytes": (stage.peak_bytes, partition.peaks[stage.block]),
         }
         for name, (claimed, true) in costs.items():
-            yield from _unlike(f"stages[{number}].{name}", claimed, float(true))
-    yield from _unlike_tensors(manifest, partition)
+            yield from _mismatch(f"stages[{number}].{name}", claimed, float(true))
+    yield from _mismatched_tensors(manifest, partition)
 
 
-def _unlike(name: str, claimed: float, true: float) -> Iterator[str]:
+def _mismatch(name: str, claimed: float, true: float) -> Iterator[str]:
     if not math.isclose(claimed, true, rel_tol=_ROUNDING):
         yield f"manifest.json: {name} is {claimed!r}, by the certificate {true!r}"
 
 
-def _unlike_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
+def _mismatched_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
     """Yield stages whose models have other numbers of nodes than the manifest says; none where onnx is missing."""
     if find_spec("onnx") is None:
         return
@@ -99,7 +99,7 @@ def _unlike_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
             yield f"manifest.json: stages[{number}].nodes is {stage.nodes}, its model has {nodes}"
 
 
-def _unlike_tensors(manifest: Manifest, partition: Partition) -> Iterator[str]:
+def _mismatched_tensors(manifest: Manifest, partition: Partition) -> Iterator[str]:
     """Yield differences between the bytes that stages send to groups of stages and those of the certificate."""
     blocks = [stage.block for stage in manifest.stages]
     sent: Counter[tuple[int, tuple[int, ...]]] = Counter()
@@ -291,14 +291,14 @@ def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
 
 def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
     """Refuse stages and tensors that have no room in the memory of this machine."""
-    there = available_memory()
+    free = available_memory()
     sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
     queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
-    given = (1 if manifest.samples is None else manifest.samples.count) * sum(t.bytes for t in manifest.inputs)
-    need = given + queues + sum(sizes) + sum(stage.peak_bytes for stage in manifest.stages)
-    if there is not None and need > there:
+    samples = (1 if manifest.samples is None else manifest.samples.count) * sum(t.bytes for t in manifest.inputs)
+    need = samples + queues + sum(sizes) + sum(stage.peak_bytes for stage in manifest.stages)
+    if free is not None and need > free:
         raise InputError(
-            f"{folder}: the stages need {need / 1e9:.3g} GB of memory, and {there / 1e9:.3g} GB are free; run them on "
+            f"{folder}: the stages need {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} GB are free; run them on "
             "a larger machine."
         )
 

@@ -140,7 +140,7 @@ class Check(NamedTuple):
     late: bool = False  # whether it could be checked, but not within the limits
 
 
-class NoAnswer(NamedTuple):
+class InfeasibilityCheck(NamedTuple):
     """Result of the check that a question has no answer at all."""
 
     reason: str  # as the file states it
@@ -174,7 +174,7 @@ class Verdict:
     checks: tuple[Check, ...]  # one per bound
     faults: tuple[str, ...]  # each names a number, what is claimed and what it is
     standing: str = FEASIBLE  # of the answer, in words
-    no_answer: NoAnswer | None = None  # where the file says that there is none
+    no_answer: InfeasibilityCheck | None = None  # where the file says that there is none
     compared: tuple[str, ...] = ()  # what of the question the caller has stated, and found true
 
     def __repr__(self) -> str:
@@ -299,7 +299,7 @@ def verdict_of(
     *,
     fault: str | None = None,
     standing: str = FEASIBLE,
-    no_answer: NoAnswer | None = None,
+    no_answer: InfeasibilityCheck | None = None,
 ) -> Verdict:
     """Verdict on a certificate whose answer is judged: each bound is proved again, if its method allows that.
 

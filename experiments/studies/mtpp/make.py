@@ -99,8 +99,8 @@ def _publish(frame: pd.DataFrame, report: Report) -> None:
 
 def _methods(names: Sequence[str]) -> list[str]:
     """Methods by name, ablations written out."""
-    given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
-    methods = [name for base, each in given for name in (ablation(base) if each else (base,))]
+    bases = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
+    methods = [name for base, each in bases for name in (ablation(base) if each else (base,))]
     if any("+" in name for name in methods) and not any(name in HEURISTICS or ":" in name for name in methods):
         option = said("methods", ",".join(names))
         raise InputError(f"{option}: a strengthened model needs a partition to start from; add a heuristic.")

@@ -88,8 +88,8 @@ def _labels(frame: pd.DataFrame) -> pd.Series[str]:
         )
         several = texts.groupby(frame["method"]).transform("nunique") > 1
         if several.any():
-            shown = texts.str.slice(stop=_DIGITS) if name == "sources" else texts
-            labels = labels.where(~several, labels + f" {name}=" + shown)
+            setting = texts.str.slice(stop=_DIGITS) if name == "sources" else texts
+            labels = labels.where(~several, labels + f" {name}=" + setting)
     return labels
 
 
@@ -248,44 +248,44 @@ def _grid(
     place = pd.Series(range(len(questions)), index=questions["question"])
     at = pd.Series(range(len(labels)), index=labels, dtype=int)
     column = rows["question"].map(place).to_numpy(dtype=float, na_value=np.nan)
-    kept = ~np.isnan(column)
-    where = (rows["label"].map(at).to_numpy(dtype=int)[kept], column[kept].astype(int))
-    shape, taken = (len(labels), len(questions)), values[kept]
+    answered = ~np.isnan(column)
+    where = (rows["label"].map(at).to_numpy(dtype=int)[answered], column[answered].astype(int))
+    shape, measured = (len(labels), len(questions)), values[answered]
     counts = np.zeros(shape)
     np.add.at(counts, where, 1)
     result = np.full(shape, np.nan)
     if best:
-        np.fmax.at(result, where, taken)
+        np.fmax.at(result, where, measured)
     else:
         np.copyto(result, 0.0, where=counts > 0)
-        np.add.at(result, where, taken)
+        np.add.at(result, where, measured)
     with np.errstate(invalid="ignore"):
         result = result if best else result / counts
     share = None
     if solved:
         share = np.zeros(shape)
-        np.add.at(share, where, rows["optimal"].eq(True).to_numpy()[kept])
+        np.add.at(share, where, rows["optimal"].eq(True).to_numpy()[answered])
         share /= np.maximum(counts, 1)
-    failed = int(rows["error"].notna().to_numpy()[kept].sum())
+    failed = int(rows["error"].notna().to_numpy()[answered].sum())
     gone = int((counts == 0).sum())
     return Grid(labels, questions, ~np.isnan(result), result, share, int(counts.sum()) + gone, failed + gone)
 
 
 def table_of(name: str, title: str, grid: Grid, best: int = 0) -> Table:
     """Means for each method and k; `best` is 1 or -1 if the largest or the least of a column is best."""
-    made, tests = [], []
-    for k, here in grid.questions.reset_index(drop=True).groupby("k"):
-        at, clusters = here.index.to_numpy(), here["cluster"].tolist()
+    rows, tests = [], []
+    for k, group in grid.questions.reset_index(drop=True).groupby("k"):
+        at, clusters = group.index.to_numpy(), group["cluster"].tolist()
         logs = grid.logs[:, at]
         mean = means(logs, clusters)
         for row, label in enumerate(grid.labels):
             solved = np.nan if grid.solved is None else 100 * grid.solved[row, at].mean()
             absent = int(np.count_nonzero(~grid.complete[row, at]))
             ends = [float(np.exp(end[row])) for end in mean[:3]]
-            made.append((name, label, f"k={k}", *ends, mean.graphs, mean.clusters, absent, solved, k))
+            rows.append((name, label, f"k={k}", *ends, mean.graphs, mean.clusters, absent, solved, k))
         if best:
             tests += _against_best(best * logs, clusters)
-    cells = pd.DataFrame(made, columns=[*COLUMNS, "k"])
+    cells = pd.DataFrame(rows, columns=[*COLUMNS, "k"])
     cells["like best"] = _like_best(tests) if best else False
     return Table(name, title, cells.sort_values("k", kind="stable"), _note(grid, cells))
 

@@ -102,13 +102,13 @@ def _sections(measures: PaperMeasures, claims: pd.DataFrame) -> list[Section]:
         "why",
     ]
     rows = [[_text(row[name]) for name in header] for row in claims.to_dict("records")]
-    made = [Section("claims", "Numbers of the papers", header, rows, numbers=claims), count_section(claims)]
-    made += [_beside(table) for table in measures.partition.tables()]
+    sections = [Section("claims", "Numbers of the papers", header, rows, numbers=claims), count_section(claims)]
+    sections += [_beside(table) for table in measures.partition.tables()]
     if len(measures.training.frame):
-        made += table_iii_sections(measures.training.frame)
+        sections += table_iii_sections(measures.training.frame)
     if measures.placement.runs:
-        made += placeto_sections(measures.placement.runs, measures.placement.budget)
-    return made
+        sections += placeto_sections(measures.placement.runs, measures.placement.budget)
+    return sections
 
 
 def _figures(measures: PaperMeasures) -> dict[str, Axes]:

@@ -85,9 +85,9 @@ class PartitionRuns:
         self._keys: dict[str, dict[str, None]] = {}
         jobs: dict[str, PartitionJob] = {}
         for row in rows:
-            made = list(self._jobs(row))
-            jobs |= {job.key: job for job in made}
-            keys = {job.key: None for job in made if job.method in (*row.methods, "simple")}
+            jobs_of_row = list(self._jobs(row))
+            jobs |= {job.key: job for job in jobs_of_row}
+            keys = {job.key: None for job in jobs_of_row if job.method in (*row.methods, "simple")}
             for item in row.items:
                 self._keys.setdefault(item, {}).update(keys)
         self.jobs = list(jobs.values())
@@ -228,7 +228,7 @@ class PartitionMeasures:
 
     def tables(self) -> list[Table]:
         """A table an item that was run, with the numbers of the paper beside."""
-        made = []
+        tables = []
         for item in (*_TABLES, *_REGAL):
             grid = self._grid(item)
             if grid is not None:
@@ -236,8 +236,8 @@ class PartitionMeasures:
                 best = {"Table 1": -1, "Table 2": 1}.get(kind, 0)
                 title = {"Table 1": "bottleneck over simple", "Table 2": "bound over simple (solved to optimality)"}
                 text = title.get(kind, f"{_FOUND} over the best bound so far")
-                made.append(table_of(f"mtpp-{item.lower().replace(' ', '-')}", f"MTPP, {item}: {text}", grid, best))
-        return made
+                tables.append(table_of(f"mtpp-{item.lower().replace(' ', '-')}", f"MTPP, {item}: {text}", grid, best))
+        return tables
 
     def frame(self, item: str) -> pd.DataFrame:
         """Runs of an item."""
@@ -262,8 +262,8 @@ class PartitionMeasures:
             return Measured(None, note="not run in this profile")
         logs, clusters = grid.of(row, k)
         mean = means(logs, clusters)
-        here = _part(logs, clusters, open=self._open(item, row, k))
-        return Measured(here, mean.graphs, mean.clusters, parts)
+        part = _part(logs, clusters, open=self._open(item, row, k))
+        return Measured(part, mean.graphs, mean.clusters, parts)
 
     def _open(self, item: str, row: str, k: int) -> Open:
         """Direction in which more time would move a cell: bounds that stopped early may still grow."""
@@ -308,20 +308,20 @@ class PartitionMeasures:
             grid = self._grid("Table 2")
             ks = [] if grid is None else sorted(grid.questions["k"].unique())
             cells = [(k, self._cell("Table 2", "exact", int(k))) for k in ks]
-            measured = [(k, cell) for k, cell in cells if cell.here is not None]
+            measured = [(k, cell) for k, cell in cells if cell.part is not None]
             if not measured:
                 return Measured(None, note="not run in this profile")
-            k, cell = max(measured, key=lambda pair: pair[1].here.value if pair[1].here else 0.0)
+            k, cell = max(measured, key=lambda pair: pair[1].part.value if pair[1].part else 0.0)
             return replace(cell, note=f"exact over simple, largest at k = {k}")
         row = "exact" if number.column.startswith("above") else "simple"
         cell = self._cell("Table 3", row, 16)
-        if row == "simple" or cell.here is None:
+        if row == "simple" or cell.part is None:
             return cell
-        here = cell.here
+        part = cell.part
         return replace(
             cell,
-            here=replace(
-                here, value=percent_above(here.value), low=percent_above(here.low), high=percent_above(here.high)
+            part=replace(
+                part, value=percent_above(part.value), low=percent_above(part.low), high=percent_above(part.high)
             ),
         )
 
@@ -329,8 +329,8 @@ class PartitionMeasures:
     def _is_regal(self) -> bool:
         """Whether random-1 is within 0.01 of the paper in every column."""
         wanted = [number for number in numbers() if number.item == "Table 4" and number.row == "random-1"]
-        cells = [(number, self._cell("Table 4", number.row, _k(number)).here) for number in wanted]
-        return all(here is not None and abs(here.value - float(number.value)) <= _FINGERPRINT for number, here in cells)
+        cells = [(number, self._cell("Table 4", number.row, _k(number)).part) for number in wanted]
+        return all(part is not None and abs(part.value - float(number.value)) <= _FINGERPRINT for number, part in cells)
 
 
 def _certificates(frame: pd.DataFrame) -> Grid:

@@ -52,9 +52,9 @@ class PaperMeasures:
         if number.paper == "mtpp":
             allowed = self.partition.comparison_of(number)
         verdict, why = judge(number, allowed, measured)
-        here = None if measured is None else measured.here
-        counts = (None, None) if measured is None or here is None else (measured.clusters, measured.graphs)
-        ends = {name: None if here is None else _none_if_nan(getattr(here, end)) for name, end in _ENDS.items()}
+        part = None if measured is None else measured.part
+        counts = (None, None) if measured is None or part is None else (measured.clusters, measured.graphs)
+        ends = {name: None if part is None else _none_if_nan(getattr(part, end)) for name, end in _ENDS.items()}
         return {
             **number._asdict(),
             **ends,

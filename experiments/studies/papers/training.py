@@ -36,26 +36,26 @@ _LARGEST = {
 
 def training_questions(rows: Sequence[Row]) -> list[Question]:
     """Points of the figures on as many clusters as the plan has seeds, and the models of Table III."""
-    asked: list[Question] = []
+    workload: list[Question] = []
     for row in rows:
         if "Table III" in row.items:
-            asked += [question for question in questions(quick=True) if question.figure.startswith(TABLE_III)]
+            workload += [question for question in questions(quick=True) if question.figure.startswith(TABLE_III)]
         if "Fig. 9" in row.items:
             parameter, values = SWEEPS["9"]
             for value in values:
                 option: dict[str, Any] = {parameter: value}
-                asked += [Question("9", f"{value:g}", simulation(seed, **option)) for seed in range(row.seeds)]
+                workload += [Question("9", f"{value:g}", simulation(seed, **option)) for seed in range(row.seeds)]
         if "Fig. 11" in row.items:
-            asked += [Question("11", "default", simulation(seed)) for seed in range(row.seeds)]
-    return asked
+            workload += [Question("11", "default", simulation(seed)) for seed in range(row.seeds)]
+    return workload
 
 
-def training_jobs(asked: Sequence[Question]) -> list[TrainingJob]:
+def training_jobs(workload: Sequence[Question]) -> list[TrainingJob]:
     """Jobs that the numbers need, of each question."""
     methods = {"9": ("spp", "pipedream"), "11": (STAGES,)}
     jobs = [
         TrainingJob(question.instance, name)
-        for question in asked
+        for question in workload
         for name in methods.get(question.figure, (CALIBRATION,))
     ]
     return list({job.key: job for job in jobs}.values())
@@ -76,8 +76,8 @@ class TrainingMeasures:
         As `training_frame`; empty without runs.
     """
 
-    def __init__(self, asked: Sequence[Question], runs: Sequence[Run]) -> None:
-        self.frame = training_frame(asked, runs) if runs else pd.DataFrame()
+    def __init__(self, workload: Sequence[Question], runs: Sequence[Run]) -> None:
+        self.frame = training_frame(workload, runs) if runs else pd.DataFrame()
         self._cells = cells(self.frame) if runs else pd.DataFrame()
 
     def measured(self, number: PaperNumber) -> Measured | None:
@@ -111,8 +111,8 @@ class TrainingMeasures:
             return Measured(None, note="not run")
         testbed, model, planner = place_of(number.row, number.column)
         block = self._cells[(self._cells["testbed"] == testbed) & (self._cells["model"] == model)].set_index("planner")
-        here = float(block["here"][planner])
-        absolute = Part(here, here, here)
+        seconds = float(block["here"][planner])
+        absolute = Part(seconds, seconds, seconds)
         if number.number is None:
             ratio = DEVICE_MEMORY[testbed] / float(block["memory"][planner])
             return Measured(absolute, 1, 1, [Part(ratio, ratio, ratio, "memory of a device over what is needed")])
@@ -128,16 +128,16 @@ class TrainingMeasures:
             return Measured(None, note="not run")
         table = self._cells[chosen(self._cells) & self._cells["paper"].notna()]
         percent = _exact(100 * float(summary(table["speed-up"])), f"{note} of {len(table)} cells of Table III")
-        return Measured(percent.here, len(table), table["model"].nunique(), note=percent.note)
+        return Measured(percent.part, len(table), table["model"].nunique(), note=percent.note)
 
     def _figure_9(self) -> Measured:
         """Time of PipeDream over that of SPP, less 1 [%], for each number of layers; the least of them is shown."""
         parts, clusters = [], 0
         for label in dict.fromkeys(self.frame[self.frame["figure"] == "9"]["label"]) if len(self.frame) else ():
             spp, other = (points(self.frame, "9", name).set_index("question")["time"] for name in ("spp", "pipedream"))
-            asked = points(self.frame, "9", "spp")
-            here = asked[asked["label"] == label]["question"]
-            mean = geometric_means([(other[here] / spp[here]).to_numpy()], here.tolist())
+            spp_points = points(self.frame, "9", "spp")
+            group = spp_points[spp_points["label"] == label]["question"]
+            mean = geometric_means([(other[group] / spp[group]).to_numpy()], group.tolist())
             parts.append(Part.of(mean, percent_above, f"{label} layers:"))
             clusters = mean.clusters
         if not parts:
@@ -280,10 +280,10 @@ class PlacementMeasures:
         if number.row == "traversal orders":
             return None
         planner = number.row.startswith("RNN")
-        made = orders_of(self.runs, planner=planner, orders=self.budget.orders)
-        if made is None:
+        times_in_orders = orders_of(self.runs, planner=planner, orders=self.budget.orders)
+        if times_in_orders is None:
             return self._single(None)
-        times, best = made
+        times, best = times_in_orders
         if number.column.startswith("fastest"):
             return self._single(max(times) / min(times) - 1, 100)
         mean = means([100 * (np.array(times) / best - 1)], range(len(times)))

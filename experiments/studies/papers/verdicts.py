@@ -116,8 +116,8 @@ def _comparisons() -> tuple[tuple[str, str, str, str, Comparison], ...]:
     for row in _read("comparable.csv"):
         text = row["tolerance"] or "0"
         tolerance = Decimal(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        made = Comparison(row["comparable"], row["kind"], tolerance, text.endswith("%"), row["why"])
-        rows.append((row["paper"], row["item"], row["row"], row["column"], made))
+        comparison = Comparison(row["comparable"], row["kind"], tolerance, text.endswith("%"), row["why"])
+        rows.append((row["paper"], row["item"], row["row"], row["column"], comparison))
     return tuple(rows)
 
 
@@ -160,7 +160,7 @@ class Part:
 class Measured:
     """Measure of a number of a paper, made here."""
 
-    here: Part | None  # the number itself; None if it is missing
+    part: Part | None  # the number itself; None if it is missing
     graphs: int = 0
     clusters: int = 0
     parts: Sequence[Part] | None = None  # that decide; the number itself by default
@@ -175,17 +175,17 @@ def judge(number: PaperNumber, comparison: Comparison, measured: Measured | None
         return Finding.NOT_COMPARABLE, comparison.why
     if measured is None:
         return Finding.UNDECIDED, "not measured"
-    if measured.parts is None and measured.here is None:
+    if measured.parts is None and measured.part is None:
         return Finding.UNDECIDED, measured.note or "not measured"
-    parts = measured.parts if measured.parts is not None else [measured.here] if measured.here else []
+    parts = measured.parts if measured.parts is not None else [measured.part] if measured.part else []
     findings, reasons = [], []
     for part in parts:
         finding, reason = _judged(number, comparison, part, measured.clusters)
         findings.append(finding)
         reasons.append(f"{part}{reason}" if part.text or len(parts) > 1 else reason.lstrip(": "))
     total = Finding.all_of(findings)
-    shown = [reason for reason, finding in zip(reasons, findings, strict=True) if finding is total and reason]
-    return total, "; ".join(text for text in (*shown, measured.note, comparison.why) if text)
+    deciding = [reason for reason, finding in zip(reasons, findings, strict=True) if finding is total and reason]
+    return total, "; ".join(text for text in (*deciding, measured.note, comparison.why) if text)
 
 
 def _judged(number: PaperNumber, comparison: Comparison, part: Part, clusters: int) -> tuple[Finding, str]:

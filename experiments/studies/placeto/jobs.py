@@ -180,10 +180,10 @@ class DesignJob(FamilyJob):
 
         design = dict(DESIGNS[self.options["design"]][0])
         reward, updates = design.pop("reward", "step"), max(1, self.options["episodes"] // (8 * 8))
-        made = network.create(0, devices=self.devices, width=_WIDTH, **design)
+        policy = network.create(0, devices=self.devices, width=_WIDTH, **design)
         how = training.Training(updates, graphs=8, episodes=8, reward=reward, start=("empty",))
-        training.train(made, self.questions("train"), how)
-        score, rng = network.scorer(made), np.random.default_rng(0)
+        training.train(policy, self.questions("train"), how)
+        score, rng = network.scorer(policy), np.random.default_rng(0)
         placements = [play_episodes(question, score, rng, ["empty"]).last() for question in self.questions("test")]
         return {"times": [placement.relative_time for placement in placements]}
 
@@ -242,10 +242,10 @@ def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curv
     """The published network after its training, and the curve of that."""
     from heuristics.placement.placeto import network, training
 
-    made = network.create(0, devices=instance.devices, width=_WIDTH)
+    policy = network.create(0, devices=instance.devices, width=_WIDTH)
     how = training.Training(max(1, episodes // _EPISODES), episodes=_EPISODES, order=order)
-    training.train(made, [instance], how, watch=curve.policy)
-    return network.scorer(made), curve.answer()
+    training.train(policy, [instance], how, watch=curve.policy)
+    return network.scorer(policy), curve.answer()
 
 
 def _planned(

@@ -34,8 +34,8 @@ from mtpp.verification.partitioning.paths import blocks_lead_below
 from mtpp.verification.verdict import (
     Check,
     Clock,
+    InfeasibilityCheck,
     Limits,
-    NoAnswer,
     OutOfTimeError,
     UndecidedError,
     Verdict,
@@ -336,10 +336,10 @@ CHECKERS: dict[str, Checker] = {
 # where the room is below 0. Else ideals may show that no chain of blocks fits.
 
 
-def _no_answer(task: Task, stated: StatedImpossible) -> NoAnswer:
+def _no_answer(task: Task, stated: StatedImpossible) -> InfeasibilityCheck:
     """Prove again that there is no partition, by the proof that the file names."""
     if stated.kind is None:
-        return NoAnswer(stated.reason, False, "trusted, as its proof is not in the file")
+        return InfeasibilityCheck(stated.reason, False, "trusted, as its proof is not in the file")
     if stated.kind == "ideals":
         return _by_ideals(task, stated)
     exact, inside, blocks = task.exact, set(task.group), task.exact.k
@@ -354,20 +354,22 @@ def _no_answer(task: Task, stated: StatedImpossible) -> NoAnswer:
         kinds = kinds if exact.sequence is None else exact.sequence[first : last + 1]
     room = _room(exact, kinds, blocks)
     if inside and room is not None and _load(exact, inside) > room:
-        return NoAnswer(stated.reason, True, f"re-proved by its formula ({stated.kind})")
-    return NoAnswer(stated.reason, False, "false", f"its proof ({stated.kind}) does not show that nothing fits")
+        return InfeasibilityCheck(stated.reason, True, f"re-proved by its formula ({stated.kind})")
+    return InfeasibilityCheck(
+        stated.reason, False, "false", f"its proof ({stated.kind}) does not show that nothing fits"
+    )
 
 
-def _by_ideals(task: Task, stated: StatedImpossible) -> NoAnswer:
+def _by_ideals(task: Task, stated: StatedImpossible) -> InfeasibilityCheck:
     try:
         if task.fits_nowhere():
-            return NoAnswer(stated.reason, True, "re-proved by all ideals")
+            return InfeasibilityCheck(stated.reason, True, "re-proved by all ideals")
     except UndecidedError as error:
-        return NoAnswer(stated.reason, False, f"not re-checked: {error}")
+        return InfeasibilityCheck(stated.reason, False, f"not re-checked: {error}")
     except OutOfTimeError:
-        return NoAnswer(stated.reason, False, "not re-checked within the time limit")
+        return InfeasibilityCheck(stated.reason, False, "not re-checked within the time limit")
     fault = f"{task.exact.k} blocks that fit{_but_for_peaks(task.exact)} exist"
-    return NoAnswer(stated.reason, False, "false", fault)
+    return InfeasibilityCheck(stated.reason, False, "false", fault)
 
 
 def _room(exact: ExactInstance, kinds: Sequence[int], blocks: int) -> int | None:

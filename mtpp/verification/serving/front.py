@@ -150,7 +150,7 @@ def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
 # Stages of a serving front in exact numbers: what they cost, hold and have room for.
 
 
-class Stage(NamedTuple):
+class LayerRange(NamedTuple):
     """Cost and memory of an interval of nodes on a device of some kind."""
 
     cost: Fraction  # in the time unit of the work; where there are rates for pairs of kinds, without transfers
@@ -169,7 +169,7 @@ def passing_bytes(exact: ExactInstance) -> list[int]:
     return passing
 
 
-def with_transfers(exact: ExactInstance, stages: list[Stage], kinds: list[int]) -> list[Stage]:
+def with_transfers(exact: ExactInstance, stages: list[LayerRange], kinds: list[int]) -> list[LayerRange]:
     """The stages of a cut with what passes between them at the rates of their kinds, if there are rates for pairs."""
     if not exact.is_rated:
         return stages
@@ -182,14 +182,14 @@ def with_transfers(exact: ExactInstance, stages: list[Stage], kinds: list[int]) 
     return [stage._replace(cost=cost) for stage, cost in zip(stages, costs, strict=True)]
 
 
-def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock) -> Iterator[Stage]:
+def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock) -> Iterator[LayerRange]:
     """Yield all intervals whose weights and activations fit into the memory of kind t, with costs by the definition."""
     graph, buffer = stated.instance.graph, stated.instance.activation_buffer
     params = [Fraction(size) for size in graph.param_bytes.tolist()]
     shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
     memory = Fraction(stated.instance.machines.kinds[t].memory)
     for first in range(exact.n + 1):
-        yield Stage(Fraction(0), Fraction(0), Fraction(0), memory, first, first)
+        yield LayerRange(Fraction(0), Fraction(0), Fraction(0), memory, first, first)
         for end in range(first + 1, exact.n + 1):
             clock.raise_if_late()
             inside = range(first, end)
@@ -203,21 +203,21 @@ def stages_of(stated: StatedServing, exact: ExactInstance, t: int, clock: Clock)
                 if any((v in inside) != (producer in inside) for v in readers):
                     moved += size
             cost = exact.cost(t, sum(exact.work[t][first:end]), moved)
-            yield Stage(cost, weights, activations, memory - weights - activations, first, end)
+            yield LayerRange(cost, weights, activations, memory - weights - activations, first, end)
 
 
-def caches_of(stated: StatedServing, stage: Stage) -> list[tuple[float, float]]:
+def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, float]]:
     """Bytes a token, and after how many tokens they stop to grow, of each node."""
     return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
 
 
-def holds(stated: StatedServing, stage: Stage, context: int) -> bool:
+def holds(stated: StatedServing, stage: LayerRange, context: int) -> bool:
     """Whether a stage has room for so many tokens."""
     caches = caches_of(stated, stage)
     return sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches) <= stage.room
 
 
-def context_of(stated: StatedServing, stage: Stage) -> float:
+def context_of(stated: StatedServing, stage: LayerRange) -> float:
     """The most tokens that a stage has room for, by halving; infinite where the cache stops to grow before."""
     caches = caches_of(stated, stage)
     final = max((math.ceil(w) for x, w in caches if x > 0 and w < math.inf), default=0)
@@ -386,7 +386,7 @@ def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int
 
 
 def _faults_of_point(
-    stated: StatedServing, point: StatedPoint, cut: list[Stage], contexts: list[float], place: str
+    stated: StatedServing, point: StatedPoint, cut: list[LayerRange], contexts: list[float], place: str
 ) -> Iterator[str]:
     """The numbers of a cut against those that are computed here."""
     cost = max(stage.cost for stage in cut)
@@ -404,7 +404,7 @@ def _faults_of_point(
             yield f"{place}.stages[{s}]: {(weights, token, activations, stated_context)!r} are not what it holds"
 
 
-def _allowed(stated: StatedServing, s: int, stage: Stage) -> bool:
+def _allowed(stated: StatedServing, s: int, stage: LayerRange) -> bool:
     """Whether an interval may be stage s by the constraints, as they are written."""
     rules, graph = stated.instance.constraints, stated.instance.graph
     inside = range(stage.first, stage.end)
@@ -420,13 +420,13 @@ def _allowed(stated: StatedServing, s: int, stage: Stage) -> bool:
 def _reaches(
     stated: StatedServing,
     exact: ExactInstance,
-    stages: list[list[Stage]],
+    stages: list[list[LayerRange]],
     context: float,
     below: Fraction | None,
     clock: Clock,
 ) -> bool:
     """Whether some cut has all stages below a cost, and room for so many tokens."""
-    able: list[list[Stage]] = [[] for _ in stages]
+    able: list[list[LayerRange]] = [[] for _ in stages]
     for t, row in enumerate(stages):
         for stage in row:
             clock.raise_if_late()

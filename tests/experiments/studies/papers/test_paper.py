@@ -99,7 +99,7 @@ def test_a_run_that_failed_costs_its_cell() -> None:
     runs[at] |= {"error": "boom", "bottleneck": None, "block": None}
     measures = PartitionMeasures(study, runs, regal=False)
     cells = {one.row: measures.measured(one) for one in numbers() if (one.item, one.column) == ("Table 4", "k=2")}
-    shown = {row: cell and cell.here and cell.here.value for row, cell in cells.items()}
+    shown = {row: cell and cell.part and cell.part.value for row, cell in cells.items()}
     assert shown["random-1"] == pytest.approx(1.179)
     assert np.isnan(shown["random-100"] or 0.0)
     assert shown["brkga-100"] is None
