@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 
 from instances.certificates import FLOW, Envelope, envelope, opened, stated_answer
 from instances.errors import InputError, printable
+from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import Value, read_json
-from instances.questions import QuestionRecord, digest_of, nameless
 
 # Question of flow: layers of a decoder, devices that hold some of them, and links between devices.
 #

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from instances.certificates import ANSWER_FORMAT, Claim, answer_document
+from instances.certificates import ANSWER_FORMAT, Claim, answer_document, current
 from instances.devices import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
@@ -20,7 +20,6 @@ from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import Certificate, Stated, certificate_from_document
 from instances.partitioning.stated_serving import StatedPoint
 from instances.records import written
-from instances.released import current
 
 # Partitions as answers in files.
 

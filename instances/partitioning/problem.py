@@ -34,12 +34,12 @@ from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_document, graph_from_document
 from instances.graph.memory import touched_bytes
+from instances.graph.questions import GraphQuestion, digest_of
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, NodeName, Windows
 from instances.partitioning.words import instance_in_words, memory_in_words, platform_in_words
-from instances.questions import GraphQuestion, digest_of
 from instances.records import By, Floats, Limit, read, written
 from instances.registry import unknown
 
@@ -197,6 +197,9 @@ class Instance(GraphQuestion):
 
     def _check(self) -> None:
         """Refuse what contradicts, and numbers that are too large."""
+        need = self.need
+        if need is not None and not (len(need) == self.graph.n and ((need >= 0) & (need < math.inf)).all()):
+            raise InputError(f"need: give {self.graph.n} numbers, the bytes of each node, finite and 0 or more.")
         if not self.is_alike and self.constraints.at_least:
             raise InputError(
                 "Least numbers of nodes cannot be combined with devices of several kinds; leave them out, and give "
@@ -509,8 +512,6 @@ def _instance_of(members: _Members) -> Instance:
     rules = members.constraints
     windows = [(v, (first, last)) for v, first, last in rules.windows]
     constraints = Constraints.of(members.graph, **vars(rules) | {"windows": windows})
-    if members.need is not None and not ((members.need >= 0) & (members.need < math.inf)).all():
-        raise InputError("A need is below 0 or infinite; give bytes.")
     rest = members.name, constraints, members.need, members.by_need
     buffer, fit = members.activation_buffer, members.fit
     if not members.kinds:

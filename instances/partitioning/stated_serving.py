@@ -9,10 +9,10 @@ import numpy as np
 
 from instances.certificates import SERVE, Envelope, envelope, opened, stated_answer
 from instances.errors import InputError
+from instances.graph.questions import digest_of, hash_of, nameless
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import Value
 from instances.partitioning.problem import GraphMember, Instance
-from instances.questions import digest_of, hash_of, nameless
 from instances.records import By, Floats, Ints, Limit, Named, read, written
 
 # Questions of serving as members of files, and in a few words.
@@ -85,8 +85,8 @@ def _check(question: ServingQuestion) -> None:
     """Refuse tables that do not fit chain and operators, by an `InputError`."""
     chain, source = question.instance, question.source
     numbers = [question.token_bytes] + ([] if source is None else [source.constant])
-    if chain.need is None or not chain.by_need:
-        raise InputError("chain: the needs of its nodes count; give them as 'need', and 'by_need'.")
+    if not chain.by_need:
+        raise InputError("chain: the needs of its nodes count; state 'by_need'.")
     if len(question.window) != chain.graph.n or any(not np.isfinite(row).all() for row in numbers):
         raise InputError(f"token_bytes, window and constant are not {chain.graph.n} numbers, finite but for windows.")
     if min(row.min() for row in (*numbers, question.window)) < 0:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from instances.devices import Platform
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.questions import digest_of
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import Constraints
-from instances.questions import digest_of
 
 # Constraints, and their characters, that are stated one by one.
 _MOST_RULES, _LONGEST_RULES = 8, 100

@@ -17,11 +17,11 @@ from instances.devices import DeviceTable, Platform, devices_from_members
 from instances.errors import InputError
 from instances.graph.display import exact_figures, figures
 from instances.graph.memory import held_alone, touched_bytes
+from instances.graph.questions import GraphQuestion, digest_of
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.problem import GraphMember
 from instances.partitioning.words import graph_in_words, memory_in_words
-from instances.questions import GraphQuestion, digest_of
 from instances.records import By, Limit
 
 # A question of placement, and what shows that nothing fits.

@@ -16,10 +16,10 @@ from instances.devices import Cluster, Network, Ports, cluster_document, cluster
 from instances.errors import InputError, NothingFitsError
 from instances.graph.checks import numbers
 from instances.graph.display import Displayed, exact_figures, figures
+from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import CHAIN_FORMAT, Value, nested_numbers
 from instances.partitioning.words import memory_in_words
-from instances.questions import QuestionRecord, digest_of, nameless
 from instances.records import By, Limit
 
 # Networks as chains of layers, the unit in which training pipelines are cut.

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import Bound, InputError, Partition, Platform, Result
+from instances.certificates import current
 from instances.errors import WordError, printable
 from instances.json_files import Value, check_writable, read_json
 from instances.partitioning.partition_file import AnswerFile
 from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
 from instances.registry import find
-from instances.released import current
 from instances.results import exceeds
 from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified

@@ -1,4 +1,4 @@
-"""What files of answers hold beside question and answer: bounds with all data that a check needs, and reasons."""
+"""Bounds with all data that a check needs, and reasons why there is no answer, as members of files."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ if TYPE_CHECKING:
 
 
 def bound_document(answer: Result[Any, Any]) -> dict[str, Any]:
-    """The bound of an answer, with what a check of it needs.
-
-    Raises
-    ------
-    InputError
-        If it comes from a method or a solver that readers of the file do not know.
-    """
-    bound, question = answer.bound, answer.instance
+    """The bound of an answer, with what a check of it needs."""
+    bound = answer.bound
     assert bound is not None
-    problem = KINDS if question.problem == PARTITION and not question.is_alike else question.problem
     solver, _, version = (answer.solver or "").partition(" ")
-    if recheck(bound.method, problem) is None:
-        raise InputError(f"A certificate cannot hold a bound of {bound.method!r}; name a model of the registry.")
+    origin = {"solver": solver or None, "version": version or None, "seconds": answer.spent}
+    return bound_members(bound.method, bound.value, bound.witness, _methods_of(answer), **origin)
+
+
+def check_names(answer: Result[Any, Any]) -> None:
+    """Refuse a bound of a method or a solver that readers of files do not know, by an `InputError`."""
+    assert answer.bound is not None
+    solver = (answer.solver or "").partition(" ")[0]
+    if recheck(answer.bound.method, _methods_of(answer)) is None:
+        raise InputError(f"A certificate cannot hold a bound of {answer.bound.method!r}; name a model of the registry.")
     if solver and solver not in SOLVER_NAMES:
         raise InputError(f"A certificate cannot hold a bound of {solver!r}; solvers are {', '.join(SOLVER_NAMES)}.")
-    origin = {"solver": solver or None, "version": version or None, "seconds": answer.spent}
-    return bound_members(bound.method, bound.value, bound.witness, problem, **origin)
+
+
+def _methods_of(answer: Result[Any, Any]) -> str:
+    """The problem whose methods of bounds the question has."""
+    question = answer.instance
+    return KINDS if question.problem == PARTITION and not question.is_alike else str(question.problem)
 
 
 def state_plan(answer: Iteration) -> dict[str, Any]:

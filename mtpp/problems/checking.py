@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, has_bounds
+from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, current, has_bounds
 from instances.deadline import Deadline
 from instances.errors import InputError, word
 from instances.json_files import Value
-from instances.released import current
 from instances.results import Result, combine
-from mtpp.certificates.writing import bound_document
+from mtpp.certificates.writing import bound_document, check_names
 from mtpp.problems.problem import OF_SOLVERS, Problem
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.verifying import Comparisons, OwnGraph, StatementWords, VerifyWords, other_question
@@ -88,8 +87,14 @@ def certificate_document(answers: Sequence[Result[Any, Any]]) -> dict[str, Any]:
     impossible = None if best.answer is not None else problem.without(best)
     proofs = [answer for answer in answers if answer.bound is not None and impossible is None]
     proofs = proofs if has_bounds(problem.name) else []
+    for proof in proofs:
+        check_names(proof)
     bound = combine(*proofs).bound if proofs else None
-    origin = {"method": best.method if answers[1:] else answers[0].method, "version": package_version() or "", **answers[0].provenance}
+    origin = {
+        "method": best.method if answers[1:] else answers[0].method,
+        "version": package_version() or "",
+        **answers[0].provenance,
+    }
     people = {"basis": best.basis, "notes": list(best.notes), "repeatable": _CLOCKED if best.clocked else ""}
     return answer_document(
         best.instance,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.certificates import Claim
+from instances.certificates import Claim, current
 from instances.errors import word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
@@ -18,7 +18,6 @@ from instances.partitioning.stated import certificate_from_document
 from instances.partitioning.stated_serving import serving_from_document
 from instances.placement.problem import placement_from_document
 from instances.planning.grid.stated import grid_from_document
-from instances.released import current
 from instances.results import STATED, exceeds
 from mtpp.questions.partitioning import PartitioningWords, platform_of, rules_of, runtime_of
 from mtpp.questions.reading import ReadingWords, read_graph

@@ -16,12 +16,12 @@ from instances.certificates import Envelope
 from instances.devices import DeviceTable, read_devices
 from instances.errors import WordError, printable, word
 from instances.graph.display import figures
+from instances.graph.questions import HASH
 from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import places_of_kinds
 from instances.partitioning.words import rules_in_words
 from instances.planning.grid import GridInstance
-from instances.questions import HASH
 from mtpp.questions.partitioning import (
     Blocks,
     Rules,

@@ -15,18 +15,22 @@ from brute_force import best_partition
 from exact import needed_optimum
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
+from instances.certificates import answer_document
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
+from instances.partitioning.serving import ServingInstance
 from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
+from instances.runtimes.serving_front import Front, front_document
 from mtpp.certificates.writing import bound_document
 from mtpp.problems.checking import certificate_document, rerun, verify
 from mtpp.problems.registry import PROBLEMS
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.verdict import Clock, Verdict
+from mtpp_models.bounds.serving import serving_front
 
 Document = dict[str, Any]
 
@@ -146,3 +150,18 @@ def settle(document: Document) -> None:
 
 def entry(document: Document, method: str) -> Document:
     return next(bound for bound in document["bounds"] if bound["method"] == method)
+
+
+class Unlayered(Front):
+    """The front of a chain whose nodes are no layers that a runtime knows."""
+
+    settings = ""  # type: ignore[assignment]
+
+
+def front_file(question: ServingInstance, runtime: str = "vllm") -> Document:
+    """The file of all cuts of a question that no other beats; of an empty front where there are none."""
+    points = serving_front(question).points
+    kind = Unlayered if question.source is None else Front
+    front = kind(question, points, points[0], runtime) if points else None
+    answer = {"front": [], "chosen": 0, "runtime": runtime, "words": ""} if front is None else front_document(front)
+    return plain(answer_document(question, answer, None if front is None else front.cost))

@@ -27,8 +27,8 @@ from true_files import originals
 
 import mtpp
 from instances import InputError
+from instances.graph.questions import nameless
 from instances.json_files import parse_json
-from instances.questions import nameless
 from mtpp.problems.checking import verify
 from mtpp.verification.verdict import OutOfTimeError, Verdict
 

@@ -200,7 +200,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert Path("c.png").stat().st_size > 0
     capsys.readouterr()
     assert mtpp("flow q.json --time-limit 1 --json") == 0
-    assert json.loads(capsys.readouterr().out)["flow"] == pytest.approx(5.0)
+    assert json.loads(capsys.readouterr().out)["answer"]["flow"] == pytest.approx(5.0)
 
 
 def test_bad_input_is_one_line(

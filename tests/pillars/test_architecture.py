@@ -62,7 +62,6 @@ RECORDS = {
     "instances.graph.tensors",
     "instances.json_files",
     "instances.partitioning.constraints",
-    "instances.partitioning.stated_kinds",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
     "instances.partitioning.stated_serving",

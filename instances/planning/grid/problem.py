@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 
 from instances.errors import InputError
 from instances.graph.display import exact_figures, figures
+from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.planning.grid.configurations import (
     MODES,
     Configuration,
@@ -19,7 +20,6 @@ from instances.planning.grid.configurations import (
     configured_from_document,
 )
 from instances.planning.problem import LARGEST
-from instances.questions import QuestionRecord, digest_of, nameless
 from instances.records import By, Limit
 
 # Question of training in a grid: layers with configurations, equal servers, and the samples of a step.

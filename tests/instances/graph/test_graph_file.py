@@ -144,7 +144,7 @@ def node(**changes: Any) -> dict[str, Any]:
             ", nodes[1]: unknown field 'wrok'; known fields are work, name, param_bytes, output_bytes, state_bytes.",
         ),
         (graph_file(edge=[]), ": unknown field 'edge'; known fields are format, nodes, edges, name,"),
-        (graph_file(format="mtpp-graph/2"), ", format: unknown format 'mtpp-graph/2'; expected 'mtpp-graph/1'."),
+        (graph_file(format="mtpp-graph/2"), ", format: this is 'mtpp-graph/2'; expected 'mtpp-graph/1'."),
         (graph_file(format=1), ", format: expected a string, found 1."),
         ({"nodes": [], "edges": []}, ": missing field 'format'."),
         ({"format": "mtpp-graph/1", "nodes": []}, ": missing field 'edges'."),

@@ -51,7 +51,7 @@ def test_a_file_of_names_and_patterns(tmp_path: Path) -> None:
         ({"uncut": [None]}, ", uncut[0]: expected a whole number"),
         ({"uncut": {}}, ", uncut: expected a list"),
         ({"apart": []}, ": unknown field 'apart'"),
-        ({"format": "mtpp-graph/1"}, ": this is a graph (mtpp-graph/1); expected constraints"),
+        ({"format": "mtpp-graph/1"}, ", format: this is 'mtpp-graph/1'; expected 'mtpp-constraints/1'."),
     ],
 )
 def test_what_is_no_constraints_file_is_refused(members: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_constraints_file_is_refused(members: dict[str, Any], message
 def test_the_command_line_keeps_to_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("c.json").write_text('{"format": "mtpp-constraints/1", "windows": [{"nodes": [0, 1], "first": 1, "last": 1}]}')
     assert mtpp("partition path.json -k 3 --bandwidth 1 --constraints c.json --out p.json") == 0
-    assert json.loads(Path("p.json").read_text())["block"][:2] == [1, 1]
+    assert json.loads(Path("p.json").read_text())["answer"]["block"][:2] == [1, 1]
     capsys.readouterr()
     assert mtpp("partition path.json -k 1 --bandwidth 1 --constraints c.json") == 2
     assert "has a window up to block 1; blocks run from 0 to 0" in capsys.readouterr().err

@@ -92,10 +92,11 @@ def test_what_was_saved_is_read(tmp_path: Path) -> None:
     documents = [result_document(result) for result in (again, front)]
     assert documents[0] | {"provenance": None} == documents[1] | {"provenance": None}
     found = mtpp.partition(PATH, 2, "kahn", bandwidth=1)
-    again = mtpp.read(found.save(tmp_path / "partition.json"), PATH)
-    assert again.cost == found.cost
+    assert mtpp.read(found.save(tmp_path / "partition.json")).cost == found.cost
+    (tmp_path / "hand.json").write_text(json.dumps({"block": found.partition.block.tolist()}))
+    assert mtpp.read(tmp_path / "hand.json", PATH, bandwidth=1).cost == found.cost
     with pytest.raises(InputError, match="it does not hold its graph"):
-        mtpp.read(tmp_path / "partition.json")
+        mtpp.read(tmp_path / "hand.json")
     with pytest.raises(InputError, match="it holds its question"):
         mtpp.read(tmp_path / "0.json", PATH)
 
@@ -209,7 +210,7 @@ def test_threads_save_at_the_same_time(tmp_path: Path) -> None:
     result = mtpp.partition(PATH, 2, "kahn", bandwidth=1)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: result.save(tmp_path / "p.json"), range(40)))
-    assert mtpp.read(tmp_path / "p.json", PATH).cost == result.cost
+    assert mtpp.read(tmp_path / "p.json").cost == result.cost
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
 
 

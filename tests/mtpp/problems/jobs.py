@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from instances import Bound, Result
 from instances.certificates import Envelope, envelope, opened, stated_answer
 from instances.graph.display import Displayed
+from instances.graph.questions import QuestionRecord
 from instances.json_files import Value
-from instances.questions import QuestionRecord
 from instances.records import written
 from mtpp.certifying.explain import Reasons
 from mtpp.certifying.loop import Method

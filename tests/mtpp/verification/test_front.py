@@ -7,36 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from certificates import hashed, plain
+from certificates import front_file, hashed
 from hypothesis import given
 from hypothesis import strategies as st
 from serving_oracle import serving_questions
 
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
-from instances.certificates import answer_document
 from instances.json_files import Value
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
-from instances.runtimes.serving_front import Front, front_document
 from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
-
-
-class Untold(Front):
-    """The front of a chain whose nodes are no layers that a runtime knows."""
-
-    settings = ""  # type: ignore[assignment]
-
-
-def document(question: ServingInstance, runtime: str = "vllm") -> dict[str, Any]:
-    points = serving_front(question).points
-    kind = Untold if question.source is None else Front
-    front = kind(question, points, points[0], runtime) if points else None
-    answer = {"front": [], "chosen": 0, "runtime": runtime, "words": ""} if front is None else front_document(front)
-    return plain(answer_document(question, answer, None if front is None else front.cost))
 
 
 def faults(stated: dict[str, Any]) -> tuple[str, ...]:
@@ -61,7 +45,7 @@ def gpt2_question(runtime: str, network: str = "gpt2") -> ServingInstance:
 
 
 def gpt2() -> dict[str, Any]:
-    return document(gpt2_question("vllm"))
+    return front_file(gpt2_question("vllm"))
 
 
 def in_tenths(
@@ -84,14 +68,14 @@ def in_tenths(
 def test_a_context_is_exact_where_sums_are_not() -> None:
     """Weights of 0.1 + 0.1 + 0.1 are less than their sum in floats: there is room for a token more."""
     question = replace(in_tenths([1.0] * 3, [0.0] * 3, [0.1] * 3, [0.1, 0.0, 0.0], 1, 1.6), context=13)
-    stated = document(question)
+    stated = front_file(question)
     assert [point["context"] for point in stated["answer"]["front"]] == [13]
     assert faults(stated) == ()
 
 
 def test_cuts_whose_bottlenecks_differ_by_rounding_are_as_slow() -> None:
     """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1 in floats, but the cut that holds less is beaten all the same."""
-    stated = document(
+    stated = front_file(
         in_tenths([0.3, 0.3, 0.1, 0.2], [0.2, 0.1, 0.0, 0.2], [0.2, 0.2, 0.3, 0.1], [0.0, 0.1, 0.0, 0.3], 3, 1.7)
     )
     assert [point["context"] for point in stated["answer"]["front"]] == [5]
@@ -103,7 +87,7 @@ def test_more_tokens_than_floats_count_are_refused(size: float) -> None:
     """One more is no other number there."""
     with pytest.raises(InputError, match="has room for more than 9007199254740992 tokens"):
         in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [size] * 2, 1, 1e9)
-    stated = document(in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [1.0] * 2, 1, 1e9))
+    stated = front_file(in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [1.0] * 2, 1, 1e9))
     stated["question"]["token_bytes"] = [size] * 2
     assert any("which cannot be stated exactly" in fault for fault in faults(stated))
 
@@ -111,7 +95,7 @@ def test_more_tokens_than_floats_count_are_refused(size: float) -> None:
 @given(serving_questions(), st.data())
 def test_true_fronts_hold_and_shorter_ones_do_not(question: ServingInstance, data: st.DataObject) -> None:
     """Whatever the question, the front is proved again; without one of its cuts it is false."""
-    stated = document(question)
+    stated = front_file(question)
     if not stated["answer"]["front"]:
         assert any("no cut" in fault for fault in faults(stated))
         return
@@ -148,7 +132,7 @@ def test_forged_numbers_are_found() -> None:
     [
         ({"chain": {"memory": None}}, "memory"),
         ({"chain": {"memory": -1.0}}, "memory is -1"),
-        ({"chain": {"need": [1.0]}}, "there are 14 items for n = 1"),
+        ({"chain": {"need": [1.0]}}, "chain: need: give 14 numbers"),
         ({"chain": {"by_need": False}}, "the needs of its nodes count"),
         ({"token_bytes": [None] * 14}, "not 14 numbers, finite"),
         ({"token_bytes": [-1.0] * 14}, "are 0 or more"),
@@ -177,7 +161,7 @@ def test_words_are_those_of_the_answer(name: str) -> None:
     question = gpt2_question(name, "llama-3-8b" if name == "torchtitan" else "gpt2")
     points = serving_front(question).points
     words = RUNTIMES[name].settings(points[0].partition)
-    stated = document(question, name)
+    stated = front_file(question, name)
     assert stated["answer"]["words"] == words
     assert faults(stated) == ()
     block = points[0].partition.block.copy()

@@ -87,7 +87,7 @@ def test_what_the_simulator_makes_is_true() -> None:
 def _later(kind: str, row: int, place: int, by: float) -> Callable[[Document], None]:
     def forge(document: Document) -> None:
         for moments in ("starts", "ends"):
-            document[moments][kind][row][place] += by
+            document["answer"][moments][kind][row][place] += by
 
     return forge
 
@@ -103,7 +103,7 @@ def _set(*path: Any, to: Any) -> Callable[[Document], None]:
 
 
 def _swap_passes(document: Document) -> None:
-    order = document["order"][0]
+    order = document["answer"]["order"][0]
     order[0], order[1] = order[1], order[0]
 
 
@@ -113,19 +113,19 @@ def _faster_card(document: Document) -> None:
 
 def _shorter(kind: str, row: int, place: int) -> Callable[[Document], None]:
     def forge(document: Document) -> None:
-        start, end = document["starts"][kind][row][place], document["ends"][kind][row][place]
-        document["ends"][kind][row][place] = start + 0.9 * (end - start)
+        start, end = document["answer"]["starts"][kind][row][place], document["answer"]["ends"][kind][row][place]
+        document["answer"]["ends"][kind][row][place] = start + 0.9 * (end - start)
 
     return forge
 
 
 def _drop_weights(document: Document) -> None:
-    document["order"][1] = [cell for cell in document["order"][1] if "W" not in cell]
+    document["answer"]["order"][1] = [cell for cell in document["answer"]["order"][1] if "W" not in cell]
 
 
 FORGERIES: dict[str, tuple[Callable[[Document], None], str]] = {
-    "a shorter time": (_set("cost", to=10.0), "time"),
-    "a longer time": (_set("cost", to=1000.0), "time"),
+    "a shorter time": (_set("cost", to=10.0), "cost"),
+    "a longer time": (_set("cost", to=1000.0), "cost"),
     "a pass that starts too early": (_later("forward", 1, 0, -0.5), "before|lasts|starts"),
     "a pass that is too short": (_shorter("forward", 0, 0), "0F0 lasts"),
     "a backward pass that is too short": (_shorter("backward", 1, 2), "1I2 lasts"),
@@ -139,19 +139,18 @@ FORGERIES: dict[str, tuple[Callable[[Document], None], str]] = {
     "weights before inputs": (_later("weights", 0, 0, -30.0), "before"),
     "passes in another order": (_swap_passes, "starts before the pass before it ends"),
     "a pass that is left out": (_drop_weights, "stage 1 does not run both passes"),
-    "less memory than needed": (_set("peak_bytes", 0, to=1.0), "peak_bytes"),
-    "a device twice": (_set("devices", 1, to=[0, 3]), "used twice"),
-    "a device that is not there": (_set("devices", 1, to=[1, 9]), "does not exist"),
-    "cuts of another chain": (_set("cuts", to=[0, 2, 3]), "cuts do not rise"),
-    "recomputation that nobody allowed": (_set("recompute", 0, to=True), "recomputes"),
+    "less memory than needed": (_set("answer", "peak_bytes", 0, to=1.0), "peak_bytes"),
+    "a device twice": (_set("answer", "devices", 1, to=[0, 3]), "used twice"),
+    "a device that is not there": (_set("answer", "devices", 1, to=[1, 9]), "does not exist"),
+    "cuts of another chain": (_set("answer", "cuts", to=[0, 2, 3]), "cuts do not rise"),
+    "recomputation that nobody allowed": (_set("answer", "recompute", 0, to=True), "recomputes"),
     "a bound above the time": (_set("bounds", 0, "value", to=500.0), "above the time"),
     "a false even share": (_set("bounds", 1, "value", to=26.0), "is proved"),
     "a bound for other plans": (_set("bounds", 0, "method", to="z-fixed"), "class split"),
-    "the name of another chain": (_set("chain", to="five"), "chain"),
-    "another key": (_set("key", to="0"), "key"),
-    "faster cards": (_faster_card, "key|runs for"),
-    "a time before the start": (_set("starts", "forward", 0, 0, to=-1.0), "before the iteration"),
-    "a missing time": (_set("starts", "send", 0, 0, to=None), "none where there is one"),
+    "another hash": (_set("question_hash", to="q2:0"), "question_hash"),
+    "faster cards": (_faster_card, "question_hash|runs for"),
+    "a time before the start": (_set("answer", "starts", "forward", 0, 0, to=-1.0), "before the iteration"),
+    "a missing time": (_set("answer", "starts", "send", 0, 0, to=None), "none where there is one"),
 }
 
 
@@ -170,16 +169,16 @@ def test_each_time_that_is_changed_is_found(document: Document) -> None:
     """Every single start and end, up and down."""
     rng = np.random.default_rng(1)
     for moments in ("starts", "ends"):
-        for kind, rows in document[moments].items():
+        for kind, rows in document["answer"][moments].items():
             for n, row in enumerate(rows):
                 for m in rng.permutation(len(row))[:2].tolist():
-                    used = document["starts"][kind][n][m] != document["ends"][kind][n][m]
+                    used = document["answer"]["starts"][kind][n][m] != document["answer"]["ends"][kind][n][m]
                     if row[m] is None or not used:
                         continue
                     for by in (-0.01, 0.01):
                         forged = copy.deepcopy(document)
-                        forged[moments][kind][n][m] = max(0.0, row[m] + by)
-                        if forged[moments][kind][n][m] != row[m]:
+                        forged["answer"][moments][kind][n][m] = max(0.0, row[m] + by)
+                        if forged["answer"][moments][kind][n][m] != row[m]:
                             assert check(forged).faults, (moments, kind, n, m, by)
 
 
@@ -188,9 +187,9 @@ def test_an_idle_card_lets_a_delay_pass() -> None:
     plan = Plan(question(), (0, 4), ((0,),))
     document = written(plan, warmed_up([1], 4))
     for moments in ("starts", "ends"):
-        document[moments]["backward"][0][3] += 1.0
-        document[moments]["allreduce"][0][0] += 1.0
-    assert any(fault.startswith("time") for fault in check(document).faults)
+        document["answer"][moments]["backward"][0][3] += 1.0
+        document["answer"][moments]["allreduce"][0][0] += 1.0
+    assert any(fault.startswith("cost") for fault in check(document).faults)
     document["cost"] += 1.0
     assert [fault for fault in check(document).faults if not fault.startswith("ratio")] == []
 
@@ -205,13 +204,13 @@ def test_bounds_hold_for_the_class_of_the_plan() -> None:
 
 def test_strange_files_are_refused_in_one_line() -> None:
     for forge in (
-        _set("order", 0, 0, to="0X0"),
-        _set("order", 0, 0, to=3),
-        _set("starts", "forward", to="now"),
+        _set("answer", "order", 0, 0, to="0X0"),
+        _set("answer", "order", 0, 0, to=3),
+        _set("answer", "starts", "forward", to="now"),
         _set("question", "network", to={"half": False, "rates": [0.0, 1.0]}),
         _set("question", "network", to={"half": False, "rates": [1.0]}),
         _set("question", "samples", to=0),
-        _set("version", to=1),
+        _set("provenance", to=1),
         _set("more", to=1),
     ):
         document = copy.deepcopy(split_plan())
@@ -246,5 +245,5 @@ def test_an_order_that_waits_for_ever_names_the_first_pass_that_does(order: list
     plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
     document = written(plan, next(iter(portfolio(plan)))[1])
     assert check(document).faults == ()
-    document["order"] = order
+    document["answer"]["order"] = order
     assert f"plan: {waits} waits for ever in this order" in check(document).faults

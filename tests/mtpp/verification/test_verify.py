@@ -33,12 +33,12 @@ def numbers(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 
 
 def is_free(document: Document, path: tuple[str | int, ...]) -> bool:
-    """Seconds and what only a solver can check, a bound below the bottleneck and its parameters, are believed."""
+    """Origins, and what only a solver can check, a bound below the bottleneck and its parameters, are believed."""
     if path[0] != "bounds":
         return False
     bound = document["bounds"][path[1]]
     trusted = bound["method"] == "exact" and bound["value"] < document["cost"]
-    return path[2] == "seconds" or (path[2] == "parameters" and bound["recheck"] == "trusted") or trusted
+    return path[2] == "provenance" or (path[2] == "parameters" and bound["recheck"] == "trusted") or trusted
 
 
 @pytest.mark.parametrize("document", [PLAIN, FULL, BUFFERED], ids=["no limit", "peaks", "buffer"])

@@ -34,7 +34,7 @@ def test_a_bound_that_is_too_high_is_named(method: str, factor: float, tmp_path:
     place = f"bounds[{forged['bounds'].index(bound)}] ({method}): "
     [fault] = [fault for fault in check(forged, tmp_path).faults if fault.startswith(place)]
     assert repr(bound["value"]) in fault
-    bound |= {"recheck": "solver", "solver": "highs", "version": "1.0"}
+    bound |= {"recheck": "solver", "provenance": {"solver": "highs", "version": "1.0"}}
     assert any(fault.startswith(place) for fault in check(forged, tmp_path).faults)
 
 
@@ -75,7 +75,7 @@ def test_what_the_formula_proves_needs_no_trust(tmp_path: Path) -> None:
 def test_nobody_is_not_trusted(method: str, tmp_path: Path) -> None:
     """A bound that nothing checks needs the name of a solver."""
     forged = copy.deepcopy(PLAIN)
-    entry(forged, "exact").update(method=method, solver=None, version=None)
+    entry(forged, "exact").update(method=method, provenance={})
     [fault] = check(forged, tmp_path).faults
     assert "no solver" in fault
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from hunt_kinds import instance_of
-from instances.partitioning.stated_kinds import KINDS_CERTIFICATE, question_of_kinds_document
 from kinds_oracle import KindsCase, draw_case, optimum_of
 
 from instances import InputError, Instance, Partition
+from instances.certificates import answer_document
 from instances.json_files import json_text, parse_json
 from instances.results import Result
-from mtpp.certificates.writing import certificate_document
-from mtpp.problems.checking import verify
+from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.verdict import Check, Verdict
 
 #: Questions of each kind.
@@ -46,9 +45,7 @@ def questions(words: dict[str, bool]) -> list[tuple[KindsCase, Instance]]:
 
 def verdict_on(instance: Instance, **members: Any) -> Verdict:
     """Of a file without a partition."""
-    empty = {"partition": None, "bottleneck": None, "bound": None, "ratio": None, "bounds": []}
-    question = question_of_kinds_document(instance)
-    document = {"format": KINDS_CERTIFICATE, "instance": question, **empty, **members}
+    document = answer_document(instance, None, None) | members
     return verify(parse_json(json_text(document), "drawn.json"), time_limit=60.0)
 
 
@@ -125,7 +122,7 @@ def test_both_costs_over_kinds_agree(words: dict[str, bool]) -> None:
         verdict = verify(parse_json(json_text(document), "drawn.json"))
         assert verdict.faults == ()
         assert float(verdict.cost or 0) == pytest.approx(partition.bottleneck, rel=1e-12)
-        document["partition"]["bottleneck"] = document["bottleneck"] = partition.bottleneck * (1 + 1e-6) + 1e-6
+        document["cost"] = partition.bottleneck * (1 + 1e-6) + 1e-6
         faults = verify(parse_json(json_text(document), "drawn.json")).faults
-        assert [fault.split(":")[0] for fault in faults] == ["partition.bottleneck", "bottleneck"]
+        assert [fault.split(":")[0] for fault in faults] == ["cost"]
     assert count > 3

@@ -123,12 +123,12 @@ def test_claims_of_solvers_are_trusted_not_proved() -> None:
     assert not verdict.faults
     (found,) = verdict.checks
     assert found.proved is not None or "trusted from highs" in found.how
-    document["bounds"][0]["solver"] = None
+    document["bounds"][0]["provenance"] = {}
     faults = check(document).faults
     assert found.proved is not None or any("no solver is named" in fault for fault in faults)
 
 
 def test_every_model_has_words_for_what_checks_it() -> None:
-    from instances.certificates import PLACEMENT, recheck
+    from instances.certificates import PLACE, recheck
 
-    assert all(recheck(name, PLACEMENT) for name in PLACEMENT_MODELS)
+    assert all(recheck(name, PLACE) for name in PLACEMENT_MODELS)

@@ -113,7 +113,7 @@ def test_another_question_is_not_that_of_the_hash(forge: Forgery, tmp_path: Path
         (Constraints(together=((1, 2),)), [0, 0, 1, 1, 1, 2], "nodes 1 (1), 2 (2) are in blocks 0 and 1"),
         (Constraints(windows=((5, 1, 1),)), [0, 0, 0, 0, 0, 2], "node 5 (5) is in block 2"),
         (Constraints(uncut=(1,)), [0, 0, 0, 1, 1, 2], "nodes 1 (1), 3 (3) are in blocks 0 and 1"),
-        (Constraints(at_least=((1, (0, 5, 4)),)), [0, 0, 0, 1, 2, 2], "block 1 has 0 of the nodes 0 (0), 5 (5), 4 (4)"),
+        (Constraints(at_least=((1, (0, 5, 4)),)), [0, 0, 0, 1, 2, 2], "block 1 has 0 of the nodes 0 (0), 4 (4), 5 (5)"),
         (Constraints(at_least=((1, tuple(range(6))),)), [0, 0, 0, 0, 0, 2], "block 1 has 0 of the nodes 0 (0), 1 (1)"),
     ],
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import front_file
 from command_line import assert_misuse, mtpp
 from serving_oracle import cuts, draw_served, stage_costs, stage_holds
 
@@ -23,7 +24,6 @@ from instances.json_files import Value, read_json
 from instances.machines import Kind, Machines
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
-from instances.runtimes.serving import serving_document
 from mtpp.problems.checking import verify
 from mtpp_models.bounds.serving import serving_front
 
@@ -61,11 +61,6 @@ def _rated(instance: Instance, block: Sequence[int], own: list[tuple[int, int]])
     return max(costs)
 
 
-def _document(question: ServingInstance) -> dict[str, Any]:
-    more = {"answer": 0, "runtime": "vllm", "words": ""}
-    return serving_document(question, serving_front(question).points) | more
-
-
 def test_fronts_are_those_of_brute_force() -> None:
     """Both numbers of each point and the largest context; files of them hold, and those that lack a point do not."""
     points = 0
@@ -81,10 +76,10 @@ def test_fronts_are_those_of_brute_force() -> None:
         assert costs == pytest.approx([float(cost) for cost, _ in best], rel=1e-12), seed
         points += len(best)
         if best:
-            document = _document(question)
+            document = front_file(question)
             assert verify(Value(document, "front.json")).faults == (), seed
         if len(best) > 1:
-            del document["front"][-1]
+            del document["answer"]["front"][-1]
             assert verify(Value(document, "front.json")).faults != (), seed
     assert points > 25
 
