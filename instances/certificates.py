@@ -290,6 +290,7 @@ _UNRELEASED = {
 }
 _BOUND = ("method", "value", "parameters", "recheck")
 _ORIGIN = ("optimal", "solver", "version", "seconds")
+_DEVICES = ("devices", "bandwidth", "memory", "unequal")
 _CERTIFIED = ("instance", "bound", "ratio", "bounds")
 
 
@@ -350,11 +351,18 @@ def _planned(document: Value, answer: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _placement(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-placement/1`` and ``/2``."""
+    """Of ``mtpp-placement/1`` and ``/2``, whose devices were equal or a table."""
     fields = document.open_members((*_CERTIFIED, "device", "sequence", "peak_memory", "nodes", "step_time"))
+    asked = fields["instance"].open_members(("devices", "bandwidth", "memory"))
+    question = {name: item.data for name, item in asked.items() if name not in _DEVICES}
+    if "unequal" in asked:
+        question["machines"] = asked["unequal"].data
+    else:
+        alike = {"name": "device", "count": asked["devices"].data}
+        question["machines"] = {"kinds": [alike | {name: asked[name].data for name in ("bandwidth", "memory")}]}
     names = ("device", "sequence", "peak_memory", "nodes", "device_order", "bus_order")
     answer = {name: fields[name].data for name in names if name in fields}
-    return _answer(PLACE, fields, fields["instance"].data, answer, "step_time")
+    return _answer(PLACE, fields, question, answer, "step_time")
 
 
 def _serving(document: Value) -> dict[str, Any]:

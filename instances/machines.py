@@ -3,8 +3,10 @@
 They are read from texts such as ``4xA100,6xL4`` and files ``mtpp-devices/2`` and ``/1``. A file ``/2`` holds `kinds`, a
 list of objects with `name`, `count`, either `speed` or both `peak_flops` and `memory_bandwidth`, and, if wanted,
 `memory` and `bandwidth`, null for no limit, and `price`; and perhaps `order`, free or fixed, and `rates`, a row a kind
-with the rate to each kind, null for no limit. Of a file ``/1`` devices with the same speed, memory and rates become one
-kind.
+with the rate to each kind, null for no limit. A file ``/1`` is a table of k devices: it holds `speeds`, a list of k
+numbers, and, if wanted, `memories`, k numbers or null for no limit, and `rates`, k rows of k numbers, null for free
+communication; what a row says of its own device is not looked at. Of these, devices with the same speed, memory and
+rates become one kind.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
-from instances.devices import DEVICES_FORMAT, MOST_BLOCKS, Device, DeviceTable, Platform, devices_from_members
+from instances.devices import MOST_BLOCKS, Device, Platform
 from instances.errors import InputError, WordError, printable
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value, finite_or_none, read_json
 from instances.registry import unknown
 
-#: Files of kinds of devices.
-KINDS_FORMAT = "mtpp-devices/2"
+#: Files of kinds of devices, and of tables of devices.
+KINDS_FORMAT, TABLE_FORMAT = "mtpp-devices/2", "mtpp-devices/1"
 
 _TEXT = re.compile(r"\s*(\d{1,99})\s*[x×*]\s*([\w.+-]+)\s*")
 _MOST_KINDS = 256
@@ -152,9 +154,9 @@ class Machines:
             raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
 
     @classmethod
-    def alike(cls, platform: Platform, name: str = "device") -> Machines:
-        """The devices of a platform."""
-        return cls((Kind(name, platform.k, memory=platform.memory, bandwidth=platform.bandwidth),))
+    def alike(cls, count: int, bandwidth: float, memory: float = math.inf, name: str = "device") -> Machines:
+        """So many devices of one kind; bandwidth and memory as of `Kind`."""
+        return cls((Kind(name, count, memory=memory, bandwidth=bandwidth),))
 
     @cached_property
     def are_alike(self) -> bool:
@@ -197,13 +199,26 @@ class Machines:
         memory = max(limits) if limits and (fit or len(limits) == len(self.kinds)) else math.inf
         return Platform(k, self.own_rates[0] if self.are_alike else self.bandwidth, memory, activation_buffer, fit)
 
+    @property
+    def in_sequence(self) -> Machines:
+        """The same devices in a fixed order, each kind with its bandwidth."""
+        kinds = zip(self.kinds, self.own_rates, strict=True)
+        own = self.kinds if self.rates else [replace(kind, bandwidth=rate) for kind, rate in kinds]
+        return Machines(own, "fixed", self.rates)
+
     @cached_property
     def between(self) -> FloatArray | None:
         """(T, T) rates between devices of each two kinds, which no bandwidth of either exceeds; None without rates."""
-        if self.rates is None:
-            return None
-        own = np.array([math.inf if kind.bandwidth is None else kind.bandwidth for kind in self.kinds])
-        between: FloatArray = np.minimum(self.rates, np.minimum(own, own[:, None]))
+        return None if self.rates is None else self.pair_rates
+
+    @cached_property
+    def pair_rates(self) -> FloatArray:
+        """(T, T) rates between devices of each two kinds, the least of their bandwidths and of the rate of the pair."""
+        default = self.bandwidth if self.rates is None else math.inf
+        own = np.array([default if kind.bandwidth is None else kind.bandwidth for kind in self.kinds])
+        between: FloatArray = np.minimum(own, own[:, None])
+        if self.rates is not None:
+            between = np.minimum(self.rates, between)
         for t in np.flatnonzero(np.array(self.counts) == 1).tolist() if len(own) > 1 else ():
             between[t, t] = 0.0  # a device that is alone sends nothing to its like
             between[t, t] = max(between[t].max(), between[:, t].max())
@@ -309,8 +324,8 @@ def devices_of_text(text: str) -> Machines | None:
     return Machines(kinds)
 
 
-def read_kinds(path: str | Path, bandwidth: float | None = None, memory: float = math.inf) -> Machines:
-    """Read a file of devices; what it does not say is taken from `bandwidth` and `memory`.
+def read_kinds(path: str | Path, memory: float = math.inf, order: str = "free") -> Machines:
+    """Read a file of devices; kinds of which it says no memory have `memory`, and devices of a table are in `order`.
 
     Raises
     ------
@@ -318,8 +333,8 @@ def read_kinds(path: str | Path, bandwidth: float | None = None, memory: float =
         If the file cannot be read, or does not hold devices.
     """
     document = read_json(path)
-    if document.check_format(KINDS_FORMAT, DEVICES_FORMAT) == DEVICES_FORMAT:
-        return _kinds_of_table(document, bandwidth, memory)
+    if document.check_format(KINDS_FORMAT, TABLE_FORMAT) == TABLE_FORMAT:
+        return devices_of_table(document, memory, order, ("format",))
     return devices_from_document(document, memory, ("format",))
 
 
@@ -400,43 +415,50 @@ def _kind(value: Value, memory: float) -> Kind:
         value.fail(str(error))
 
 
-def _kinds_of_table(document: Value, bandwidth: float | None, memory: float) -> Machines:
-    """Devices of a table with a speed, a memory and rates for each.
+def devices_of_table(
+    document: Value, memory: float = math.inf, order: str = "free", beside: tuple[str, ...] = ()
+) -> Machines:
+    """The devices of an object with `speeds` and perhaps `memories` and `rates`; it may hold the members `beside`.
 
-    Where all rates of each device agree, that is its bandwidth; else there is a rate for each pair of kinds.
+    Where all rates are equal, that is the bandwidth; else there is a rate for each pair of kinds. In free order devices
+    are of one kind where speeds, memories and all rates agree.
+
+    Raises
+    ------
+    InputError
+        If it holds none; the message names the place.
     """
-    table = devices_from_members(document, math.inf if bandwidth is None else bandwidth, memory, ("format",))
-    given = "rates" in document.open_members(())
-    kinds = []
-    for d, speed in enumerate(table.speeds):
-        out = {rate for e, rate in enumerate(table.rates[d]) if e != d}
-        into = {row[d] for e, row in enumerate(table.rates) if e != d}
-        if given and len(out | into) > 1:
-            return _with_rates(table)
-        rate = next(iter(out)) if given and out else None
-        kinds.append(Kind(f"device {d}", 1, speed=speed, memory=table.memories[d], bandwidth=rate))
-    return Machines(kinds)
+    fields = document.members((*beside, "speeds"), ("memories", "rates"))
+    speeds = fields["speeds"].numbers()
+    count, devices = len(speeds), range(len(speeds))
+    if count > _MOST_KINDS:
+        fields["speeds"].fail(f"there are {count} devices; {_MOST_KINDS} are the most.")
+    memories = [item.limit() for item in fields["memories"].items()] if "memories" in fields else [memory] * count
+    rates = rates_of(fields["rates"]) if "rates" in fields else [[math.inf] * count] * count
+    if len(memories) != count or len(rates) != count or any(len(row) != count for row in rates):
+        document.fail(f"there are {count} speeds; give as many memories, and as many rows of as many rates.")
+    rates = [[math.inf if d == e else rates[d][e] for e in devices] for d in devices]
+    links = {rates[d][e] for d in devices for e in devices if d != e} if "rates" in fields else set()
+    rate = links.pop() if len(links) == 1 else None
+    try:
+        kinds = [Kind(f"device {d}", 1, speeds[d], memory=memories[d], bandwidth=rate) for d in devices]
+        if not links:
+            return Machines(kinds, order)
+        groups: list[list[int]] = []
+        for d in devices:
+            alike = (g for g in groups if kinds[g[0]].traits == kinds[d].traits and _exchangeable(rates, d, g[0]))
+            group = next(alike, None) if order == "free" else None
+            if group is None:
+                groups.append([d])
+            else:
+                group.append(d)
+        table = [[rates[one[0]][other[-1]] for other in groups] for one in groups]
+        return Machines([replace(kinds[group[0]], count=len(group)) for group in groups], order, table)
+    except InputError as error:
+        document.fail(str(error))
 
 
-def _with_rates(table: DeviceTable) -> Machines:
-    """Devices are of one kind where speeds, memories and all rates agree."""
-    groups: list[list[int]] = []
-    for d in range(len(table.speeds)):
-        group = next((group for group in groups if _alike(table, d, group[0])), None)
-        if group is None:
-            groups.append([d])
-        else:
-            group.append(d)
-    kinds = [Kind(f"device {g[0]}", len(g), speed=table.speeds[g[0]], memory=table.memories[g[0]]) for g in groups]
-    return Machines(kinds, "free", [[table.rates[one[0]][other[-1]] for other in groups] for one in groups])
-
-
-def _alike(table: DeviceTable, d: int, e: int) -> bool:
-    if (table.speeds[d], table.memories[d], table.rates[d][e]) != (
-        table.speeds[e],
-        table.memories[e],
-        table.rates[e][d],
-    ):
-        return False
-    others = [f for f in range(len(table.speeds)) if f not in (d, e)]
-    return all(table.rates[d][f] == table.rates[e][f] and table.rates[f][d] == table.rates[f][e] for f in others)
+def _exchangeable(rates: Sequence[Sequence[float]], d: int, e: int) -> bool:
+    """Whether two devices have the same rates, those between them included."""
+    others = [f for f in range(len(rates)) if f not in (d, e)]
+    return rates[d][e] == rates[e][d] and all(rates[d][f] == rates[e][f] and rates[f][d] == rates[f][e] for f in others)

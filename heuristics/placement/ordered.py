@@ -140,7 +140,7 @@ def sequences(instance: PlacementInstance) -> Sequences:
 def _tails(instance: PlacementInstance) -> FloatArray:
     """(n,) time of the longest way that follows each node, on the fastest device."""
     graph = instance.graph
-    work, tail = graph.work / instance.speeds.max(), np.zeros(graph.n)
+    work, tail = instance.work / instance.speeds.max(), np.zeros(graph.n)
     start, child = graph.successors
     for v in graph.topological_order[::-1]:
         children = child[start[v] : start[v + 1]]
@@ -156,7 +156,7 @@ def begin(arrays: SimulatorArrays, state: Sequences) -> float:
     for i in range(len(state.order)):
         v = state.order[i]
         state.position[v] = i
-        state.load[state.device[v]] += arrays.node_time[v, arrays.speed[state.device[v]]]
+        state.load[state.device[v]] += arrays.node_time[v, arrays.kind[state.device[v]]]
         for e in range(state.input_start[v], state.input_start[v + 1]):
             t = state.input_tensor[e]
             state.remote[t] += state.device[state.producer[t]] != state.device[v]
@@ -171,8 +171,8 @@ def begin(arrays: SimulatorArrays, state: Sequences) -> float:
 def put(arrays: SimulatorArrays, state: Sequences, v: int, target: int) -> None:
     """Move a node to another device."""
     source = state.device[v]
-    state.load[source] -= arrays.node_time[v, arrays.speed[source]]
-    state.load[target] += arrays.node_time[v, arrays.speed[target]]
+    state.load[source] -= arrays.node_time[v, arrays.kind[source]]
+    state.load[target] += arrays.node_time[v, arrays.kind[target]]
     state.device[v] = target
     for e in range(state.input_start[v], state.input_start[v + 1]):
         t = state.input_tensor[e]
@@ -223,7 +223,7 @@ def evaluate(arrays: SimulatorArrays, state: Sequences, first: int, threshold: f
                 at = state.arrived[j]
             if at > start:
                 start = at
-        time = arrays.node_time[v, arrays.speed[d]]
+        time = arrays.node_time[v, arrays.kind[d]]
         end = start + time
         if end + state.tail[v] > limit or start + now[remaining + d] > limit:
             state.trial[_HIGH], state.trial[_QUEUED] = i, queued

@@ -31,7 +31,9 @@ _BATCH = 1000
 
 def single(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:
     """All nodes on one device: on which the penalised time is least, which is device 0 where all are equal."""
-    rows = np.arange(instance.devices if instance.unequal else 1)[:, None] * np.ones(instance.graph.n, dtype=np.int64)
+    rows = np.arange(1 if instance.is_symmetric else instance.devices)[:, None] * np.ones(
+        instance.graph.n, dtype=np.int64
+    )
     return Placement(instance, rows[penalised_times(instance, rows).argmin()])
 
 
@@ -66,9 +68,9 @@ def expert(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limi
     if "lane" in graph.attributes:
         return Placement(instance, np.asarray(graph.attributes["lane"]) % k)
     order = np.argsort(node_layers(graph), kind="stable")
-    before = np.cumsum(graph.work[order]) - graph.work[order] / 2
+    before = np.cumsum(instance.work[order]) - instance.work[order] / 2
     device = np.empty(graph.n, dtype=np.int64)
-    device[order] = np.minimum(k - 1, before * k // graph.work.sum())
+    device[order] = np.minimum(k - 1, before * k // instance.work.sum())
     return Placement(instance, device)
 
 
@@ -139,7 +141,7 @@ def _undirected(instance: PlacementInstance) -> tuple[csr_array, IntArray]:
     both = coo_array((np.tile(time, 2), (np.append(u, v), np.append(v, u))), shape=(n, n)).tocsr()
     unit = instance.total_work / _RESOLUTION
     both.data = np.maximum(1, _whole(both.data / unit))
-    return both, _whole(graph.work / unit)
+    return both, _whole(instance.work / unit)
 
 
 def _whole(values: FloatArray) -> IntArray:
@@ -181,7 +183,7 @@ def upward_rank(instance: PlacementInstance) -> FloatArray:
     graph = instance.graph
     start, successor = graph.successors
     move = instance.tensor_time[graph.edge_tensor] * (1 - 1 / instance.devices)
-    rank = graph.work / instance.speeds.mean()
+    rank = instance.work / instance.speeds.mean()
     for u in graph.topological_order[::-1]:
         edges = slice(start[u], start[u + 1])
         rank[u] += (move[edges] + rank[successor[edges]]).max(initial=0.0)
@@ -202,7 +204,7 @@ class ListSchedule:
         self.instance = instance
         self.producer, self.inputs = graph.tensors.producer.tolist(), [rows.tolist() for rows in graph.inputs]
         self.outputs = graph.output_start.tolist()
-        self.work = graph.work.tolist()
+        self.work = instance.work.tolist()
         self.device: list[int | None] = [None] * graph.n
         self.arrivals: list[dict[int, float]] = [{} for _ in self.producer]  # of each tensor, by device
         self.device_free, self.bus_free = [0.0] * k, [0.0] * k
@@ -349,7 +351,7 @@ def favourite_children(instance: PlacementInstance) -> dict[int, int]:
     (parent, child), m = edges.T, len(edges)
     if m == 0:
         return {}
-    work = graph.work / instance.speeds.max() / instance.total_work
+    work = instance.work / instance.speeds.max() / instance.total_work
     time = np.bincount(first.ravel(), instance.tensor_time[graph.edge_tensor], m) / instance.total_work
     e, ones = np.arange(m), np.ones(m)
     # Columns: an edge each, the start of each node, and the end of the step. Rows: each child starts after its parent

@@ -68,7 +68,7 @@ def search_placement(
     impossible = proof_of_no_fit(instance)
     if impossible is not None:
         return PlacementResult(method=method, instance=instance, impossible=impossible)
-    question = instance if grouping is None else replace(instance, graph=grouping.graph)
+    question = instance if grouping is None else _grouped(instance, grouping)
     if policy is not None:
         placement = zero_shot(question, rng, limits, policy)
     elif method == ORDERED:
@@ -85,3 +85,10 @@ def search_placement(
         seconds=watch.seconds(search=watch.passed),
         interrupted=limits.deadline.interrupted.is_set(),
     )
+
+
+def _grouped(instance: PlacementInstance, grouping: Grouping) -> PlacementInstance:
+    """The question of the groups, whose times are those of their nodes."""
+    rows = instance.works
+    works = None if rows is None else np.array([np.bincount(grouping.group, row) for row in rows])
+    return replace(instance, graph=grouping.graph, works=works)

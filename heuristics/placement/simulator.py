@@ -18,8 +18,8 @@ class SimulatorArrays(NamedTuple):
     """A placement instance as plain arrays."""
 
     work: FloatArray  # (n,): on the fastest device
-    node_time: FloatArray  # (n, s): on a device of each speed
-    speed: IntArray  # (k,): which column of `node_time` a device has
+    node_time: FloatArray  # (n, T): on a device of each kind
+    kind: IntArray  # (k,): which column of `node_time` a device has
     output_start: IntArray  # (n + 1,): tensors of node u: ``output_start[u]:output_start[u + 1]``
     reader_start: IntArray  # (t + 1,): readers of tensor t: ``reader[reader_start[t]:reader_start[t + 1]]``
     reader: IntArray  # (m,)
@@ -50,12 +50,11 @@ class SimulatorArrays(NamedTuple):
         uses = [(p, user) for p, parameter in enumerate(graph.parameters) for user in parameter.users]
         parameter, user = np.array(uses, dtype=np.int64).reshape(-1, 2).T
         shared_start, shared_user = compressed_rows(parameter, user, len(graph.parameters))
-        speeds, speed = np.unique(instance.speeds, return_inverse=True)
         rates, rate = np.unique(instance.rates, return_inverse=True)
         return cls(
-            work=graph.work / instance.speeds.max(),
-            node_time=graph.work[:, None] / speeds,
-            speed=speed.ravel(),
+            work=instance.work / instance.speeds.max(),
+            node_time=np.ascontiguousarray(instance.times.T),
+            kind=instance.kind,
             output_start=graph.output_start,
             reader_start=graph.tensors.start,
             reader=graph.tensors.consumers,
@@ -64,7 +63,7 @@ class SimulatorArrays(NamedTuple):
             rank=np.argsort(graph.topological_order),
             tensor_time=instance.tensor_time,
             move_time=graph.tensors.bytes[:, None] / rates,
-            rate=np.ascontiguousarray(np.broadcast_to(rate.reshape(instance.rates.shape), (k, k)).astype(np.int16)),
+            rate=rate.reshape(instance.rates.shape).astype(np.int16)[np.ix_(instance.kind, instance.kind)],
             tensor_bytes=graph.tensors.bytes,
             held_bytes=graph.held_bytes,
             shared_bytes=np.array([parameter.bytes for parameter in graph.parameters], dtype=np.float64),
@@ -214,7 +213,7 @@ def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> flo
         size = _pop(space, size)
         home = device[u]
         start = _later(space.ready[u], space.device_free[home])
-        work = arrays.node_time[u, arrays.speed[home]]
+        work = arrays.node_time[u, arrays.kind[home]]
         end = start + work
         space.start[u], space.end[u] = start, end
         space.device_free[home] = end + arrays.node_gap if work > 0.0 else end

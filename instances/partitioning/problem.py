@@ -170,14 +170,16 @@ class Instance(GraphQuestion):
         if not all(rule is None or (isinstance(rule, tuple) and not rule) for rule in rules.values()):
             constraints += Constraints.of(graph, **rules)
         if isinstance(machines, Platform):
-            platform, machines, works = machines, Machines.alike(machines), None
+            platform, works = machines, None
+            machines = Machines.alike(platform.k, platform.bandwidth, platform.memory)
             if constraints.on:
                 raise InputError("The constraints say on which kinds nodes are, and devices are alike; leave 'on' out.")
         else:
             machines = machines.without_overflow(fit)
             platform = machines.platform(k, activation_buffer, fit)
             graph, works, constraints = _worked(graph, machines, works, constraints)
-            machines = Machines.alike(platform, machines.kinds[0].name) if machines.are_alike else machines
+            if machines.are_alike:
+                machines = Machines.alike(platform.k, platform.bandwidth, platform.memory, machines.kinds[0].name)
         fields = {
             "graph": graph,
             "machines": machines,

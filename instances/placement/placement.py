@@ -215,8 +215,9 @@ class Placement(Displayed):
     Examples
     --------
     >>> from instances import ComputationGraph
+    >>> from instances.machines import Machines
     >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[6, 6, 0])
-    >>> Placement(PlacementInstance(graph, devices=2, bandwidth=3), [0, 1, 0]).step_time
+    >>> Placement(PlacementInstance(graph, Machines.alike(2, 3.0)), [0, 1, 0]).step_time
     13.0
     """
 
@@ -310,7 +311,7 @@ class Placement(Displayed):
     def _rows(self) -> Rows:
         k, unit = self.instance.devices, self.instance.graph.time_unit
         nodes = np.bincount(self.device, minlength=k).tolist()
-        work = np.bincount(self.device, self.instance.graph.work, k)
+        work = np.bincount(self.device, self.instance.work, k)
         columns = np.column_stack((work, self.peak_memory)).tolist()
         rows = [[str(d), str(nodes[d]), *map(figures, row)] for d, row in enumerate(columns)]
         return ["device", "nodes", f"work [{unit}]", "peak memory [bytes]"], rows
@@ -357,8 +358,9 @@ class OrderedPlacement(Placement):
     Examples
     --------
     >>> from instances import ComputationGraph
+    >>> from instances.machines import Machines
     >>> graph = ComputationGraph.from_edges([(0, 2), (1, 3)], work=[3, 1, 1, 6], output_bytes=[1, 1, 0, 0])
-    >>> instance = PlacementInstance(graph, devices=2, bandwidth=1)
+    >>> instance = PlacementInstance(graph, Machines.alike(2, 1.0))
     >>> Placement(instance, [0, 0, 1, 1]).step_time
     11.0
     >>> OrderedPlacement(instance, [0, 0, 1, 1], [[1, 0], [3, 2]], [[(1, 1), (0, 1)], []]).step_time

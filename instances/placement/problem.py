@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from instances.certificates import PLACE, Envelope, envelope, opened, stated_answer
-from instances.devices import DeviceTable, Platform, devices_from_members
-from instances.errors import InputError
+from instances.errors import InputError, printable
 from instances.graph.display import exact_figures, figures
 from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.questions import GraphQuestion, digest_of
-from instances.graph.tensors import FloatArray
+from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import Value
+from instances.machines import Machines, devices_document, devices_from_document, devices_of_table
 from instances.partitioning.problem import GraphMember
 from instances.partitioning.words import graph_in_words, memory_in_words
-from instances.records import By, Limit
+from instances.records import By, Floats
 
 # A question of placement, and what shows that nothing fits.
 
@@ -39,10 +38,16 @@ from instances.records import By, Limit
 #: Gaps that Placeto's authors fitted to measurements on Tesla K80 devices [s]; they belong to work in seconds.
 MEASURED_GAPS = {"node_gap": 5.7e-6, "transfer_gap": 25e-6}
 
-_ROUNDING, _MOST_DEVICES = 1e-9, 4096
+_ROUNDING = 1e-9
 
 #: Penalty of a device that needs twice its memory, in work of the whole graph.
 OVERFLOW_WEIGHT = 2.0
+
+
+def _machines_of(value: Value) -> Machines:
+    """Machines of a file: kinds, or the table of devices that version 0.2.0 wrote."""
+    is_table = "speeds" in value.open_members(())
+    return devices_of_table(value, order="fixed") if is_table else devices_from_document(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,74 +60,70 @@ class PlacementInstance(GraphQuestion):
     ----------
     graph : ComputationGraph
         With some work.
-    devices : int
-        Number of devices, 1 to 4096.
-    bandwidth : float
-        Bytes per unit of work time on the bus out of each device, positive; infinite makes communication free.
-    memory : float
-        Memory of each device [bytes], positive; infinite by default.
+    machines : Machines
+        At most 4096 devices, which are numbered in the order of their kinds. The bus out of a device moves data at its
+        rate to the device that reads it, which no bandwidth of either exceeds. A transfer that serves several devices
+        takes as long as that to the slowest.
     node_gap : float
         Time that a device rests after a node with work.
     transfer_gap : float
         Time that a bus rests after a transfer.
     broadcast : bool
         Whether one transfer of a tensor serves all devices that read it. By default each device needs its own.
-    unequal : DeviceTable, optional
-        Speeds, memories and rates, one for each of the `devices`. Then `bandwidth` and `memory` become the largest of
-        these. A transfer that serves several devices takes as long as that to the slowest. By default, devices are
-        equal.
+    works : (T, n) floats, optional
+        Time of each node on a device of each kind, 0 on all kinds or on none. By default the work of the graph over the
+        speed of the kind.
 
     Raises
     ------
     InputError
-        If a value is out of its range, or `unequal` describes another number of devices.
+        If a value is out of its range.
     """
 
     problem: ClassVar[str] = "place"
     fit: ClassVar[bool] = True  # memory is a hard limit
 
     graph: GraphMember
-    devices: int
-    bandwidth: Limit
-    memory: Limit = math.inf
+    machines: Annotated[Machines, By(_machines_of, devices_document)]
     node_gap: float = 0.0
     transfer_gap: float = 0.0
     broadcast: bool = False
-    unequal: Annotated[DeviceTable, By(devices_from_members, DeviceTable.document)] | None = None
+    works: Annotated[FloatArray, Floats("T", "n")] | None = None
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "devices", operator.index(self.devices))
-        except TypeError:
-            raise InputError(f"devices is {self.devices}; it must be a whole number.") from None
-        if self.devices > _MOST_DEVICES:
-            raise InputError(f"devices is {self.devices}; it must be {_MOST_DEVICES} or less.")
-        if self.devices < 1:
-            raise InputError(f"devices is {self.devices}; there must be at least 1.")
-        if self.unequal is not None:
-            if len(self.unequal.speeds) != self.devices:
-                raise InputError(f"{len(self.unequal.speeds)} devices are described for k = {self.devices}; use that.")
-            object.__setattr__(self, "bandwidth", self.unequal.fastest_rate)
-            object.__setattr__(self, "memory", max(self.unequal.memories))
-        platform = Platform(self.devices, self.bandwidth, self.memory)
-        object.__setattr__(self, "bandwidth", platform.bandwidth)
-        object.__setattr__(self, "memory", platform.memory)
-        if self.memory == 0:
-            raise InputError("memory is 0; it must be positive.")
+        object.__setattr__(self, "machines", self.machines.in_sequence)
+        for kind in self.machines.kinds:
+            if kind.memory == 0:
+                raise InputError(f"kind {printable(kind.name)}: memory is 0; it must be positive.")
+            if self.works is None and kind.roofline is not None:
+                raise InputError(f"kind {printable(kind.name)} has no speed; give the works of all nodes on it.")
+        if self.works is not None:
+            object.__setattr__(self, "works", self._checked(np.array(self.works, dtype=np.float64)))
         for name in ("node_gap", "transfer_gap"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be finite, 0 or more.")
-        if self.total_work == 0:
+        if not self.work.any() or self.total_work == 0:
             raise InputError(f"{self.graph.name}: no node has work; there is nothing to place.")
         with np.errstate(over="ignore"):
             transfers = float((self.graph.tensors.bytes / self.rates.min()).sum())
-            longest = float((self.graph.work / self.speeds.min()).sum()) + self.graph.n * self.node_gap
+            longest = float(self.times.max(axis=0).sum()) + self.graph.n * self.node_gap
             longest += self.devices * (transfers + len(self.tensor_time) * self.transfer_gap)
         if not math.isfinite(longest):
             raise InputError(
                 f"At a bandwidth of {self.rates.min():g} a step of {self.graph.name!r} can take longer than the "
                 "largest number; give times and sizes in larger units."
             )
+
+    def _checked(self, works: FloatArray) -> FloatArray:
+        """Works that are times, and 0 on all kinds or on none."""
+        names = [kind.name for kind in self.machines.kinds]
+        if works.shape != (len(names), self.graph.n):
+            raise InputError(f"There are works for {works.shape}; give {len(names)} kinds times {self.graph.n} nodes.")
+        for t, v in np.argwhere(~((works >= 0) & (works < math.inf) & ((works > 0) == (works[0] > 0))))[:1].tolist():
+            where = f"the work of node {v} ({self.graph.names[v]}) on {printable(names[t])}"
+            raise InputError(f"{where} is {works[t, v]}; it must be finite, and 0 on all kinds or on none.")
+        freeze(works)
+        return works
 
     @property
     def label(self) -> str:
@@ -132,28 +133,70 @@ class PlacementInstance(GraphQuestion):
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
-        numbers = (self.devices, self.bandwidth, self.memory, self.node_gap, self.transfer_gap, self.broadcast)
-        unequal = "" if self.unequal is None else repr(self.unequal)
-        return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}{unequal}".encode()).hexdigest()
+        gaps = (self.node_gap, self.transfer_gap, self.broadcast)
+        return hashlib.sha256(f"{self.graph.content_hash}{gaps!r}{self._figures!r}".encode()).hexdigest()
+
+    @property
+    def _figures(self) -> list[list[Any]]:
+        """Of each kind the count, the memory, the rates and the speed, or the times of all nodes."""
+        kinds = self.machines.kinds
+        speeds = [kind.speed or 1.0 for kind in kinds] if self.works is None else self.works.tolist()
+        columns = zip(kinds, self.rates.tolist(), speeds, strict=True)
+        return [[kind.count, kind.memory, rates, speed] for kind, rates, speed in columns]
 
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
         rate = exact_figures(self.bandwidth, f"bytes/{self.time_unit}")
-        words = [
-            f"k {self.devices}",
-            rate if self.unequal is None else f"unequal devices, up to {rate} {digest_of(self.unequal)}",
-        ]
+        unlike = f"unlike devices, up to {rate} {digest_of(self._figures)}"
+        words = [f"k {self.devices}", rate if self.is_symmetric and self.works is None else unlike]
         words += [memory_in_words(self.memory), *(["broadcast"] if self.broadcast else [])]
         if self.node_gap or self.transfer_gap:
             gaps = (exact_figures(gap, self.time_unit) for gap in (self.node_gap, self.transfer_gap))
             words.append(f"gaps {' and '.join(gaps)}")
         return f"{', '.join(words)}; {graph_in_words(self.graph)}"
 
+    @property
+    def devices(self) -> int:
+        """Number of devices, k."""
+        return self.machines.total
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether any two devices can be exchanged: they are of one kind."""
+        return len(self.machines.kinds) == 1
+
+    @cached_property
+    def kind(self) -> IntArray:
+        """(k,) kind of each device."""
+        return np.array(self.machines.sequence)
+
+    @cached_property
+    def bandwidth(self) -> float:
+        """Bytes per unit of work time between the best connected devices."""
+        return float(self.rates.max())
+
+    @cached_property
+    def memory(self) -> float:
+        """Memory of the largest device [bytes]."""
+        return max(kind.memory for kind in self.machines.kinds)
+
+    @cached_property
+    def work(self) -> FloatArray:
+        """(n,) work that the speeds are multiples of: that of the graph, or the least time of each node on any kind."""
+        return self.graph.work if self.works is None else self.works.min(axis=0)
+
+    @cached_property
+    def times(self) -> FloatArray:
+        """(T, n) time of each node on a device of each kind."""
+        if self.works is not None:
+            return self.works
+        return np.array([self.graph.work / (kind.speed or 1.0) for kind in self.machines.kinds])
+
     @cached_property
     def total_work(self) -> float:
         """Time of all nodes one after the other on the fastest device, what step times are compared with."""
-        return float(self.graph.work.sum()) / float(self.speeds.max())
+        return float(self.work.sum()) / float(self.speeds.max())
 
     @cached_property
     def lower_bound(self) -> float:
@@ -163,25 +206,28 @@ class PlacementInstance(GraphQuestion):
         fastest device, shares are by speed. It is rounded down.
         """
         start, before = self.graph.predecessors
-        end = self.graph.work / self.speeds.max()
+        end = self.work / self.speeds.max()
         for v in self.graph.topological_order:
             end[v] += end[before[start[v] : start[v + 1]]].max(initial=0.0)
-        return max(float(end.max()), float(self.graph.work.sum()) / float(self.speeds.sum())) * (1 - _ROUNDING)
+        return max(float(end.max()), float(self.work.sum()) / float(self.speeds.sum())) * (1 - _ROUNDING)
 
     @cached_property
     def speeds(self) -> FloatArray:
-        """(k,) work that each device does in a unit of time."""
-        return np.array((1.0,) * self.devices if self.unequal is None else self.unequal.speeds)
+        """(k,) `work` that each device does in a unit of time, at most."""
+        if self.works is None:
+            return np.array([kind.speed or 1.0 for kind in self.machines.kinds])[self.kind]
+        worked = self.work > 0
+        return (self.work[worked] / self.works[:, worked]).max(axis=1, initial=0.0)[self.kind]
 
     @cached_property
     def memories(self) -> FloatArray:
         """(k,) memory of each device [bytes]."""
-        return np.array((self.memory,) * self.devices if self.unequal is None else self.unequal.memories)
+        return np.array([kind.memory for kind in self.machines.kinds])[self.kind]
 
-    @cached_property
+    @property
     def rates(self) -> FloatArray:
-        """(k, k) bytes per unit of time from each device to each other one; (1, 1) where all are equal."""
-        return np.array([[self.bandwidth]] if self.unequal is None else self.unequal.rates)
+        """(T, T) bytes per unit of time from a device of each kind to another one of each kind."""
+        return self.machines.pair_rates
 
     @cached_property
     def tensor_time(self) -> FloatArray:
@@ -191,11 +237,11 @@ class PlacementInstance(GraphQuestion):
 
     def node_time(self, v: int, device: int) -> float:
         """Time of node v on a device."""
-        return float(self.graph.work[v] / self.speeds[device])
+        return float(self.times[self.kind[device], v])
 
     def transfer_time(self, t: int, source: int, targets: Sequence[int]) -> float:
         """Time for which the bus out of `source` moves tensor t; with several targets, that to the slowest of them."""
-        rate = self.bandwidth if self.unequal is None else min(self.unequal.rates[source][d] for d in targets)
+        rate = self.rates[self.kind[source], self.kind[list(targets)]].min()
         return float(self.graph.tensors.bytes[t] / rate)
 
     def _title(self) -> str:
@@ -240,7 +286,7 @@ def proof_of_no_fit(instance: PlacementInstance) -> str | None:
 def _while_running(instance: PlacementInstance) -> FloatArray:
     """Bytes that the device of each node holds while it runs, (n,); tensors only for nodes with work."""
     graph = instance.graph
-    return held_alone(graph) + np.where(graph.work > 0, touched_bytes(graph), 0.0)
+    return held_alone(graph) + np.where(instance.work > 0, touched_bytes(graph), 0.0)
 
 
 # Placements in files as raw records: statements that are not checked.

@@ -214,8 +214,11 @@ def place(
         Of a device; no limit by default.
     dims, training, reader, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
-    unequal : str, path or DeviceTable, optional
-        Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
+    devices : Machines, str or path, optional
+        Devices that differ, a text such as "4xA100,6xL4@1.25GB/s", or a file; k may then be left out. Kinds with a
+        roofline price the graph, the speed of others divides its works.
+    unequal : Machines, str or path, optional
+        Former name of `devices`, which will go.
     groups : int, optional
         Search with at most so many groups of nodes; by default with single nodes.
     policy : str or path, optional

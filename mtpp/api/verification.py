@@ -112,9 +112,9 @@ def verify(
         The question that it has to answer, or the first 16 digits or more of its hash (`Instance.question_hash`).
     k, bandwidth, memory, activation_buffer, fit, constraints, runtime
         What the question has to say, read as by the function that made the file.
-    unequal
-        The devices: of several kinds, as `mtpp.certify` takes `devices`; of a placement, as `mtpp.place` does. With
-        `graph` the works on each kind are compared as well.
+    devices
+        Of several kinds, as the function that made the file takes them. With `graph` the works on each kind are
+        compared as well.
     cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
     ideals : bool

@@ -15,7 +15,7 @@ of_exchange = partial(typer.Option, rich_help_panel="Other programs")
 of_files = partial(typer.Option, rich_help_panel="Files")
 of_printing = partial(typer.Option, rich_help_panel="What is printed")
 # Words whose options are called otherwise.
-_OPTIONS = {"k": "-k", "dims": "--dim", "runtime": "--for", "unequal": "--devices"}
+_OPTIONS = {"k": "-k", "dims": "--dim", "runtime": "--for"}
 
 
 def option_of(name: str) -> str:

@@ -195,6 +195,7 @@ def _placement() -> Iterator[str]:
     from heuristics.placement.placeto import play_episodes
     from heuristics.placement.simulator import step_times
     from instances.deadline import Deadline
+    from instances.machines import Machines
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
@@ -204,7 +205,7 @@ def _placement() -> Iterator[str]:
     from mtpp_models.placement.cp import probe_sharing
     from mtpp_models.placement.registry import bound_placement
 
-    instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)
+    instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), Machines.alike(2, 1.0))
     yield "step times"
     step_times(instance, np.zeros((1, _NODES), dtype=np.int64))
     for name, method in PLACERS.items():

@@ -182,24 +182,34 @@ class DevicesWords(TypedDict, total=False):
     ]
 
 
-def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: float) -> Machines:
-    """Devices of an object, a text or a file; what a file leaves out is `bandwidth` and `memory`.
+def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: float, order: str = "free") -> Machines:
+    """Devices of an object, a text or a file; kinds without a bandwidth of their own have `bandwidth`.
+
+    Parameters
+    ----------
+    given : Machines, text or file
+    bandwidth : float
+        In bytes per unit of work time.
+    memory : float
+        Of kinds in a file that states none [bytes].
+    order : {"free", "fixed"}
+        Of the devices of a table.
 
     Raises
     ------
     InputError
         If they are refused.
     """
-    devices = given if isinstance(given, Machines) else _read_devices(given, bandwidth, memory)
+    devices = given if isinstance(given, Machines) else _read_devices(given, memory, order)
     if all(kind.memory < math.inf for kind in devices.kinds):
         disregard("memory")
     if all(kind.bandwidth is not None for kind in devices.kinds):
         disregard("bandwidth")
-    return devices
+    return replace(devices, bandwidth=bandwidth)
 
 
-def _read_devices(given: str | PathLike[str], bandwidth: float, memory: float) -> Machines:
-    """Devices of a text or a file; what a file leaves out is `bandwidth` and `memory`."""
+def _read_devices(given: str | PathLike[str], memory: float, order: str) -> Machines:
+    """Devices of a text or a file, with `memory` where it states none; those of a table are in `order`."""
     if not isinstance(given, str | PathLike):
         raise WordError("devices", given, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
     text = fspath(given)
@@ -208,7 +218,7 @@ def _read_devices(given: str | PathLike[str], bandwidth: float, memory: float) -
     if apart is not None:
         between, own = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
         return Machines(apart.kinds, apart.order, [[math.inf if s == t else between for t in own] for s in own])
-    return devices_of_text(text) or read_kinds(text, bandwidth, memory)
+    return devices_of_text(text) or read_kinds(text, memory, order)
 
 
 def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:
@@ -388,7 +398,7 @@ def instances_of(
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
     if devices is not None:
-        machines = replace(devices_of(devices, rate, memory), bandwidth=rate)
+        machines = devices_of(devices, rate, memory)
         _check_limits(machines, buffer, fit=words["fit"], is_open=is_open)
         works = works_of_kinds(graph, loaded, machines, pick(ReadingWords, words))
     if runtime is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike, fspath
@@ -11,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from instances import Instance, Platform
-from instances.devices import DeviceTable, read_devices
 from instances.errors import InputError, WordError, assume, printable, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.tensors import FloatArray
-from instances.machines import Kind
+from instances.machines import Kind, Machines
 from instances.placement.problem import PlacementInstance
 from instances.readers.huggingface.files import find_architecture
 from instances.registry import find
@@ -196,7 +196,7 @@ def serving_instance(
                 "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
-    asked = Instance(loaded, replace(devices, bandwidth=rate), k=count, works=works, fit=True)
+    asked = Instance(loaded, devices, k=count, works=works, fit=True)
     if asked.is_alike:
         return serving_chain(asked.graph, asked.platform, runtime)
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
@@ -239,9 +239,16 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
             metavar="RATE",
         ),
     ]
+    devices: Annotated[
+        Machines | str | PathLike[str] | None,
+        Word(
+            "Devices of several kinds, as 4xA100,6xL4@1.25GB/s (mtpp list devices), or a file (mtpp-devices/2, or a "
+            "table, mtpp-devices/1).  [default: k devices that are alike]",
+            metavar="KINDS|FILE",
+        ),
+    ]
     unequal: Annotated[
-        str | PathLike[str] | DeviceTable | None,
-        Word("Speeds of unequal devices, also memories and rates if they differ (mtpp-devices/1).", metavar="FILE"),
+        Machines | str | PathLike[str] | None, Word("Former name of devices, which will go.", only_python=True)
     ]
 
 
@@ -287,21 +294,34 @@ def placement_instance(
             raise InputError(
                 f"The instance {graph.graph.name!r} is a whole question; leave out {', '.join(map(word, names))}."
             )
-        return (
-            graph
-            if k in (None, graph.devices)
-            else PlacementInstance(graph.graph, k or 1, graph.bandwidth, graph.memory, unequal=graph.unequal)
-        )
+        if k in (None, graph.devices):
+            return graph
+        if not graph.is_symmetric:
+            raise WordError("k", k, f"the instance has {graph.devices} devices; leave it out.")
+        return replace(graph, machines=graph.machines.subset([k]))
     loaded, bandwidth = _graph(graph, words)
     memory = memory_of(words["memory"])
-    unequal = words["unequal"]
-    if unequal is not None:
-        if not isinstance(unequal, DeviceTable):
-            unequal = read_devices(fspath(unequal), bandwidth, memory)
-        return PlacementInstance(loaded, k or len(unequal.speeds), bandwidth, unequal=unequal)
-    if k is None:
-        raise InputError(f"The number of devices is missing; give {word('k')}, or {word('unequal')} with a file.")
-    return PlacementInstance(loaded, k, bandwidth, memory)
+    devices = words["devices"]
+    if words["unequal"] is not None:
+        warnings.warn("unequal is called devices now, and will go.", FutureWarning, stacklevel=4)
+        devices = words["unequal"]
+    if devices is None:
+        if k is None:
+            raise InputError(f"The number of devices is missing; give {word('k')} or {word('devices')}.")
+        return PlacementInstance(loaded, Machines.alike(k, bandwidth, memory))
+    machines = devices_of(devices, bandwidth, memory, order="fixed").in_sequence
+    if k not in (None, machines.total):
+        raise WordError("k", k, f"there are {machines.total} devices, and each takes part; leave it out.")
+    return PlacementInstance(loaded, machines, works=placement_works(graph, loaded, machines, words))
+
+
+def placement_works(
+    graph: GraphLike, loaded: ComputationGraph, machines: Machines, words: Mapping[str, Any]
+) -> FloatArray | None:
+    """(T, n) works of the nodes of `loaded`, which was read from `graph`; None where all kinds have a speed."""
+    if all(kind.roofline is None for kind in machines.kinds):
+        return None
+    return works_of_kinds(graph, loaded, machines, checked(ReadingWords, pick(ReadingWords, words)))
 
 
 def _graph(graph: object, words: PlacementWords) -> tuple[ComputationGraph, float]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates import Envelope
-from instances.devices import DeviceTable, read_devices
 from instances.errors import WordError, printable, word
 from instances.graph.display import figures
 from instances.graph.questions import HASH
@@ -33,7 +32,7 @@ from mtpp.questions.partitioning import (
     runtime_rules,
     works_of_kinds,
 )
-from mtpp.questions.placement import decoder_of, layer_runtime
+from mtpp.questions.placement import decoder_of, layer_runtime, placement_works
 from mtpp.questions.planning import PlanningWords, chain_of, load_cluster
 from mtpp.questions.reading import ChainWords, ReadingWords, device_of, read_graph
 from mtpp.questions.words import GraphLike, Word, checked, pick
@@ -70,14 +69,9 @@ class StatementWords(TypedDict, total=False):
     fit: Annotated[bool | None, Word("Whether the memory is a hard limit.", None, panel=_PANEL)]
     constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE", _PANEL)]
     runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME", _PANEL)]
-    unequal: Annotated[
-        str | PathLike[str] | Machines | DeviceTable | None,
-        Word(
-            "Devices of several kinds, such as 2xA100,2xT4, or a file; of a placement, unequal ones.",
-            None,
-            "KINDS|FILE",
-            _PANEL,
-        ),
+    devices: Annotated[
+        Machines | str | PathLike[str] | None,
+        Word("Devices of several kinds, such as 2xA100,2xT4, or a file.", None, "KINDS|FILE", _PANEL),
     ]
     cluster: Annotated[str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", _PANEL)]
     microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M", _PANEL)]
@@ -126,14 +120,12 @@ def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
     def memory() -> str | None:
         if instance.is_alike:
             return _size("memory", platform.memory, given["memory"])
-        asked = parse_bytes(given["memory"], "memory")  # of the kinds that have none of their own
-        found = asked in (kind.memory for kind in instance.machines.kinds)
-        return None if found else f"no kind of devices has a memory of {figures(asked, 'bytes')}, which you ask for"
+        return _other_memories(instance.machines, given["memory"])
 
     def devices() -> str | None:
-        asked = devices_asked(instance, given)
+        asked = devices_asked(instance, given, platform.bandwidth)
         if not instance.is_alike:
-            return _other_devices(instance, asked)
+            return _other_devices(instance.machines, asked, platform.bandwidth, instance.time_unit)
         return _other_alike(instance, asked, asked.total if given.get("k") is None else instance.k)
 
     return {
@@ -144,8 +136,15 @@ def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
         "fit": lambda: unlike("fit", platform.fit, given["fit"]),
         "constraints": rules,
         "runtime": rules,
-        "unequal": devices,
+        "devices": devices,
     }
+
+
+def _other_memories(true: Machines, given: Quantity) -> str | None:
+    """Hold a memory, of kinds that have none of their own, against those of all kinds."""
+    asked = parse_bytes(given, "memory")
+    found = asked in (kind.memory for kind in true.kinds)
+    return None if found else f"no kind of devices has a memory of {figures(asked, 'bytes')}, which you ask for"
 
 
 def _other_places(instance: Instance, asked: Constraints) -> str | None:
@@ -161,18 +160,18 @@ def _other_places(instance: Instance, asked: Constraints) -> str | None:
     return None
 
 
-def devices_asked(instance: Instance, given: Mapping[str, Any]) -> Machines:
-    """The devices that a caller states, completed as those of the question were."""
-    rate = instance.platform.bandwidth
+def devices_asked(
+    instance: Instance | PlacementInstance, given: Mapping[str, Any], rate: float, order: str = "free"
+) -> Machines:
+    """The devices that a caller states, completed as those of the question were, which had this rate by default."""
     if given.get("bandwidth") is not None:
         rate = bandwidth_of(instance.graph, given["bandwidth"])
     limit = math.inf if given.get("memory") is None else parse_bytes(given["memory"], "memory")
-    return devices_of(given["unequal"], rate, limit)
+    return devices_of(given["devices"], rate, limit, order)
 
 
-def _other_devices(instance: Instance, asked: Machines) -> str | None:
+def _other_devices(true: Machines, asked: Machines, default: float, time_unit: str) -> str | None:
     """Hold the devices of a question against those that are asked for; works on them come from the graph."""
-    true, default = instance.machines, instance.platform.bandwidth
     names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
     in_order = names if true.is_fixed else [name for name in others if name in names]
     if true.order != asked.order:
@@ -190,7 +189,7 @@ def _other_devices(instance: Instance, asked: Machines) -> str | None:
             return unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
         rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
         if rates[0] != rates[1]:
-            return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{instance.time_unit}"))
+            return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{time_unit}"))
     between, wanted = true.between, asked.between
     if between is None or wanted is None:
         same = between is None and wanted is None
@@ -219,7 +218,7 @@ def _counted(devices: Machines) -> str:
 def unstated(instance: Instance, given: Mapping[str, Any]) -> Iterator[str]:
     """Restrictions of a question beyond its graph and devices that are not stated."""
     platform, rules = instance.platform, instance.constraints
-    if "k" not in given and platform.k != devices_asked(instance, given).total:
+    if "k" not in given and platform.k != devices_asked(instance, given, platform.bandwidth).total:
         yield f"k is {platform.k}"
     if "fit" not in given and platform.fit:
         yield "fit is true"
@@ -235,20 +234,26 @@ def unstated(instance: Instance, given: Mapping[str, Any]) -> Iterator[str]:
 def of_placement(stated: Envelope, given: Mapping[str, Any]) -> Compare:
     """Statements of placements."""
     instance: PlacementInstance = stated.instance
+    true = instance.machines
 
     def devices() -> str | None:
-        asked = given["unequal"]
-        if not isinstance(asked, DeviceTable):
-            rate = bandwidth_of(instance.graph, given.get("bandwidth"), math.inf)
-            limit = math.inf if "memory" not in given else parse_bytes(given["memory"], "memory")
-            asked = read_devices(fspath(asked), rate, limit)
-        return None if asked == instance.unequal else "its devices are not those that you ask for"
+        asked = devices_asked(instance, given, instance.bandwidth, "fixed").in_sequence
+        fault = _other_devices(true, asked, instance.bandwidth, instance.time_unit)
+        for own, kind in zip(true.kinds, asked.kinds, strict=False):
+            if fault is None and (own.speed or 1.0, own.roofline) != (kind.speed or 1.0, kind.roofline):
+                fault = f"{kind.name} is not as fast as you ask for"
+        return fault
+
+    def rate() -> str | None:
+        if "devices" in given:  # it completes these
+            return None
+        return _rate(instance.graph, instance.bandwidth, given["bandwidth"])
 
     return {
         "k": lambda: unlike("k", instance.devices, _one(given["k"])),
-        "bandwidth": lambda: _rate(instance.graph, instance.bandwidth, given["bandwidth"]),
-        "memory": lambda: _size("memory", instance.memory, given["memory"]),
-        "unequal": devices,
+        "bandwidth": rate,
+        "memory": lambda: _other_memories(true, given["memory"]),
+        "devices": devices,
     }
 
 
@@ -347,13 +352,20 @@ class OwnGraph:
     def of_partition(self, instance: Instance) -> str | None:
         """Why the graph of a partition is not this one, nor its works on the devices that are stated; None if it is."""
         loaded = self._loaded()
-        if self._words.get("unequal") is not None:
+        if self._words.get("devices") is not None:
             return self._other_works(instance, loaded)
         return _other_graph(instance.graph, self._seen(loaded))
 
     def of_placement(self, instance: PlacementInstance) -> str | None:
         """Why the graph of a placement is not this one; None if it is."""
-        return _other_graph(instance.graph, self._loaded())
+        loaded, asked = self._loaded(), self._words.get("devices")
+        fault = _other_graph(instance.graph, loaded)
+        if fault is not None or asked is None:
+            return fault
+        machines = devices_asked(instance, self._words, instance.bandwidth, "fixed").in_sequence
+        works = placement_works(self._graph, loaded, machines, self._reading())
+        same = works is None or (instance.works is not None and np.array_equal(works, instance.works))
+        return None if same else "the works on kinds of devices are others"
 
     def of_plan(self, instance: TrainingInstance) -> str | None:
         """Why the chain of a plan is not that of this graph; None if it is."""
@@ -377,7 +389,7 @@ class OwnGraph:
     def _other_works(self, instance: Instance, loaded: ComputationGraph) -> str | None:
         """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
         own = self._graph.graph if isinstance(self._graph, Instance) else self._graph
-        asked = devices_asked(instance, self._words)
+        asked = devices_asked(instance, self._words, instance.platform.bandwidth)
         works = works_of_kinds(own, loaded, asked, self._reading())
         seen = [self._seen(replace(loaded, work=row)) for row in works]
         if instance.is_alike:
@@ -432,7 +444,7 @@ class Comparisons(NamedTuple):
 def compare_partition(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
     """The question of a partition; graph and devices are all of it, so that nothing else may restrict it then."""
     words = of_blocks(stated, given) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
-    faults = [] if own is None or "unequal" not in given else unstated(stated.instance, given)
+    faults = [] if own is None or "devices" not in given else unstated(stated.instance, given)
     return Comparisons(words, [f"question: {fault}, you state none" for fault in faults])
 
 

@@ -156,7 +156,7 @@ class Passes(NamedTuple):
             start, by_reader = compressed_rows(v, np.arange(len(v)), n)
             ways.append(Way(places, start, u[by_reader], time[by_reader], lost))
         fastest = instance.speeds.max()
-        work = instance.graph.work / fastest
+        work = instance.work / fastest
         return cls(work, np.where(work > 0, gap, 0.0), float(instance.speeds.sum() / fastest), *ways)
 
 

@@ -238,7 +238,7 @@ def _question(
         parameters["max_time_in_seconds"] = controls.time_limit
     return {
         "devices": len(data.devices),
-        "equal": data.instance.unequal is None,
+        "equal": data.instance.is_symmetric,
         "least": whole(shortest),
         "horizon": int(longest / unit) + 1,
         "bus_rest": whole(data.bus_rest),
@@ -253,7 +253,7 @@ def _question(
         ],
         "edges": data.edges,
         "together": data.together,
-        "rank": data.rank if data.instance.unequal is None else [],
+        "rank": data.rank if data.instance.is_symmetric else [],
         "transfers": [
             {
                 "producer": data.producer[transfer.tensor],

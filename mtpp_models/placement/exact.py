@@ -105,7 +105,7 @@ def _add_sharing(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     def part(m: pyo.ConcreteModel, u: int, v: int, d: int) -> NumericExpression:
         return 1 - m.same[u, v] >= m.x[u, d] - m.x[v, d]
 
-    if data.instance.unequal is not None:
+    if not data.instance.is_symmetric:
         return
     for (i, v), d in product(enumerate(m.A), m.D):
         if d > i:
@@ -125,7 +125,7 @@ def _add_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
 
     @m.Expression(m.V, doc="time of node v")
     def w(m: pyo.ConcreteModel, v: int) -> NumericExpression:
-        if data.instance.unequal is None:
+        if data.instance.is_symmetric:
             return data.least(v)
         return sum(data.work(v, d) * m.x[data.anchor[v], d] for d in m.D)
 
@@ -159,7 +159,7 @@ def _add_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     def lasts_at_least(m: pyo.ConcreteModel, c: int, v: int) -> NumericExpression:
         return m.p[c] >= data.quickest(deliveries[c]) * (1 - m.m_[maker[c], v])
 
-    if data.instance.unequal is not None:
+    if not data.instance.is_symmetric:
 
         @m.Constraint(m.R, m.D, m.D, doc="(6) for so long")
         def lasts(m: pyo.ConcreteModel, c: int, v: int, h: int, d: int) -> NumericExpression:

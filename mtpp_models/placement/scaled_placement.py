@@ -59,7 +59,7 @@ class ScaledPlacement:
     def devices(self) -> range:
         """The devices; of equal ones no more than nodes, as the others stay idle."""
         k = self.instance.devices
-        return range(k if self.instance.unequal is not None else min(k, self.instance.graph.n))
+        return range(min(k, self.instance.graph.n) if self.instance.is_symmetric else k)
 
     @cached_property
     def readers(self) -> list[list[int]]:
@@ -174,7 +174,7 @@ class ScaledPlacement:
     def start_device(self) -> list[int]:
         """Devices of the start, renamed such that `rank` holds."""
         place, names = self.start.device.tolist(), dict[int, int]()
-        if self.instance.unequal is not None:
+        if not self.instance.is_symmetric:
             return place
         for v in self.rank:
             names.setdefault(place[v], len(names))
@@ -215,7 +215,7 @@ class ScaledPlacement:
 
     def rest(self, v: int) -> float:
         """Rest of a device after node v."""
-        return float(self.instance.node_gap) / self.unit if self.instance.graph.work[v] > 0 else 0.0
+        return float(self.instance.node_gap) / self.unit if self.instance.work[v] > 0 else 0.0
 
     @property
     def bus_rest(self) -> float:

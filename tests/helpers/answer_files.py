@@ -10,12 +10,15 @@ from certificates import Document, hashed, plain
 
 from instances import Bound, ComputationGraph, Result, SharedParameter
 from instances.json_files import Value
+from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from mtpp.certifying.planning import PlanResult, certify_plan
 from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.verdict import Verdict
+
+THREE = Machines.alike(3, 2.0)
 
 
 def plan_file(planner: str = "spp", **options: Any) -> Document:
@@ -37,12 +40,14 @@ def plan_result(planner: str = "spp", **options: Any) -> PlanResult:
     return certify_plan(instance, np.random.default_rng(0), planner)
 
 
-def placement_file(ordered: bool = False, **options: Any) -> Document:
+def placement_file(ordered: bool = False, machines: Machines = THREE, **options: Any) -> Document:
     """The file of `placement_result`."""
-    return plain(certificate_document([placement_result(ordered, **options)]))
+    return plain(certificate_document([placement_result(ordered, machines, **options)]))
 
 
-def placement_result(ordered: bool = False, **options: Any) -> Result[PlacementInstance, Placement]:
+def placement_result(
+    ordered: bool = False, machines: Machines = THREE, **options: Any
+) -> Result[PlacementInstance, Placement]:
     """Of six nodes on three devices, two of which have to wait for one bus; with an order the other one goes first."""
     graph = ComputationGraph.from_edges(
         [(0, 1), (1, 2, 0), (1, 3, 1), (2, 4), (3, 4), (4, 5)],
@@ -52,7 +57,7 @@ def placement_result(ordered: bool = False, **options: Any) -> Result[PlacementI
         parameters=(SharedParameter("table", 2.0, (0, 4)),),
         name="six",
     )
-    instance = PlacementInstance(graph, 3, 2.0, **options)
+    instance = PlacementInstance(graph, machines, **options)
     placement = Placement(instance, [0, 0, 1, 2, 1, 0])
     if ordered:
         read_off = OrderedPlacement.of(placement)

@@ -11,6 +11,7 @@ from subset_oracle import Case
 
 from instances import ComputationGraph, Instance, Platform, SharedParameter
 from instances.graph.tensors import Tensors
+from instances.machines import Machines
 from instances.placement.problem import PlacementInstance
 
 __all__ = ["build", "build_placement", "graph_of", "random_case"]
@@ -92,4 +93,4 @@ def build_placement(case: Case) -> PlacementInstance:
     InputError
         If no node has work, or there is no memory.
     """
-    return PlacementInstance(graph_of(case), case.k, case.bandwidth, case.memory)
+    return PlacementInstance(graph_of(case), Machines.alike(case.k, case.bandwidth, case.memory))

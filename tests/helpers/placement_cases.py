@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from placement_oracle import best_ordered, random_question
+from placement_oracle import best_ordered, random_question, table
 
 from heuristics import Limits
 from heuristics.placement import search_placement
 from instances import ComputationGraph
-from instances.devices import DeviceTable
 from instances.json_files import Value
+from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
@@ -50,19 +50,13 @@ class PlacementCase:
 
     def build(self) -> PlacementInstance:
         """The same for the project."""
-        unequal = None
+        machines = Machines.alike(self.k, self.bandwidth)
         if self.speeds is not None and self.rates is not None:
-            unequal = DeviceTable(self.speeds, [math.inf] * self.k, self.rates)
+            machines = table(self.speeds, [math.inf] * self.k, self.rates)
         graph = ComputationGraph.from_edges([tuple(edge) for edge in self.edges], self.work, self.outputs)
         node_gap, transfer_gap = self.gaps
         return PlacementInstance(
-            graph,
-            self.k,
-            self.bandwidth,
-            node_gap=node_gap,
-            transfer_gap=transfer_gap,
-            broadcast=self.broadcast,
-            unequal=unequal,
+            graph, machines, node_gap=node_gap, transfer_gap=transfer_gap, broadcast=self.broadcast
         )
 
     def smaller(self) -> Iterator[PlacementCase]:
@@ -90,7 +84,7 @@ def random_placement_case(r: random.Random) -> PlacementCase:
     """Ties, zeros, several outputs, gaps, broadcast, unequal devices."""
     seed = r.randrange(2**32)
     question = random_question(np.random.default_rng(seed), _MOST_NODES)
-    graph, unequal = question.graph, question.unequal
+    graph, machines = question.graph, question.machines
     tensors = [np.flatnonzero(graph.tensors.producer == v).tolist() for v in range(graph.n)]
     output = {t: i for of in tensors for i, t in enumerate(of)}
     ends = zip(graph.edges.tolist(), graph.edge_tensor.tolist(), strict=True)
@@ -102,8 +96,8 @@ def random_placement_case(r: random.Random) -> PlacementCase:
         bandwidth=question.bandwidth,
         gaps=[question.node_gap, question.transfer_gap],
         broadcast=question.broadcast,
-        speeds=None if unequal is None else list(unequal.speeds),
-        rates=None if unequal is None else [list(row) for row in unequal.rates],
+        speeds=None if machines.rates is None else question.speeds.tolist(),
+        rates=None if machines.rates is None else [list(row) for row in machines.rates],
         seed=seed,
     )
 

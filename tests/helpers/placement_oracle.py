@@ -10,8 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from instances import ComputationGraph
-from instances.devices import DeviceTable
+from instances.machines import Kind, Machines
 from instances.placement.problem import PlacementInstance
+
+
+def table(speeds: Sequence[float], memories: Sequence[float], rates: Sequence[Sequence[float]]) -> Machines:
+    """Devices that differ, one by one; what a row says of its own device is not looked at."""
+    kinds = [Kind(f"device {d}", 1, s, memory=m) for d, (s, m) in enumerate(zip(speeds, memories, strict=True))]
+    return Machines(
+        kinds, "fixed", [[math.inf if d == e else x for e, x in enumerate(row)] for d, row in enumerate(rates)]
+    )
+
 
 #: A node, as (device, node), or a transfer, as (source, tensor, targets).
 Operation = tuple[int, int] | tuple[int, int, tuple[int, ...]]
@@ -92,15 +101,18 @@ class _Search:
             )
 
     def _takes(self, operation: Operation, start: float) -> tuple[float, float]:
-        instance, unequal = self.instance, self.instance.unequal
+        instance, kinds = self.instance, self.instance.machines.kinds
+        kind = [t for t, kind in enumerate(kinds) for _ in range(kind.count)]
+        t, v = kind[operation[0]], operation[1]
         if len(operation) == 2:
-            work = float(instance.graph.work[operation[1]])
-            end = start + (work if unequal is None else work / unequal.speeds[operation[0]])
-            return end, end + (instance.node_gap if work > 0 else 0.0)
-        size, rate = float(instance.graph.tensors.bytes[operation[1]]), instance.bandwidth
-        if unequal is not None:
-            rate = min(unequal.rates[operation[0]][target] for target in operation[2])
-        end = start + size / rate
+            works = instance.graph.work / (kinds[t].speed or 1.0) if instance.works is None else instance.works[t]
+            end = start + float(works[v])
+            return end, end + (instance.node_gap if works[v] > 0 else 0.0)
+        table, rate = instance.machines.rates, math.inf
+        for other in (kind[target] for target in operation[2]):
+            limits = [kinds[s].bandwidth or math.inf for s in (t, other)]
+            rate = min([rate, *limits, *([] if table is None else [table[t][other]])])
+        end = start + float(instance.graph.tensors.bytes[v]) / rate
         return end, end + instance.transfer_gap
 
 
@@ -126,11 +138,13 @@ def random_question(rng: np.random.Generator, most_nodes: int = 5) -> PlacementI
     ]
     work = numbers(n, 8)
     work[int(rng.integers(n))] += 1.0
-    question = PlacementInstance(ComputationGraph.from_edges(edges, work, outputs), k, float(rng.choice([0.5, 1, 3])))
+    question = PlacementInstance(
+        ComputationGraph.from_edges(edges, work, outputs), Machines.alike(k, float(rng.choice([0.5, 1, 3])))
+    )
     gaps = [float(rng.choice([0.0, 0.0, 0.5, 2.0])) for _ in range(2)]
-    unequal = None
+    machines = question.machines
     if rng.random() < 0.3:
         speeds, rates = rng.choice([0.5, 0.9, 1.0, 2.0], k), rng.choice([0.5, 1.0, 3.0, math.inf], (k, k))
-        unequal = DeviceTable(speeds.tolist(), [math.inf] * k, rates.tolist())
+        machines = table(speeds.tolist(), [math.inf] * k, rates.tolist())
     broadcast = bool(rng.random() < 0.3)
-    return replace(question, node_gap=gaps[0], transfer_gap=gaps[1], broadcast=broadcast, unequal=unequal)
+    return replace(question, node_gap=gaps[0], transfer_gap=gaps[1], broadcast=broadcast, machines=machines)

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from extremes import random_case
 from hypothesis import strategies as st
+from placement_oracle import table
 from subset_oracle import Case
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
-from instances.devices import DeviceTable
+from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -140,24 +141,17 @@ def compositions(draw: st.DrawFn, k: int) -> list[int]:
 
 
 @st.composite
-def placements(draw: st.DrawFn, max_nodes: int = 7, unequal: bool = True) -> Placement:
-    """A placement of a small graph, with gaps, broadcasts, ties, zeros and, with `unequal`, unequal devices."""
+def placements(draw: st.DrawFn, max_nodes: int = 7, is_symmetric: bool = False) -> Placement:
+    """A placement of a small graph, with gaps, broadcasts, ties, zeros and, unless `is_symmetric`, unlike devices."""
     graph = draw(graphs(max_nodes, huge_ratio=False).filter(lambda graph: graph.work.sum() > 0))
     k, rates, memories = draw(st.integers(1, 4)), [1.0, 0.5, 3.0, math.inf], [math.inf, 1.0, 9.0]
-    devices = None
-    if unequal and draw(st.booleans()):
+    machines = Machines.alike(k, draw(st.sampled_from(rates)), draw(st.sampled_from(memories)))
+    if not is_symmetric and draw(st.booleans()):
         columns = ([0.5, 1.0, 3.0], memories, *[rates] * k)
         speeds, memory, *rows = (draw(st.tuples(*[st.sampled_from(column)] * k)) for column in columns)
-        devices = DeviceTable(speeds, memory, rows)
+        machines = table(speeds, memory, rows)
     instance = PlacementInstance(
-        graph,
-        k,
-        draw(st.sampled_from(rates)),
-        draw(st.sampled_from(memories)),
-        draw(st.sampled_from([0.0, 0.5])),
-        draw(st.sampled_from([0.0, 0.5])),
-        draw(st.booleans()),
-        devices,
+        graph, machines, draw(st.sampled_from([0.0, 0.5])), draw(st.sampled_from([0.0, 0.5])), draw(st.booleans())
     )
     return Placement(instance, draw(st.lists(st.integers(0, k - 1), min_size=graph.n, max_size=graph.n)))
 

@@ -13,9 +13,10 @@ from answer_files import check, placement_file, plan_file
 from certificates import Document
 from forging import forgeries, places, write
 from hypothesis import HealthCheck, given, settings
+from placement_oracle import table
 
 from instances import InputError
-from instances.devices import DeviceTable
+from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import StatedPlacement
 from instances.planning import Plan
@@ -25,14 +26,14 @@ from mtpp.problems.checking import rerun
 from mtpp.verification.verdict import Verdict
 
 PLANS = (plan_file(), plan_file("gpipe", full_duplex=True), plan_file("pipedream", memory=200.0))
-UNEQUAL = DeviceTable([1.0, 0.7, 3.0], [30.0, 40.0, 20.0], [[1.0, 0.3, 2.0], [1.7, 1.0, 2.0], [1.1, 1.3, 1.0]])
+UNEQUAL = table([1.0, 0.7, 3.0], [30.0, 40.0, 20.0], [[1.0, 0.3, 2.0], [1.7, 1.0, 2.0], [1.1, 1.3, 1.0]])
 PLACEMENTS = (
     placement_file(),
-    placement_file(memory=20.0, node_gap=0.25, transfer_gap=0.125),
+    placement_file(machines=Machines.alike(3, 2.0, 20.0), node_gap=0.25, transfer_gap=0.125),
     placement_file(broadcast=True),
-    placement_file(ordered=True, memory=20.0, node_gap=0.25, transfer_gap=0.125),
-    placement_file(ordered=True, unequal=UNEQUAL),
-    placement_file(unequal=UNEQUAL, broadcast=True),
+    placement_file(ordered=True, machines=Machines.alike(3, 2.0, 20.0), node_gap=0.25, transfer_gap=0.125),
+    placement_file(ordered=True, machines=UNEQUAL),
+    placement_file(machines=UNEQUAL, broadcast=True),
 )
 
 #: What no check can know: what a method took, whether it ran to its end, and which version of what it was.
@@ -270,5 +271,5 @@ def test_a_placement_is_proved_again(tmp_path: Path, capsys: pytest.CaptureFixtu
     """Its bound too; what does not fit into memory says so."""
     assert main(["verify", write(tmp_path, PLACEMENTS[0])]) == 0
     assert re.search(r"^placement +feasible, step time [\d.]+ s, computed anew$", capsys.readouterr().out, re.M)
-    assert main(["verify", write(tmp_path, placement_file(memory=2.0))]) == 0
+    assert main(["verify", write(tmp_path, placement_file(machines=Machines.alike(3, 2.0, 2.0)))]) == 0
     assert "more than the memory of a device, step time" in capsys.readouterr().out

@@ -25,6 +25,7 @@ from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
+from instances.machines import Machines
 from instances.partitioning.memory import proof_of_no_fit
 from instances.placement.problem import PlacementInstance
 from mtpp_models import MODELS, solve
@@ -198,7 +199,7 @@ def test_costs_beyond_the_largest_number_are_refused() -> None:
         with pytest.raises(InputError, match="largest number"):
             Instance(graph, platform)
     with pytest.raises(InputError, match="largest number"):
-        PlacementInstance(graph, 2, 1e-300)
+        PlacementInstance(graph, Machines.alike(2, 1e-300))
 
 
 def test_a_huge_tensor_does_not_round_the_peak_of_another_block() -> None:

@@ -23,6 +23,7 @@ from heuristics.placement.rivals import heft
 from heuristics.planning import PLANNERS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.devices import Network
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -49,11 +50,11 @@ def _prices() -> Axes:
 
 def _placement() -> Figure:
     graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1, 2, 2, 1], [3, 3, 3, 0])
-    return placement_figure(Placement(PlacementInstance(graph, 2, bandwidth=3.0, memory=5.0), [0, 0, 1, 0]))
+    return placement_figure(Placement(PlacementInstance(graph, Machines.alike(2, 3.0, memory=5.0)), [0, 0, 1, 0]))
 
 
 def _step() -> Figure:
-    question = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(1), 3, BANDWIDTH)
+    question = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(1), Machines.alike(3, BANDWIDTH))
     return placement_figure(heft(question, np.random.default_rng(0)))
 
 

@@ -21,6 +21,7 @@ from heuristics.placement.rivals import heft
 from heuristics.planning.spp import recursive_device_order
 from instances import ComputationGraph, Instance, Platform
 from instances.deadline import Deadline
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
 from instances.placement.placement import OrderedPlacement
 from instances.placement.problem import PlacementInstance
@@ -55,7 +56,9 @@ def _planning(form: str) -> list[pyo.ConcreteModel]:
 
 def _placement(broadcast: bool) -> list[pyo.ConcreteModel]:
     graph = group_nodes(PLACEMENT_FAMILIES["ptb"].graph(8000), 8).graph
-    instance = PlacementInstance(graph, 3, BANDWIDTH, node_gap=1e-4, transfer_gap=2e-4, broadcast=broadcast)
+    instance = PlacementInstance(
+        graph, Machines.alike(3, BANDWIDTH), node_gap=1e-4, transfer_gap=2e-4, broadcast=broadcast
+    )
     start = OrderedPlacement.of(heft(instance, np.random.default_rng(0)))
     return [exact(ScaledPlacement(start, share_devices(heads_of(instance), 1.5 * start.step_time, Deadline())))]
 

@@ -19,6 +19,7 @@ from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Platform
 from instances.devices import Network
+from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
@@ -44,8 +45,10 @@ QUESTIONS: dict[str, Question] = {
     "paper": CLUSTER,
     "shared cards": replace(CLUSTER, network=Network()),
     "shared cards, 3 servers": replace(simulation(1, microbatches=16, servers=(2, 2, 2)), network=Network()),
-    "step": PlacementInstance(STEP, 3, BANDWIDTH),
-    "step, little memory": PlacementInstance(STEP, 4, BANDWIDTH, 2e8, node_gap=1e-5, transfer_gap=2e-5, broadcast=True),
+    "step": PlacementInstance(STEP, Machines.alike(3, BANDWIDTH)),
+    "step, little memory": PlacementInstance(
+        STEP, Machines.alike(4, BANDWIDTH, 2e8), node_gap=1e-5, transfer_gap=2e-5, broadcast=True
+    ),
 }
 #: Searches that draw much try so many answers.
 TRIED = {Instance: 2000, TrainingInstance: 400, PlacementInstance: 3000}

@@ -27,7 +27,6 @@ from pages import (
 )
 
 from instances import load_graph
-from instances.devices import read_devices
 from instances.flow.problem import read_flow_question
 from instances.json_files import read_json
 from instances.machines import read_kinds
@@ -196,7 +195,7 @@ def test_all_kinds_of_constraints_are_shown() -> None:
 READERS: dict[str, Callable[[Path], object]] = {
     "mtpp-graph/1": load_graph,
     "mtpp-constraints/1": _read_rules,
-    "mtpp-devices/1": lambda path: read_devices(path, bandwidth=1e9, memory=1e9),
+    "mtpp-devices/1": read_kinds,
     "mtpp-devices/2": read_kinds,
     "mtpp-flow-question/1": read_flow_question,
     "mtpp-chain/1": read_chain,

@@ -11,6 +11,7 @@ from strategies import placements
 
 from heuristics.planning import PLANNERS
 from instances import ComputationGraph
+from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from mtpp.certifying.planning import certify_plan
@@ -53,7 +54,7 @@ def test_placements_with_ties_are_true() -> None:
         sizes = [[0.1 * float(x) for x in rng.integers(0, 4, 2)] for _ in range(n)]
         graph = ComputationGraph.from_edges(edges, [0.1, *(0.1 * rng.integers(0, 3, n - 1))], sizes, rng.random(n))
         gaps = {"node_gap": 0.1 * (seed % 2), "transfer_gap": 0.3 * (seed % 3), "broadcast": seed % 5 == 0}
-        instance = PlacementInstance(graph, k, float(rng.choice([0.3, 7.7, np.inf])), 3.0, **gaps)
+        instance = PlacementInstance(graph, Machines.alike(k, float(rng.choice([0.3, 7.7, np.inf])), 3.0), **gaps)
         placement = Placement(instance, rng.integers(0, k, n))
         for answer in (placement, OrderedPlacement.of(placement)):
             verdict = check(certificate_document([placed(answer)]))

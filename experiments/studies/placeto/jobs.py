@@ -26,6 +26,7 @@ from heuristics.placement.rivals import random_placements
 from heuristics.placement.simulator import step_times
 from instances import InputError
 from instances.graph.tensors import FloatArray, IntArray
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes, placement_network
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -62,7 +63,7 @@ class NetworkJob(StudyJob):
 
     def instance(self) -> PlacementInstance:
         """The network, in groups."""
-        return PlacementInstance(_network(self.name, self.options["groups"]), self.devices, BANDWIDTH)
+        return PlacementInstance(_network(self.name, self.options["groups"]), Machines.alike(self.devices, BANDWIDTH))
 
 
 class Curve:
@@ -166,7 +167,7 @@ class FamilyJob(NetworkJob):
     def questions(self, split: str) -> list[PlacementInstance]:
         """Questions of the first graphs of a split."""
         graphs = PLACEMENT_FAMILIES[self.name].split(split)[: self.options["graphs"]]
-        return [PlacementInstance(graph, self.devices, BANDWIDTH) for graph in graphs]
+        return [PlacementInstance(graph, Machines.alike(self.devices, BANDWIDTH)) for graph in graphs]
 
 
 class DesignJob(FamilyJob):

@@ -250,5 +250,5 @@ def traversal(question: PlacementArrays, order: Order, sweeps: int, rng: np.rand
             orders = [kahn(graph, rng.random(graph.n)) for _ in range(sweeps)]
         case _:
             raise InputError(f"order is {order!r}; choose one of {', '.join(get_args(Order))}.")
-    free = (question.arrays.inputs == 0) & (graph.work == 0)
+    free = (question.arrays.inputs == 0) & (question.instance.work == 0)
     return np.concatenate([nodes[np.argsort(free[nodes], kind="stable")] for nodes in orders])

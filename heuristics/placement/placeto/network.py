@@ -138,7 +138,7 @@ class Placeto(nn.Module):
         current = np.zeros(graph.n)
         current[node] = 1.0
         outputs = np.bincount(graph.tensors.producer, graph.tensors.bytes, graph.n)
-        fixed = np.column_stack((graph.work, outputs, visited, current))
+        fixed = np.column_stack((environment.question.instance.work, outputs, visited, current))
         after = (environment.begin - environment.begin[:, [node]])[..., None]
         device = environment.place[..., None] == np.arange(environment.question.instance.devices)
         columns = [np.broadcast_to(fixed, (*environment.place.shape, _NODE)), *([after] if self.timed else []), device]

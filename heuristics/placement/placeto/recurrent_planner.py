@@ -135,7 +135,7 @@ def _features(instance: PlacementInstance) -> Tensor:
     before, after = ((relation == kind).mean(axis=1) for kind in (ANCESTOR, DESCENDANT))
     depth = (1 + before - after) / 2
     angles = np.pi * np.outer(depth, 2.0 ** np.arange(_WAVES))
-    columns = (np.log1p(graph.work / unit), np.log1p(outputs / unit), before, after, np.sin(angles), np.cos(angles))
+    columns = (np.log1p(instance.work / unit), np.log1p(outputs / unit), before, after, np.sin(angles), np.cos(angles))
     return torch.as_tensor(np.column_stack(columns), dtype=torch.float32)
 
 

@@ -253,7 +253,7 @@ def placement_question(placement: Placement) -> dict[str, str]:
         "nodes": str(instance.graph.n),
         "edges": str(instance.graph.m),
         "source": instance.graph.source or "not stated",
-        "devices": f"{instance.devices}, {'equal' if instance.unequal is None else 'unequal'}",
+        "devices": f"{instance.devices}, {'equal' if instance.is_symmetric else 'unequal'}",
         "bandwidth": f"{bytes_in_words(instance.bandwidth)} per {instance.graph.time_unit}",
         "memory": memory,
     }
@@ -278,7 +278,7 @@ def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[Se
     rest = (placement.peak_memory - fixed[0] - fixed[1]).clip(0)
     sizes = dict(zip(("parameters", "states", "activations"), (part.tolist() for part in (*fixed, rest)), strict=True))
     if any(map(any, sizes.values())):
-        limit = instance.memory if instance.unequal is None else math.inf
+        limit = instance.memory if instance.is_symmetric else math.inf
         yield memory_section(labels, sizes, limit, "device")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 from instances.certificates import Claim
 from instances.json_files import Value
 from instances.placement.problem import PlacementInstance, StatedPlacement, placement_from_document
-from mtpp.verification.placement.step_time import Run, Step, faults_of_sequences, peaks, resident_bytes, run_in_sequence
+from mtpp.verification.placement.step_time import (
+    Run,
+    Step,
+    capacity_of,
+    devices_of_kinds,
+    faults_of_sequences,
+    peaks,
+    resident_bytes,
+    run_in_sequence,
+    speeds_of,
+)
 from mtpp.verification.verdict import (
     FEASIBLE,
     ROUNDING,
@@ -108,11 +118,7 @@ def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 def _with_rests(task: PlacementTask, bounds: TimeBounds, inside: list[int]) -> Fraction:
     """Time of nodes on all devices with their rests, of which each device spares one."""
-    slowest = Fraction(1)
-    if task.instance.unequal is not None:
-        speeds = [Fraction(speed) for speed in task.instance.unequal.speeds]
-        slowest = min(speeds) / max(speeds)
-    rests = int(bounds.rest[inside].sum()) * slowest
+    rests = int(bounds.rest[inside].sum()) * min(speeds_of(task.instance))
     return (int(bounds.work[inside].sum()) + rests) / bounds.capacity - bounds.gap
 
 
@@ -209,24 +215,22 @@ def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | str:
     return run_in_sequence(placement, step, clock)
 
 
-def _memories(placement: StatedPlacement) -> Sequence[float]:
-    instance = placement.instance
-    return [instance.memory] * instance.devices if instance.unequal is None else instance.unequal.memories
+def _memories(placement: StatedPlacement) -> list[float]:
+    return [kind.memory for kind in placement.instance.machines.kinds for _ in range(kind.count)]
 
 
 def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
     """The work of a longest path, or an even share of all work, in the time unit of the work.
 
-    Of unequal devices the path is on the fastest one, and shares are by speed.
+    Of unequal devices each node is on the fastest one, and shares are by speed.
     """
-    speeds = [1.0] * instance.devices if instance.unequal is None else instance.unequal.speeds
-    fastest, missing = speeds.index(max(speeds)), [0] * len(step.outputs)
+    devices, missing = devices_of_kinds(instance), [0] * len(step.outputs)
     for readers in step.readers:
         for v in readers:
             missing[v] += 1
     order, work = (
         [v for v, count in enumerate(missing) if not count],
-        [step.node_time(v, fastest) for v in range(len(missing))],
+        [min(step.node_time(v, d) for d in devices) for v in range(len(missing))],
     )
     end = list(work)
     for u in order:  # grows
@@ -235,8 +239,7 @@ def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
             missing[v] -= 1
             if not missing[v]:
                 order.append(v)
-    parts = sum(Fraction(speed) for speed in speeds) / Fraction(speeds[fastest])
-    return max(Fraction(max(end)), Fraction(sum(work)) / parts) * step.unit
+    return max(Fraction(max(end)), Fraction(sum(work)) / capacity_of(instance)) * step.unit
 
 
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -63,10 +63,9 @@ class Step:
         InputError
             If speeds and rates have no common denominator of a reasonable size.
         """
-        graph, gaps = instance.graph, (float(instance.node_gap), float(instance.transfer_gap))
-        work, sizes = graph.work.tolist(), graph.tensors.bytes.tolist()
-        scale = max(x.as_integer_ratio()[1] for x in (*work, *sizes, *gaps))
-        speeds, rates = _speeds_and_rates(instance)
+        gaps, sizes = (float(instance.node_gap), float(instance.transfer_gap)), instance.graph.tensors.bytes.tolist()
+        kind, work, speeds, rates = _kinds(instance)
+        scale = max(x.as_integer_ratio()[1] for x in (*chain.from_iterable(work), *sizes, *gaps))
         # Work over speed and bytes over rate, times these numbers, are whole.
         common, shared = _multiple(speeds), _multiple(x for row in rates for x in row if math.isfinite(x))
 
@@ -74,27 +73,26 @@ class Step:
             top, bottom = x.as_integer_ratio()
             return top * (scale // bottom)
 
-        works, bytes_moved = [whole(x) for x in work], [whole(x) for x in sizes]
+        works, bytes_moved = [[whole(x) for x in row] for row in work], [whole(x) for x in sizes]
         slow = [int(common / Fraction(x)) * shared for x in speeds]
         far = [[0 if math.isinf(x) else int(shared / Fraction(x)) * common for x in row] for row in rates]
         return cls._of(
             instance,
             Fraction(1, scale * common * shared),
-            lambda v, d: works[v] * slow[d],
-            lambda t, d, e: bytes_moved[t] * far[d % len(far)][e % len(far)],
+            lambda v, d: works[kind[d] % len(works)][v] * slow[kind[d]],
+            lambda t, d, e: bytes_moved[t] * far[kind[d]][kind[e]],
             (whole(gaps[0]) * common * shared, whole(gaps[1]) * common * shared),
         )
 
     @classmethod
     def rounded(cls, instance: PlacementInstance) -> Step:
         """Times in floats, as placements are computed with them."""
-        work, sizes = instance.graph.work.tolist(), instance.graph.tensors.bytes.tolist()
-        speeds, rates = _speeds_and_rates(instance)
+        sizes, (kind, work, speeds, rates) = instance.graph.tensors.bytes.tolist(), _kinds(instance)
         return cls._of(
             instance,
             Fraction(1),
-            lambda v, d: work[v] / speeds[d],
-            lambda t, d, e: sizes[t] / rates[d % len(rates)][e % len(rates)],
+            lambda v, d: work[kind[d] % len(work)][v] / speeds[kind[d]],
+            lambda t, d, e: sizes[t] / rates[kind[d]][kind[e]],
             (float(instance.node_gap), float(instance.transfer_gap)),
         )
 
@@ -197,11 +195,47 @@ class Step:
         return stays
 
 
-def _speeds_and_rates(instance: PlacementInstance) -> tuple[Sequence[float], Sequence[Sequence[float]]]:
-    """Speed of each device, and rate of each pair; a single row if all rates are equal."""
-    if instance.unequal is None:
-        return [1.0] * instance.devices, [[float(instance.bandwidth)]]
-    return instance.unequal.speeds, instance.unequal.rates
+class _Kinds(NamedTuple):
+    """Kinds of devices as lists."""
+
+    kind: list[int]  # of each device
+    work: list[list[float]]  # of each node, for each kind or once for all
+    speeds: list[float]  # of each kind
+    rates: list[list[float]]  # from each kind to each
+
+
+def _kinds(instance: PlacementInstance) -> _Kinds:
+    """The kinds of a question; where they have works of their own all speeds are 1."""
+    machines, works = instance.machines, instance.works
+    limits = [math.inf if kind.bandwidth is None else kind.bandwidth for kind in machines.kinds]
+    table = machines.rates or [[math.inf] * len(limits)] * len(limits)
+    return _Kinds(
+        kind=[t for t, kind in enumerate(machines.kinds) for _ in range(kind.count)],
+        work=[instance.graph.work.tolist()] if works is None else works.tolist(),
+        speeds=[1.0 if works is not None or kind.speed is None else kind.speed for kind in machines.kinds],
+        rates=[[min(table[s][t], limits[s], limits[t]) for t in range(len(limits))] for s in range(len(limits))],
+    )
+
+
+def speeds_of(instance: PlacementInstance) -> list[Fraction]:
+    """The most that a device of each kind does in a unit of time, in least times of nodes on any kind."""
+    work = _kinds(instance).work
+    if instance.works is None:
+        speeds = [Fraction(speed) for speed in _kinds(instance).speeds]
+        return [speed / max(speeds) for speed in speeds]
+    least = [Fraction(min(times)) for times in zip(*work, strict=True)]
+    return [max(x / Fraction(time) for x, time in zip(least, row, strict=True) if time > 0) for row in work]
+
+
+def capacity_of(instance: PlacementInstance) -> Fraction:
+    """Of all devices, in fastest ones."""
+    counts = (kind.count for kind in instance.machines.kinds)
+    return sum((count * speed for count, speed in zip(counts, speeds_of(instance), strict=True)), Fraction(0))
+
+
+def devices_of_kinds(instance: PlacementInstance) -> list[int]:
+    """The first device of each kind."""
+    return [0, *accumulate(kind.count for kind in instance.machines.kinds)][:-1]
 
 
 def _multiple(numbers: Iterable[float]) -> int:
@@ -271,7 +305,7 @@ class TimeBounds:
     @classmethod
     def of(cls, step: Step, instance: PlacementInstance, step_time: Fraction) -> TimeBounds:
         """Facts of a question before any deduction; all nodes run within the step time of some placement."""
-        devices, n = range(instance.devices), len(step.outputs)
+        devices, n = devices_of_kinds(instance), len(step.outputs)
         bits = min(_MOST_BITS_OF_STARTS, _SUM_BITS - n.bit_length())
         unit = step_time / 2**bits
         ceiling, scale = 2 ** (bits + 1), step.unit / unit
@@ -279,9 +313,6 @@ class TimeBounds:
         def rounded(time: float) -> int:
             return min(ceiling, int(time) * scale.numerator // scale.denominator)
 
-        speeds = [Fraction(1)] * len(devices)
-        if instance.unequal is not None:
-            speeds = [Fraction(speed) for speed in instance.unequal.speeds]
         work = np.array([rounded(min(step.node_time(v, d) for d in devices)) for v in range(n)], np.int64)
         gap = rounded(step.node_gap)
         return cls(
@@ -289,12 +320,12 @@ class TimeBounds:
             work=work,
             rest=np.where(work > 0, gap, 0),
             gap=gap,
-            capacity=sum(speeds) / max(speeds),
+            capacity=capacity_of(instance),
             sides=_sides(step, instance, rounded, gap),
             ceiling=ceiling,
             early=np.zeros(n, np.int64),
             late=np.zeros(n, np.int64),
-            group=np.arange(n) if len(devices) > 1 else np.zeros(n, np.int64),
+            group=np.arange(n) if instance.devices > 1 else np.zeros(n, np.int64),
         )
 
     @property
@@ -371,10 +402,9 @@ def _most_rows(side: Side, readers: IntArray) -> int:
 
 def _sides(step: Step, instance: PlacementInstance, rounded: Callable[[float], int], gap: int) -> tuple[Side, Side]:
     """Both directions of time."""
-    n, devices = len(step.outputs), range(instance.devices)
-    links = [(h, d) for h in devices for d in devices if h != d]
-    if instance.unequal is None:
-        links = links[:1]
+    n, first = len(step.outputs), devices_of_kinds(instance)
+    links = [(h, d) for h in first for d in first if h != d]
+    links += [(h, h + 1) for h, kind in zip(first, instance.machines.kinds, strict=True) if kind.count > 1]
     time: dict[tuple[int, int], float] = {}
     for u, tensors in enumerate(step.outputs):
         for t in tensors:

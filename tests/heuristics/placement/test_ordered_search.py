@@ -13,7 +13,7 @@ from heuristics.placement import PLACERS, search_placement
 from heuristics.placement.annealing import search_order
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
-from instances.devices import DeviceTable
+from instances.machines import Kind, Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
@@ -27,7 +27,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 @pytest.mark.parametrize("devices", [1, 3])
 def test_never_worse_than_a_start_or_one_device(devices: int) -> None:
-    question = PlacementInstance(GRAPH, devices, BANDWIDTH)
+    question = PlacementInstance(GRAPH, Machines.alike(devices, BANDWIDTH))
     found = search_order(question, rng(), Limits(evaluations=3000))
     assert isinstance(found, OrderedPlacement)
     for name in ("single", "expert", "heft", "greedy", "m-etf", "m-sct"):
@@ -37,7 +37,7 @@ def test_never_worse_than_a_start_or_one_device(devices: int) -> None:
 
 
 def test_same_seed_and_moves_same_answer() -> None:
-    question = PlacementInstance(GRAPH, 4, BANDWIDTH)
+    question = PlacementInstance(GRAPH, Machines.alike(4, BANDWIDTH))
     first, second, other = (search_order(question, rng(seed), Limits(evaluations=4000)) for seed in (1, 1, 2))
     assert first.device_order == second.device_order
     assert first.bus_order == second.bus_order
@@ -47,11 +47,13 @@ def test_same_seed_and_moves_same_answer() -> None:
 def test_memory_is_hard() -> None:
     """With 0.6 of what one device needs the answer fits; where it is proved that none does, there is none."""
     graph = PLACEMENT_FAMILIES["cifar10"].graph(3)
-    alone = Placement(PlacementInstance(graph, 2, BANDWIDTH), np.zeros(graph.n, dtype=int))
+    alone = Placement(PlacementInstance(graph, Machines.alike(2, BANDWIDTH)), np.zeros(graph.n, dtype=int))
     memory = 0.6 * float(alone.peak_memory[0])
-    found = search_order(PlacementInstance(graph, 2, BANDWIDTH, memory), rng(), Limits(evaluations=8000))
+    found = search_order(
+        PlacementInstance(graph, Machines.alike(2, BANDWIDTH, memory)), rng(), Limits(evaluations=8000)
+    )
     assert found.fits
-    tiny = search_placement(PlacementInstance(graph, 2, BANDWIDTH, 1e3), "ordered", rng())
+    tiny = search_placement(PlacementInstance(graph, Machines.alike(2, BANDWIDTH, 1e3)), "ordered", rng())
     assert tiny.answer is None
     assert tiny.bound is None
     assert "the largest device has 1000" in str(tiny.impossible)
@@ -64,7 +66,7 @@ def test_optima_of_small_graphs(options: dict[str, Any]) -> None:
     for _ in range(4):
         edges = [(u, v) for u in range(5) for v in range(u + 1, 5) if generator.random() < 0.4]
         graph = ComputationGraph.from_edges(edges, generator.integers(1, 9, 5), generator.integers(0, 4, 5))
-        question = PlacementInstance(graph, 2, 1.0, **options)
+        question = PlacementInstance(graph, Machines.alike(2, 1.0), **options)
         assert search_order(question, generator, Limits(evaluations=20000)).step_time == least(question)
 
 
@@ -84,8 +86,8 @@ def least(question: PlacementInstance) -> float:
 
 
 def test_the_fastest_device_gets_most() -> None:
-    unequal = DeviceTable([1.0, 4.0], [np.inf, np.inf], [[1.0, BANDWIDTH], [BANDWIDTH, 1.0]])
-    question = PlacementInstance(GRAPH, 2, BANDWIDTH, unequal=unequal)
+    kinds = [Kind("slow", 1, speed=1.0), Kind("fast", 1, speed=4.0)]
+    question = PlacementInstance(GRAPH, Machines(kinds, bandwidth=BANDWIDTH))
     found = search_order(question, rng(), Limits(evaluations=3000))
     work = np.bincount(found.device, GRAPH.work, 2)
     assert work[1] > 2 * work[0]
@@ -94,7 +96,7 @@ def test_the_fastest_device_gets_most() -> None:
 
 def test_what_it_does_is_told() -> None:
     told: list[tuple[str, float]] = []
-    question = PlacementInstance(GRAPH, 4, BANDWIDTH)
+    question = PlacementInstance(GRAPH, Machines.alike(4, BANDWIDTH))
     search_order(question, rng(), Limits(evaluations=3000), tell=lambda what, time: told.append((what, time)))
     assert {"start single", "start heft", "climbing", "annealing"} <= {what for what, _ in told}
     times = [time for _, time in told]
@@ -111,7 +113,7 @@ def test_starts_that_take_too_long_are_left_out() -> None:
     n = 20_000
     graph = ComputationGraph.from_edges([(v, v + 1) for v in range(0, n - 1, 2)], [1.0] * n, [1.0] * n)
     limits = Limits(Deadline.after(2.0))
-    search_order(PlacementInstance(graph, 64, BANDWIDTH), rng(), limits, tell=tell)
+    search_order(PlacementInstance(graph, Machines.alike(64, BANDWIDTH)), rng(), limits, tell=tell)
     assert "start single" in started
     assert not {"start heft", "start m-etf", "start greedy"} & set(started)
 
@@ -121,7 +123,7 @@ def test_bug_a_search_left_no_time_to_read_its_answer_off() -> None:
     told: list[str] = []
     n = 20_000
     graph = ComputationGraph.from_edges([(v, v + 1) for v in range(n - 1)], [1.0] * n, [1.0] * n)
-    question = PlacementInstance(graph, 4, BANDWIDTH)
+    question = PlacementInstance(graph, Machines.alike(4, BANDWIDTH))
     found = search_order(question, rng(), Limits(Deadline.after(0.1)), tell=lambda what, time: told.append(what))
     assert told == ["start single"]
     assert found.step_time == question.total_work

@@ -20,6 +20,7 @@ from heuristics.placement.rivals import expert, greedy, heft, metis, rank_order,
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, step_times, workspace
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -33,7 +34,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def instance(edges: list[tuple[int, int]], work: list[float], sizes: list[float], k: int = 2) -> PlacementInstance:
-    return PlacementInstance(ComputationGraph.from_edges(edges, work, sizes), k, 1.0)
+    return PlacementInstance(ComputationGraph.from_edges(edges, work, sizes), Machines.alike(k, 1.0))
 
 
 def installed(name: str) -> str:
@@ -54,13 +55,13 @@ def placer(request: pytest.FixtureRequest) -> Any:
 
 def test_a_deadline_that_is_far_away_changes_nothing(placer: Any) -> None:
     """Nor does it allow more evaluations."""
-    question = PlacementInstance(NMT, 3, BANDWIDTH)
+    question = PlacementInstance(NMT, Machines.alike(3, BANDWIDTH))
     first, second = (placer(question, rng(5), Limits(d, evaluations=500)) for d in (Deadline(), Deadline.after(30.0)))
     assert first.device.tolist() == second.device.tolist()
 
 
 def test_same_seed_same_placement(placer: Any) -> None:
-    question = PlacementInstance(NMT, 3, BANDWIDTH)
+    question = PlacementInstance(NMT, Machines.alike(3, BANDWIDTH))
     first, second = (placer(question, rng(5), Limits(evaluations=2000)) for _ in range(2))
     assert first.instance is question
     assert first.device.tolist() == second.device.tolist()
@@ -75,7 +76,7 @@ def test_small_graphs_are_placed(placer: Any, k: int) -> None:
 
 
 def test_walks_never_end_worse_than_they_start() -> None:
-    question = PlacementInstance(NMT, 4, BANDWIDTH)
+    question = PlacementInstance(NMT, Machines.alike(4, BANDWIDTH))
     start = heft(question, rng())
     for walk, calls in itertools.product((anneal_placement, climb), (1, 2, 300)):
         found = walk(question, rng(), Limits(evaluations=calls), start=start)
@@ -85,7 +86,7 @@ def test_walks_never_end_worse_than_they_start() -> None:
 
 def test_more_simulations_pay() -> None:
     """On a real question: annealing below climbing for as long, both below HEFT and the best of random ones."""
-    question = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(1000), 4, BANDWIDTH)
+    question = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(1000), Machines.alike(4, BANDWIDTH))
     times = {name: PLACERS[name].run(question, rng(), Limits()).step_time for name in ("heft", "random")}
     limits = Limits(evaluations=20000)
     assert anneal_placement(question, rng(), limits).step_time < 0.9 * min(times.values())
@@ -103,7 +104,7 @@ def test_annealing_finds_optima() -> None:
 
 
 def test_walks_stop_at_a_target() -> None:
-    question = PlacementInstance(NMT, 2, BANDWIDTH)
+    question = PlacementInstance(NMT, Machines.alike(2, BANDWIDTH))
     easy = 0.95 * question.total_work
     stopped, full = (
         anneal_placement(question, rng(), Limits(evaluations=20000, target=x)).step_time for x in (easy, None)
@@ -113,15 +114,15 @@ def test_walks_stop_at_a_target() -> None:
 
 @pytest.mark.parametrize("walk", [anneal_placement, climb])
 def test_walks_without_time_stay_where_they_are(walk: Any) -> None:
-    start = heft(PlacementInstance(NMT, 2, BANDWIDTH), rng())
+    start = heft(PlacementInstance(NMT, Machines.alike(2, BANDWIDTH)), rng())
     assert walk(start.instance, rng(), Limits(Deadline.after(0)), start=start).device.tolist() == start.device.tolist()
 
 
 def test_the_memory_limit_binds() -> None:
     """With 0.6 of what one device needs, the fastest placements do not fit, and annealing finds one that does."""
     graph = PLACEMENT_FAMILIES["cifar10"].graph(3)
-    alone = Placement(PlacementInstance(graph, 2, BANDWIDTH), np.zeros(graph.n, dtype=int))
-    question = PlacementInstance(graph, 2, BANDWIDTH, memory=0.6 * alone.peak_memory[0])
+    alone = Placement(PlacementInstance(graph, Machines.alike(2, BANDWIDTH)), np.zeros(graph.n, dtype=int))
+    question = PlacementInstance(graph, Machines.alike(2, BANDWIDTH, memory=0.6 * alone.peak_memory[0]))
     found = anneal_placement(question, rng(), Limits(evaluations=6000))
     assert not Placement(question, alone.device).fits
     assert found.fits
@@ -155,7 +156,7 @@ def test_heft_takes_weights_to_their_first_reader() -> None:
 
 
 def test_experts_follow_lanes() -> None:
-    question = PlacementInstance(NMT, 2, BANDWIDTH)
+    question = PlacementInstance(NMT, Machines.alike(2, BANDWIDTH))
     assert expert(question, rng()).device.tolist() == [lane % 2 for lane in NMT.attributes["lane"]]
 
 
@@ -163,9 +164,9 @@ def test_experts_cut_layers_into_equal_work() -> None:
     """Nodes 3 to 5 are the gradients of nodes 2 to 0, so that all of a layer is on one device."""
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 5), (1, 4)]
     graph = ComputationGraph.from_edges(edges, [1, 1, 2, 4, 2, 2], attributes={"training": True})
-    assert expert(PlacementInstance(graph, 2, 1.0), rng()).device.tolist() == [0, 0, 1, 1, 0, 0]
+    assert expert(PlacementInstance(graph, Machines.alike(2, 1.0)), rng()).device.tolist() == [0, 0, 1, 1, 0, 0]
     inference = ComputationGraph.from_edges(edges[:5], [1, 1, 2, 4, 2, 2])
-    assert expert(PlacementInstance(inference, 2, 1.0), rng()).device.tolist() == [0, 0, 0, 1, 1, 1]
+    assert expert(PlacementInstance(inference, Machines.alike(2, 1.0)), rng()).device.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["metis", "scotch"])
@@ -189,7 +190,7 @@ def test_missing_partitioners_are_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_pictures_show_all_nodes_and_transfers() -> None:
-    placement = heft(PlacementInstance(NMT, 3, BANDWIDTH), rng())
+    placement = heft(PlacementInstance(NMT, Machines.alike(3, BANDWIDTH)), rng())
     graph, timeline = placement_figure(placement).axes
     assert sum(len(dots.get_offsets()) for dots in graph.collections if dots.get_label().startswith("device")) == NMT.n
     nodes = np.count_nonzero(placement.timeline.end > placement.timeline.start)
@@ -215,7 +216,7 @@ def test_place_searches_groups_and_answers_for_operators(capsys: pytest.CaptureF
     assert int(row["n"]) > 100
     assert float(row["ratio"]) >= 1
     assert mtpp("place nmt-1 -k 2 --method heft") == 0
-    expected = heft(PlacementInstance(NMT, 2, BANDWIDTH), rng()).step_time
+    expected = heft(PlacementInstance(NMT, Machines.alike(2, BANDWIDTH)), rng()).step_time
     assert columns(capsys.readouterr().out)["step time [s]"] == f"{expected:.6g}"
 
 
@@ -266,7 +267,7 @@ def test_greedy_counts_its_simulations() -> None:
 
 def test_greedy_decides_like_the_simulator() -> None:
     """Step by step: no other device would have been better for the node placed last."""
-    question = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(2), 3, BANDWIDTH)
+    question = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(2), Machines.alike(3, BANDWIDTH))
     device = greedy(question, rng()).device.copy()
     last = rank_order(question)[-1]
     rows = np.tile(device, (3, 1))
@@ -292,8 +293,8 @@ def test_nodes_without_a_device_are_left_out() -> None:
         graph.work[kept],
         [graph.tensors.bytes[first[v] : first[v + 1]].tolist() for v in kept],
     )
-    alone = Placement(PlacementInstance(half, 3, BANDWIDTH), device[kept])
-    arrays = SimulatorArrays.of(PlacementInstance(graph, 3, BANDWIDTH, memory=1e15))
+    alone = Placement(PlacementInstance(half, Machines.alike(3, BANDWIDTH)), device[kept])
+    arrays = SimulatorArrays.of(PlacementInstance(graph, Machines.alike(3, BANDWIDTH, memory=1e15)))
     space = workspace(arrays)
     assert simulate(arrays, device, space) == alone.step_time
     peak_memory(arrays, device, space)

@@ -21,6 +21,7 @@ from heuristics.placement.placeto.environment import (
     traversal,
 )
 from instances import ComputationGraph, InputError
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -28,11 +29,11 @@ from instances.placement.problem import PlacementInstance
 
 def diamond(k: int = 2, **platform: float) -> PlacementInstance:
     graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1, 2, 2, 1], [3, 3, 3, 0])
-    return PlacementInstance(graph, k, bandwidth=3.0, **platform)
+    return PlacementInstance(graph, Machines.alike(k, 3.0, platform.pop("memory", np.inf)), **platform)
 
 
-def family_instance(name: str = "ptb", seed: int = 0, k: int = 3, **platform: float) -> PlacementInstance:
-    return PlacementInstance(PLACEMENT_FAMILIES[name].graph(seed), k, BANDWIDTH, **platform)
+def family_instance(name: str = "ptb", seed: int = 0, k: int = 3, memory: float = np.inf) -> PlacementInstance:
+    return PlacementInstance(PLACEMENT_FAMILIES[name].graph(seed), Machines.alike(k, BANDWIDTH, memory))
 
 
 def environment(instance: PlacementInstance, episodes: int = 3, seed: int = 0) -> Environment:
@@ -71,7 +72,7 @@ class TestEnvironment:
         assert len(e.history) == len(e.order) + 1
 
     def test_of_equal_placements_the_first_is_kept(self) -> None:
-        path = PlacementInstance(ComputationGraph.from_edges([(0, 1)], [1, 1], [9, 0]), 2, bandwidth=1.0)
+        path = PlacementInstance(ComputationGraph.from_edges([(0, 1)], [1, 1], [9, 0]), Machines.alike(2, 1.0))
         e = Environment(PlacementArrays(path), np.zeros((1, 2)), np.arange(2))
         roll_out([e], lambda active: [np.ones(1, dtype=np.int64)])
         assert e.place.tolist() == [[1, 1]]
@@ -147,7 +148,7 @@ class TestTraversal:
     @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
     def test_weights_come_last(self, order: str) -> None:
         graph = ComputationGraph.from_edges([(0, 2), (1, 2)], [0, 1, 1], [1, 1, 0])
-        question = PlacementArrays(PlacementInstance(graph, 2, bandwidth=1.0))
+        question = PlacementArrays(PlacementInstance(graph, Machines.alike(2, 1.0)))
         assert traversal(question, order, 2, np.random.default_rng(0)).tolist() in ([1, 2, 0] * 2, [2, 1, 0] * 2)
 
     def test_unknown_names_are_refused(self) -> None:

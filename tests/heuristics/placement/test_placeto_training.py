@@ -13,7 +13,7 @@ from heuristics.method import Limits
 from heuristics.placement.placeto import Checkpoint, optimise, require_torch, zero_shot
 from heuristics.placement.placeto.environment import Environment, PlacementArrays
 from instances import ComputationGraph, InputError
-from instances.devices import DeviceTable
+from instances.machines import Kind, Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.problem import PlacementInstance
 
@@ -26,7 +26,7 @@ def twins(k: int = 2, memory: float = np.inf) -> PlacementInstance:
     """Two chains of five nodes; it takes half as long to run them on two devices."""
     edges = [(v, v + 1) for v in (*range(4), *range(5, 9))]
     graph = ComputationGraph.from_edges(edges, np.ones(10), [1.0] * 10, [1.0] * 10)
-    return PlacementInstance(graph, k, bandwidth=2.0, memory=memory)
+    return PlacementInstance(graph, Machines.alike(k, 2.0, memory=memory))
 
 
 def few(**changes: object) -> training.Training:
@@ -88,16 +88,16 @@ def test_rows_do_not_depend_on_each_other(design: dict[str, int]) -> None:
 
 def diamond() -> PlacementInstance:
     graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1, 2, 2, 1], [3, 3, 3, 0])
-    return PlacementInstance(graph, 2, bandwidth=3.0)
+    return PlacementInstance(graph, Machines.alike(2, 3.0))
 
 
 @pytest.mark.parametrize("reward", ["step", "terminal"])
 def test_learns_which_device_is_fast(reward: str) -> None:
     """A chain and two devices, one of which takes four times as long."""
-    unequal = DeviceTable([1.0, 0.25], [np.inf] * 2, [[2.0, 2.0]] * 2)
+    machines = Machines([Kind("fast", 1), Kind("slow", 1, speed=0.25)], bandwidth=2.0)
     chain = ComputationGraph.from_edges([(v, v + 1) for v in range(5)], np.ones(6), [1.0] * 6)
     how = training.Training(updates=40, episodes=16, reward=reward, seed=1)  # type: ignore[arg-type]
-    curve = training.train(small(), [PlacementInstance(chain, 2, bandwidth=2.0, unequal=unequal)], how)
+    curve = training.train(small(), [PlacementInstance(chain, machines)], how)
     assert curve[0].mean > 2
     assert curve[-1].mean < 1.1
     assert curve[-1].entropy < curve[0].entropy
@@ -172,7 +172,7 @@ class TestCheckpoint:
 class TestPlacer:
     @pytest.mark.parametrize("family", PLACEMENT_FAMILIES)
     def test_is_never_worse_than_one_device(self, family: str) -> None:
-        instance = PlacementInstance(PLACEMENT_FAMILIES[family].graph(1000), 3, BANDWIDTH)
+        instance = PlacementInstance(PLACEMENT_FAMILIES[family].graph(1000), Machines.alike(3, BANDWIDTH))
         checkpoint = network.capture(small(devices=3))
         assert zero_shot(instance, np.random.default_rng(0), Limits(), checkpoint).relative_time <= 1
 

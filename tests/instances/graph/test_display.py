@@ -9,6 +9,7 @@ import pytest
 
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.graph.display import Displayed
+from instances.machines import Machines
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
@@ -22,7 +23,7 @@ def shown(n: int = 4) -> list[Displayed]:
     edges = [(v, v + 1) for v in range(n - 1)]
     graph = ComputationGraph.from_edges(edges, np.ones(n), np.ones(n), names=names, name=EVIL, time_unit="<b>")
     instance = Instance(graph, Platform(min(n, 64), 2.0, memory=3.0, activation_buffer=1.0))
-    step = PlacementInstance(graph, 2, math.inf, memory=5.0)
+    step = PlacementInstance(graph, Machines.alike(2, math.inf, memory=5.0))
     halves = np.ones(n - 1)
     chain = LayerChain(np.ones(n), np.ones(n), halves, halves, np.ones(n), names=names, name=EVIL)
     training = TrainingInstance(chain, Cluster.of_servers([n], 1.0, name=EVIL), 2)

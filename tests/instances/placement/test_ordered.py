@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from strategies import placements
 
 from instances import ComputationGraph, InputError
+from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 
 GRAPH = ComputationGraph.from_edges([(0, 2), (1, 3)], work=[3, 1, 1, 6], output_bytes=[1, 1, 0, 0])
-INSTANCE = PlacementInstance(GRAPH, devices=2, bandwidth=1)
+INSTANCE = PlacementInstance(GRAPH, Machines.alike(2, 1))
 DEVICE = [0, 0, 1, 1]
 NODES, MOVES = [[1, 0], [3, 2]], [[(1, 1), (0, 1)], []]
 
@@ -32,7 +33,7 @@ def test_a_bus_that_serves_the_long_way_first() -> None:
 
 def test_two_tensors_of_one_node_in_the_other_order() -> None:
     graph = ComputationGraph.from_edges([(0, 1, 0), (0, 2, 1), (2, 3, 0)], [1, 1, 2, 4], [[6, 2], [], [1], []])
-    instance = PlacementInstance(graph, devices=2, bandwidth=1)
+    instance = PlacementInstance(graph, Machines.alike(2, 1))
     device = [0, 1, 1, 1]
     assert Placement(instance, device).step_time == 15
     first, second = graph.output_start[0], graph.output_start[0] + 1
@@ -43,7 +44,7 @@ def test_two_tensors_of_one_node_in_the_other_order() -> None:
 
 def test_crossed_sequences_name_the_first_node_that_waits() -> None:
     graph = ComputationGraph.from_edges([(0, 1), (2, 3)], work=[1, 1, 1, 1], output_bytes=[1, 1, 1, 1])
-    instance = PlacementInstance(graph, devices=2, bandwidth=1)
+    instance = PlacementInstance(graph, Machines.alike(2, 1))
     with pytest.raises(InputError, match=r"^deadlock: node 3 \(3\), next on device 0, waits for ever for tensor \d of"):
         OrderedPlacement(instance, [0, 1, 1, 0], [[3, 0], [1, 2]], [[(0, 1)], [(2, 0)]])
 

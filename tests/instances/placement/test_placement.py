@@ -24,6 +24,7 @@ from heuristics.placement.simulator import (
     workspace,
 )
 from instances import ComputationGraph, InputError, SharedParameter
+from instances.machines import Machines
 from instances.placement.placement import Placement
 from instances.placement.problem import MEASURED_GAPS, PlacementInstance
 
@@ -33,8 +34,13 @@ EXACT = pytest.approx
 def placed(
     edges: list[tuple[int, int]], work: list[float], sizes: list[float], device: list[int], **options: Any
 ) -> Placement:
-    options = {"devices": max(device) + 1, "bandwidth": 3.0} | options
-    return Placement(PlacementInstance(ComputationGraph.from_edges(edges, work, sizes), **options), device)
+    graph = ComputationGraph.from_edges(edges, work, sizes)
+    return Placement(question(graph, **{"count": max(device) + 1, "bandwidth": 3.0} | options), device)
+
+
+def question(graph: ComputationGraph, count: int = 2, bandwidth: float = 1.0, **options: Any) -> PlacementInstance:
+    machines = Machines.alike(count, bandwidth, options.pop("memory", math.inf))
+    return PlacementInstance(graph, machines, **options)
 
 
 CHAIN = ([(0, 1), (1, 2)], [2, 3, 4], [6, 6, 0])
@@ -94,7 +100,7 @@ def test_golden_peak_memory() -> None:
     assert placement.timeline.end.tolist() == [1.0, 6.0, 3.0]
     # The output of node 2 is held while it runs, from 1 to 3; that of node 1 from 4 to 6.
     assert placement.peak_memory.tolist() == [11.0, 13.0]
-    assert placed([(0, 1), (0, 2)], [1, 2, 2], [9, 4, 2], [0, 0, 0], devices=2).peak_memory.tolist() == [13.0, 0.0]
+    assert placed([(0, 1), (0, 2)], [1, 2, 2], [9, 4, 2], [0, 0, 0], count=2).peak_memory.tolist() == [13.0, 0.0]
 
 
 def test_what_ends_makes_room_for_what_begins() -> None:
@@ -106,15 +112,19 @@ def test_shared_parameters_count_once_a_device() -> None:
     graph = ComputationGraph.from_edges(
         [], [1, 1, 1], param_bytes=[1, 2, 4], parameters=(SharedParameter("p", 8, (0, 1, 2)),)
     )
-    assert Placement(PlacementInstance(graph, 3, 1.0), [0, 0, 1]).param_bytes.tolist() == [11.0, 12.0, 0.0]
+    assert Placement(PlacementInstance(graph, Machines.alike(3, 1.0)), [0, 0, 1]).param_bytes.tolist() == [
+        11.0,
+        12.0,
+        0.0,
+    ]
 
 
 def test_penalty() -> None:
     """Twice the memory costs two steps on one device."""
-    placement = placed([], [1, 1], [4, 4], [0, 0], devices=2, memory=2.0)
+    placement = placed([], [1, 1], [4, 4], [0, 0], count=2, memory=2.0)
     assert not placement.fits
     assert placement.penalised_time == 1.0 + 2.0 * (4.0 / 2.0 - 1.0)
-    assert placed([], [1, 1], [4, 4], [0, 1], devices=2, memory=4.0).penalised_time == 0.5
+    assert placed([], [1, 1], [4, 4], [0, 1], count=2, memory=4.0).penalised_time == 0.5
 
 
 @settings(max_examples=60)
@@ -146,7 +156,7 @@ def apart(boxes: list[tuple[float, float, float]]) -> None:
 
 
 @settings(max_examples=60)
-@given(placements(unequal=False), st.randoms(use_true_random=False))
+@given(placements(is_symmetric=True), st.randoms(use_true_random=False))
 def test_names_of_devices_do_not_matter(placement: Placement, random: Any) -> None:
     names = list(range(placement.instance.devices))
     random.shuffle(names)
@@ -212,9 +222,8 @@ def random_placement(rng: np.random.Generator, ties: bool) -> Placement:
         parameters=(SharedParameter("p", 2.0, tuple(rng.integers(0, n, 3).tolist())),),
     )
     gaps = rng.choice((0.0, 0.5), 2).tolist()
-    instance = PlacementInstance(
-        graph, k, float(rng.integers(1, 4)), float(rng.integers(4, 40)), *gaps, bool(rng.integers(2))
-    )
+    machines = Machines.alike(k, float(rng.integers(1, 4)), float(rng.integers(4, 40)))
+    instance = PlacementInstance(graph, machines, *gaps, bool(rng.integers(2)))
     return Placement(instance, rng.integers(k, size=n))
 
 
@@ -248,20 +257,22 @@ def test_many_placements_at_once() -> None:
 def test_measured_gaps_are_options() -> None:
     """One rest of the device between two nodes."""
     graph = ComputationGraph.from_edges([(0, 1)], [1e-3, 1e-3])
-    assert Placement(PlacementInstance(graph, 1, 1.0, **MEASURED_GAPS), [0, 0]).step_time == EXACT(2e-3 + 5.7e-6)
+    assert Placement(PlacementInstance(graph, Machines.alike(1, 1.0), **MEASURED_GAPS), [0, 0]).step_time == EXACT(
+        2e-3 + 5.7e-6
+    )
 
 
 def test_lower_bound() -> None:
     """The longest path, or an even share."""
-    assert placed(*FAN, [0, 0, 0, 0], devices=4).instance.lower_bound == EXACT(5.0)
+    assert placed(*FAN, [0, 0, 0, 0], count=4).instance.lower_bound == EXACT(5.0)
     assert placed(*FAN, [0, 0, 0, 0]).instance.lower_bound == EXACT(10.0)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"devices": 0}, "devices is 0"),
-        ({"devices": 1.5}, "devices is 1.5"),
+        ({"count": 0}, "count is 0"),
+        ({"count": 5000}, "more than 4096 devices"),
         ({"bandwidth": 0.0}, "bandwidth"),
         ({"bandwidth": math.nan}, "bandwidth"),
         ({"memory": 0.0}, "memory is 0"),
@@ -273,17 +284,17 @@ def test_lower_bound() -> None:
 def test_bad_questions_are_refused(changes: dict[str, Any], words: str) -> None:
     graph = ComputationGraph.from_edges([], [1.0])
     with pytest.raises(InputError, match=words):
-        PlacementInstance(graph, **({"devices": 2, "bandwidth": 1.0} | changes))
+        question(graph, **changes)
 
 
 def test_a_graph_without_work_is_refused() -> None:
     with pytest.raises(InputError, match="no node has work"):
-        PlacementInstance(ComputationGraph.from_edges([], [0.0]), 2, 1.0)
+        PlacementInstance(ComputationGraph.from_edges([], [0.0]), Machines.alike(2, 1.0))
 
 
 @pytest.mark.parametrize("device", [[0], [0, 2], [0, -1], [0, 0.5], [0, None], [[0, 1]], 3, "01"])
 def test_bad_answers_are_refused(device: Any) -> None:
-    instance = PlacementInstance(ComputationGraph.from_edges([], [1.0, 1.0]), 2, 1.0)
+    instance = PlacementInstance(ComputationGraph.from_edges([], [1.0, 1.0]), Machines.alike(2, 1.0))
     with pytest.raises(InputError):
         Placement(instance, device)
 

@@ -10,8 +10,8 @@ import pytest
 
 import mtpp
 from instances import Bound, ComputationGraph, InputError, Result
-from instances.devices import DeviceTable
 from instances.json_files import read_json, write_json
+from instances.machines import Kind, Machines
 from instances.placement.placement import OrderedPlacement, Placement, placement_document
 from instances.placement.problem import PlacementInstance, placement_from_document
 from mtpp.problems.checking import certificate_document
@@ -19,7 +19,7 @@ from mtpp.problems.checking import certificate_document
 
 def diamond(device: list[int], work: Any = (1, 2, 2, 1)) -> Placement:
     graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], work, [3, 3, 3, 0])
-    return Placement(PlacementInstance(graph, max(device) + 1, 3.0), device)
+    return Placement(PlacementInstance(graph, Machines.alike(max(device) + 1, 3.0)), device)
 
 
 def save(placement: Placement, path: Path) -> None:
@@ -81,13 +81,13 @@ def test_files_hold_sequences(tmp_path: Path) -> None:
 
 def test_files_hold_unequal_devices(tmp_path: Path) -> None:
     """In their question; infinite rates and memories are null."""
-    unequal = DeviceTable([1, 2], [9, math.inf], [[1, math.inf], [3, 1]])
+    machines = Machines([Kind("a", 1, memory=9.0), Kind("b", 2, speed=2.0)], "fixed", [[2.0, math.inf], [3.0, 1.0]])
     first = diamond([0, 0, 1, 0])
-    placement = Placement(PlacementInstance(first.instance.graph, 2, 3.0, unequal=unequal), first.device)
+    placement = Placement(PlacementInstance(first.instance.graph, machines), first.device)
     path = tmp_path / "placement.json"
     write_json(path, certificate_document([Result("by hand", placement.instance, placement)]))
     stated = placement_from_document(read_json(path))
-    assert stated.instance.unequal == unequal
+    assert stated.instance.machines == machines
     assert stated.instance.key == placement.instance.key
     assert stated.device_order is None
     assert mtpp.read(path).cost == placement.step_time

@@ -13,6 +13,7 @@ from command_line import assert_misuse, columns, graph_file, mtpp
 from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
+from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, placement_document
 from instances.placement.problem import PlacementInstance
 
@@ -92,7 +93,9 @@ def test_a_former_name_still_places_and_says_the_new_one(capsys: pytest.CaptureF
 
 def test_crossed_sequences_name_what_waits_first(capsys: pytest.CaptureFixture[str]) -> None:
     graph = ComputationGraph.from_edges([(0, 1), (2, 3)], [1.0] * 4, [1.0] * 4, names=["a", "b", "c", "d"])
-    placement = OrderedPlacement(PlacementInstance(graph, 2, 1.0), [0, 1, 1, 0], [[0, 3], [2, 1]], [[(0, 1)], [(2, 0)]])
+    placement = OrderedPlacement(
+        PlacementInstance(graph, Machines.alike(2, 1.0)), [0, 1, 1, 0], [[0, 3], [2, 1]], [[(0, 1)], [(2, 0)]]
+    )
     save_graph(graph, "graph.json")
     assert mtpp("place graph.json -k 2 --bandwidth 1 --method ordered --time-limit 0.1 --out stated.json") == 0
     shown = placement_document(placement)

@@ -14,8 +14,9 @@ from hunt_flow import flow_instance_of
 
 from instances import ComputationGraph, Platform
 from instances.architectures import ARCHITECTURES
-from instances.devices import DeviceTable, Network
+from instances.devices import Network
 from instances.flow.problem import FlowInstance
+from instances.machines import Kind, Machines
 from instances.partitioning.serving import ServingInstance
 from instances.placement.problem import PlacementInstance
 from instances.planning.chains import simulation
@@ -35,10 +36,10 @@ def _changed(values: Any) -> Any:
 
 def _placements() -> tuple[PlacementInstance, Mapping[str, Any]]:
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 3.0], [1.0, 2.0, 0.0])
-    question = PlacementInstance(graph, 2, 1e9, 1e9)
-    more = {"devices": 3, "bandwidth": 1e9 * LITTLE, "memory": 2e9, "node_gap": 1.0, "transfer_gap": 2.0}
-    table = DeviceTable((1.0, LITTLE), (1e9, 1e9), ((0.0, 1e9), (1e9, 0.0)))
-    return question, more | {"broadcast": True, "unequal": table, "graph": replace(graph, work=_changed(graph.work))}
+    question = PlacementInstance(graph, Machines.alike(2, 1e9, 1e9))
+    more = {"node_gap": 1.0, "transfer_gap": 2.0, "broadcast": True, "works": [[1.0, 2.0, 3.0 * LITTLE]]}
+    fast = Machines([Kind("device", 1, memory=1e9), Kind("fast", 1, speed=LITTLE, memory=1e9)], bandwidth=1e9)
+    return question, more | {"machines": fast, "graph": replace(graph, work=_changed(graph.work))}
 
 
 def _plans() -> tuple[Any, Mapping[str, Any]]:

@@ -18,6 +18,7 @@ import mtpp
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result, SharedParameter
 from instances.devices import Network
 from instances.json_files import Value, write_json
+from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.placement.problem import PlacementInstance
 from mtpp.problems.checking import certificate_document, verify
@@ -58,7 +59,7 @@ OTHERS = {
     "uncut": replace(QUESTION, constraints=Constraints(uncut=(1,))),
     "at least": replace(QUESTION, constraints=Constraints(at_least=((1, (0, 3)),))),
     "need": replace(QUESTION, by_need=True),
-    "placement": PlacementInstance(path(), 2, 1.0, 8.0),
+    "placement": PlacementInstance(path(), Machines.alike(2, 1.0, 8.0)),
 }
 
 

@@ -23,8 +23,8 @@ RATES = [[4.0, 0.5], [1.0, 1.0]]
 
 def compared(asked: Any, devices: Machines, **words: Any) -> tuple[str, ...]:
     """What is wrong with the question of a certificate over devices."""
-    verdict = api.verify(api.certify(GRAPH, devices=devices, time_limit=2), unequal=asked, **words)
-    assert "unequal" in verdict.compared
+    verdict = api.verify(api.certify(GRAPH, devices=devices, time_limit=2), devices=asked, **words)
+    assert "devices" in verdict.compared
     return verdict.faults
 
 
@@ -107,8 +107,8 @@ def test_bug_a_question_that_is_stated_as_a_whole_has_no_other_restriction() -> 
         (alike, {"constraints": {"together": [["0", "1"]]}}, "constraints are together 0 1, you state none"),
     ]:
         result = api.certify(GRAPH, devices=devices, time_limit=0.5, **words)
-        assert api.verify(result, unequal=devices, graph=GRAPH).faults == (f"question: {told}",)
-        assert api.verify(result, unequal=devices, graph=GRAPH, **words).faults == ()
+        assert api.verify(result, devices=devices, graph=GRAPH).faults == (f"question: {told}",)
+        assert api.verify(result, devices=devices, graph=GRAPH, **words).faults == ()
         assert api.verify(result, graph=GRAPH).faults == ()
 
 

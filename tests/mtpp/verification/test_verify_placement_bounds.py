@@ -15,6 +15,7 @@ from placement_oracle import random_question
 
 from instances.errors import InputError
 from instances.json_files import Value
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -56,7 +57,7 @@ def test_bug_true_bounds_were_called_false(seed: int) -> None:
 def document(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Of real graphs, on which each method is the best once."""
     family, seed, k = request.param
-    instance = PlacementInstance(PLACEMENT_FAMILIES[family].graph(seed), k, BANDWIDTH)
+    instance = PlacementInstance(PLACEMENT_FAMILIES[family].graph(seed), Machines.alike(k, BANDWIDTH))
     return certificate_document(all_results(instance))
 
 
@@ -98,7 +99,7 @@ def _raise_horizon(bound: dict[str, Any]) -> None:
     ("spoil", "word"), [(_head, "heads["), (_tail, "tails["), (_length, "numbers for"), (_raise_horizon, "horizon")]
 )
 def test_a_false_witness_is_named(spoil: Callable[[dict[str, Any]], None], word: str) -> None:
-    instance = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(8000), 4, BANDWIDTH)
+    instance = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(8000), Machines.alike(4, BANDWIDTH))
     document = certificate_document(all_results(instance)[-1:])
     assert document["bounds"][0]["method"] == "colocation"
     spoil(document["bounds"][0])
@@ -107,7 +108,7 @@ def test_a_false_witness_is_named(spoil: Callable[[dict[str, Any]], None], word:
 
 @pytest.mark.parametrize(("name", "value"), [("horizon", "soon"), ("interval", [1.0]), ("heads", 3), ("window", [])])
 def test_a_witness_of_another_kind_is_refused(name: str, value: object) -> None:
-    instance = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(8000), 4, BANDWIDTH)
+    instance = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(8000), Machines.alike(4, BANDWIDTH))
     document = certificate_document(all_results(instance)[-1:])
     document["bounds"][0]["parameters"][name] = value
     with pytest.raises(InputError, match=r"file\.json"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from strategies import placements
 
 from instances import Bound, ComputationGraph
 from instances.deadline import Deadline
-from instances.devices import DeviceTable
+from instances.machines import Kind, Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
@@ -70,7 +69,7 @@ def test_the_oracle_and_ordered_placements_agree(seed: int) -> None:
 
 
 def question(edges: list[tuple[int, int]], work: list[float], sizes: list[float], k: int = 2) -> PlacementInstance:
-    return PlacementInstance(ComputationGraph.from_edges(edges, work, sizes), devices=k, bandwidth=1)
+    return PlacementInstance(ComputationGraph.from_edges(edges, work, sizes), Machines.alike(k, 1))
 
 
 def test_heads_know_that_apart_takes_a_transfer() -> None:
@@ -82,7 +81,7 @@ def test_heads_know_that_apart_takes_a_transfer() -> None:
 
 def test_transfers_of_one_pair_come_one_after_the_other() -> None:
     graph = ComputationGraph.from_edges([(0, 3, 0), (0, 3, 1), (1, 3), (2, 3)], [3, 3, 3, 1], [[2, 2], [9], [9], [0]])
-    instance = PlacementInstance(graph, devices=2, bandwidth=1, transfer_gap=0.5)
+    instance = PlacementInstance(graph, Machines.alike(2, 1), transfer_gap=0.5)
     assert heads_of(instance).head[3] == pytest.approx(3 + 2 + 0.5 + 2)
 
 
@@ -101,7 +100,7 @@ def test_nodes_before_share_the_devices() -> None:
 def test_rests_count() -> None:
     """On one device three nodes rest twice."""
     graph = ComputationGraph.from_edges([], [2, 2, 2])
-    instance = PlacementInstance(graph, devices=1, bandwidth=1, node_gap=1)
+    instance = PlacementInstance(graph, Machines.alike(1, 1), node_gap=1)
     assert window_bound(heads_of(instance)).value == pytest.approx(8)
 
 
@@ -116,7 +115,7 @@ def test_a_window_adds_what_is_before_and_after() -> None:
 def test_energetic_reasoning_sees_more() -> None:
     """Of nmt-8001 on four devices the windows know no more than 0.317 of the work."""
     graph = PLACEMENT_FAMILIES["nmt"].graph(8001)
-    instance = PlacementInstance(graph, devices=4, bandwidth=BANDWIDTH)
+    instance = PlacementInstance(graph, Machines.alike(4, BANDWIDTH))
     bounds = [bound.value / instance.total_work for bound in all_bounds(instance, instance.total_work)]
     assert bounds[0] < bounds[1] + 1e-9 < 0.32
     assert bounds[2] == pytest.approx(0.341, abs=2e-4)
@@ -143,8 +142,7 @@ def test_what_is_proved_already_is_not_proved_again() -> None:
 def test_the_energetic_bound_is_for_equal_devices_alone() -> None:
     """Speeds 1 and 0.9 do works 10 and 9 in 10; as if devices were equal, an interval would refute that."""
     graph = ComputationGraph.from_edges([], [10, 9])
-    unequal = DeviceTable([1, 0.9], [math.inf] * 2, [[1, 1], [1, 1]])
-    instance = PlacementInstance(graph, devices=2, bandwidth=1, unequal=unequal)
+    instance = PlacementInstance(graph, Machines([Kind("fast", 1), Kind("slow", 1, speed=0.9)], bandwidth=1.0))
     assert Placement(instance, [0, 1]).step_time == 10
     assert [bound.value for bound in all_bounds(instance, 20)] == pytest.approx([10] * 4)
 
@@ -176,6 +174,6 @@ def test_trials_show_what_holds_of_the_best_placement(seed: int) -> None:
 def test_trials_join_what_passes_do_not() -> None:
     """Of 24 groups of cifar10-8000 in the optimum, 0.886 of the work, passes leave 20 devices open, and trials 15."""
     graph = group_nodes(PLACEMENT_FAMILIES["cifar10"].graph(8000), 24).graph
-    instance = PlacementInstance(graph, devices=4, bandwidth=BANDWIDTH)
+    instance = PlacementInstance(graph, Machines.alike(4, BANDWIDTH))
     known = share_devices(heads_of(instance), 0.8861 * instance.total_work, Deadline())
     assert len(set(probe_sharing(known, Deadline()).device.tolist())) < len(set(known.device.tolist()))

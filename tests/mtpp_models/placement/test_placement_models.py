@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from placement_oracle import best_ordered, random_question
 
 from instances import InputError
+from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
@@ -44,7 +45,7 @@ def test_the_golden_orders_are_optimal() -> None:
     from instances import ComputationGraph
 
     graph = ComputationGraph.from_edges([(0, 2), (1, 3)], [3, 1, 1, 6], [1, 1, 0, 0])
-    instance = PlacementInstance(graph, devices=2, bandwidth=1)
+    instance = PlacementInstance(graph, Machines.alike(2, 1))
     result = bound_placement(Placement(instance, [0, 0, 1, 1]), "place-exact")
     assert result.proved
     assert result.cost <= 9
@@ -55,7 +56,7 @@ def test_bug_devices_that_nobody_needs_were_modelled() -> None:
     from instances import ComputationGraph
 
     graph = ComputationGraph.from_edges([(0, 2), (1, 2)], [3, 4, 2], [1, 1, 0])
-    instance = PlacementInstance(graph, devices=1000, bandwidth=1)
+    instance = PlacementInstance(graph, Machines.alike(1000, 1))
     result = bound_placement(Placement(instance, [0, 999, 500]), "place-exact")
     assert result.proved
     assert result.cost == 6
@@ -64,14 +65,14 @@ def test_bug_devices_that_nobody_needs_were_modelled() -> None:
 def test_the_exact_model_closes_groups_of_a_family(solver: str) -> None:
     few = 6 if solver == "gurobi" else 10  # its free licence takes small models only
     graph = group_nodes(PLACEMENT_FAMILIES["ptb"].graph(8000), few).graph
-    instance = PlacementInstance(graph, 2, BANDWIDTH)
+    instance = PlacementInstance(graph, Machines.alike(2, BANDWIDTH))
     result = bound_placement(first_placement(instance), "place-exact", SolveOptions(solver, 60.0))
     assert isinstance(result.answer, OrderedPlacement)
     assert result.ratio < 1.01
 
 
 def test_large_graphs_are_refused() -> None:
-    instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(8000), 2, BANDWIDTH)
+    instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(8000), Machines.alike(2, BANDWIDTH))
     with pytest.raises(InputError, match="at most 40 nodes, this one has 61"):
         bound_placement(first_placement(instance), "place-exact")
     with pytest.raises(InputError, match="no model of placements 'exact'"):
@@ -80,7 +81,7 @@ def test_large_graphs_are_refused() -> None:
 
 @pytest.mark.parametrize("model", ["windows", "energetic", "colocation"])
 def test_bounds_of_one_device_are_its_work(model: str) -> None:
-    instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(8000), 1, BANDWIDTH)
+    instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(8000), Machines.alike(1, BANDWIDTH))
     assert bound_placement(first_placement(instance), model).ratio == pytest.approx(1, abs=1e-8)
 
 
@@ -161,7 +162,7 @@ def test_cp_sat_refutes_no_time_that_a_step_takes(seed: int, part: float) -> Non
 def test_a_time_that_is_refuted_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each lies above the one before; where the process ends without an answer, that is the end."""
     graph = group_nodes(PLACEMENT_FAMILIES["nmt"].graph(8000), 12).graph
-    start = OrderedPlacement.of(first_placement(PlacementInstance(graph, 2, BANDWIDTH)))
+    start = OrderedPlacement.of(first_placement(PlacementInstance(graph, Machines.alike(2, BANDWIDTH))))
     said = [{"status": "UNKNOWN", "bound": 0.0, "device": None}, {"status": "INFEASIBLE", "bound": 0.0}]
     asked: list[dict[str, int]] = []
 
