@@ -43,11 +43,12 @@ import sys
 from mtpp.problems.checking import certificate_document
 from instances import Bound, ComputationGraph, Result
 from instances.json_files import write_json
+from instances.machines import Machines
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
 graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1.5, 2.5, 2.0, 1.0], [3.0, 3.0, 3.0, 0.0])
-placement = Placement(PlacementInstance(graph, 2, 3.0), [0, 0, 1, 0])
+placement = Placement(PlacementInstance(graph, Machines.alike(2, 3.0)), [0, 0, 1, 0])
 bound = Bound(placement.instance.lower_bound, "simple")
 write_json(sys.argv[2], certificate_document([Result(sys.argv[1], placement.instance, placement, bound)]))
 """

@@ -47,6 +47,18 @@ def test_a_partition_file_is_one_by_hand(tmp_path: Path) -> None:
         read_partition(tmp_path / "p.json", Instance(GRAPH, Platform(2, 2.0)))
 
 
+def test_a_placement_on_a_table_of_devices_holds() -> None:
+    file = copy.deepcopy(FILES["placement"])
+    k, rate = file["instance"]["devices"], file["instance"]["bandwidth"]
+    table = {"speeds": [1.0] * k, "memories": [None] * k, "rates": []}
+    table["rates"] = [[None if d == e else rate for e in range(k)] for d in range(k)]
+    file["instance"]["unequal"] = table
+    verdict = verify(Value(copy.deepcopy(file), "c.json"))
+    assert verdict.faults == ()
+    file["instance"]["unequal"]["speeds"][0] = 0.5
+    assert verify(Value(file, "c.json")).faults
+
+
 @pytest.mark.parametrize("name", CERTIFIED)
 def test_what_is_false_in_them_is_found(name: str) -> None:
     forged = copy.deepcopy(FILES[name])

@@ -27,7 +27,7 @@ from mtpp.questions.words import checked, words_of
 # Flags that are not set, restrictions that nobody gives, and what a search chooses are no assumptions; nor is what
 # belongs to other sources than these, or says another one's part in another way.
 _FLAGS = {"fit", "training", "colour_classes", "recompute", "full_duplex", "observe"}
-_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "samples", "fix"}
+_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix"}
 _CHOSEN = {"tp", "micro_batch", "checkpoint", "price", "first"}
 _OF_OTHER_SOURCES = {"reader", "cost", "input_work", "time_unit", "communication", "args", "kwargs"}
 _NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
