@@ -338,7 +338,7 @@ class Cluster(Displayed):
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkCards:
     """Network cards of the servers of a cluster.
 
     Parameters

@@ -187,7 +187,7 @@ def surely_above(instance: Instance, sizes: T, limit: float) -> T:
         return np.maximum(0.0, sizes - limit - BYTE_ROUNDING * (np.abs(sizes) + abs(limit) + instance.platform.memory))
 
 
-class NoFit(NamedTuple):
+class Infeasibility(NamedTuple):
     """Reason why no partition fits, in one line, and a proof as certificates name it."""
 
     reason: str
@@ -233,19 +233,19 @@ class Loads(NamedTuple):
 
 
 def proof_of_no_fit(instance: Instance) -> str | None:
-    """Say why there is no partition, as `find_no_fit`; None if that is not proved."""
-    no_fit = find_no_fit(instance)
+    """Say why there is no partition, as `find_infeasibility`; None if that is not proved."""
+    no_fit = find_infeasibility(instance)
     return None if no_fit is None else no_fit.reason
 
 
-def find_no_fit(instance: Instance) -> NoFit | None:
+def find_infeasibility(instance: Instance) -> Infeasibility | None:
     """Find why no partition fits into memories that are hard limits, or can run; None if that is not proved.
 
     All is compared in whole numbers.
 
     Returns
     -------
-    NoFit or None
+    Infeasibility or None
         All parameters together, nodes that share a block and for which no device has room or can run them, or what
         windows force into some blocks.
     """
@@ -259,7 +259,7 @@ def find_no_fit(instance: Instance) -> NoFit | None:
         peak = f" and {loads.words(need)} of activations" if params <= limit else ""
         devices = "1 device" if instance.k == 1 else f"{instance.k} devices"
         reason = f"does not fit: {loads.words(params)} of {what}{peak}, {loads.words(limit)} on {devices}"
-        return NoFit(reason, {"kind": "sum"})
+        return Infeasibility(reason, {"kind": "sum"})
     return _node_without_device(instance, loads) or _windows_too_small(instance, loads)
 
 
@@ -273,7 +273,7 @@ def _room_of(instance: Instance, loads: Loads, first: int, last: int) -> int | N
     return max(*rooms, sum(sorted((room for room in rooms if room > 0), reverse=True)[:size]))
 
 
-def _node_without_device(instance: Instance, loads: Loads) -> NoFit | None:
+def _node_without_device(instance: Instance, loads: Loads) -> Infeasibility | None:
     """The largest of the nodes that share a block, or single ones, for which no device has room or can run them."""
     load = loads.params + loads.need
     for users, size in loads.shared:
@@ -295,10 +295,10 @@ def _node_without_device(instance: Instance, loads: Loads) -> NoFit | None:
         if instance.is_alike and room is not None:
             limit = f"{loads.words(room)} on a device"
         reason = f"node {v} ({name}){group} takes {loads.words(load[g])}, {limit}"
-    return NoFit(f"does not fit: {reason}", {"kind": "node", "node": v})
+    return Infeasibility(f"does not fit: {reason}", {"kind": "node", "node": v})
 
 
-def _windows_too_small(instance: Instance, loads: Loads) -> NoFit | None:
+def _windows_too_small(instance: Instance, loads: Loads) -> Infeasibility | None:
     """The blocks that have no room for the nodes that may be in no other."""
     if not instance.constraints:
         return None
@@ -311,7 +311,7 @@ def _windows_too_small(instance: Instance, loads: Loads) -> NoFit | None:
             if limit is not None and params + need > limit:
                 blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
                 reason = f"does not fit: windows force {loads.words(params)} of parameters into {blocks}, "
-                return NoFit(reason + loads.words(limit), {"kind": "windows", "first": a, "last": b})
+                return Infeasibility(reason + loads.words(limit), {"kind": "windows", "first": a, "last": b})
     return None
 
 

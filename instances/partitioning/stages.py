@@ -6,10 +6,10 @@ import numpy as np
 
 from instances.graph.tensors import sorted_unique
 from instances.partitioning.partition import Partition
-from instances.partitioning.stated import Crossing, Stage
+from instances.partitioning.stated import Crossing, StageReport
 
 
-def stages(partition: Partition) -> tuple[Stage, ...]:
+def stages(partition: Partition) -> tuple[StageReport, ...]:
     """The blocks that hold a node, in order: empty ones hold nothing, cost nothing and are left out."""
     names, bottleneck = partition.instance.graph.names, partition.bottleneck
     by_block = partition.order[np.argsort(partition.block[partition.order], kind="stable")]
@@ -18,7 +18,7 @@ def stages(partition: Partition) -> tuple[Stage, ...]:
     sizes = {name: getattr(partition, name).tolist() for name in ("param_bytes", "state_bytes")}
     costs, peaks = partition.block_costs.tolist(), partition.peaks.tolist()
     return tuple(
-        Stage(
+        StageReport(
             stage=b,
             first=names[nodes[0]],
             last=names[nodes[-1]],

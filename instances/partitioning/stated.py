@@ -14,7 +14,7 @@ from instances.records import Limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class StageReport:
     """A block that is not empty: what it holds and what it costs.
 
     Parameters
@@ -126,7 +126,7 @@ class Stated:
     stages: tuple[tuple[str, ...], ...]  # names of the nodes of each block, in order
     # Name of the kind of each block, None where it is empty; none of devices that are alike.
     kind: tuple[str | None, ...] = ()
-    costs: tuple[Stage, ...] = ()  # of devices that are alike
+    costs: tuple[StageReport, ...] = ()  # of devices that are alike
     crossing: tuple[Crossing, ...] = ()
 
 

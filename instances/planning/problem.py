@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from instances.devices import Cluster, Network, Ports, cluster_document, cluster_from_document
+from instances.devices import Cluster, NetworkCards, Ports, cluster_document, cluster_from_document
 from instances.errors import InputError, NothingFitsError
 from instances.graph.checks import numbers
 from instances.graph.display import Displayed, exact_figures, figures
@@ -291,7 +291,7 @@ def cluster_in_words(cluster: Cluster) -> list[str]:
     ]
 
 
-def _network_in_words(network: Network | None) -> str:
+def _network_in_words(network: NetworkCards | None) -> str:
     """How links share cards, and the rates of these."""
     if network is None:
         return "paper's network"
@@ -333,7 +333,7 @@ class TrainingInstance(QuestionRecord):
     replica_share : (V,) or (L, V) floats, optional
         ``replica_share[..., r - 1]`` is the part of a layer's time that each of r replicas takes; 1/r by default
         (footnote 2 of the paper).
-    network : Network, optional
+    network : NetworkCards, optional
         Network cards that servers share; by default, as in the paper, links share nothing.
     samples : int, optional
         Samples of a microbatch, q, if replicas only take whole ones: each of r replicas takes the part
@@ -361,7 +361,7 @@ class TrainingInstance(QuestionRecord):
     memory: Limit = math.inf
     parameter_copies: float = 4.0
     replica_share: Annotated[FloatArray, By(nested_numbers, np.ndarray.tolist)] | None = None
-    network: Network | None = None
+    network: NetworkCards | None = None
     samples: int | None = None
     recomputation: bool = False
     dtype: str | None = None

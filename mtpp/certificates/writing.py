@@ -59,11 +59,11 @@ def state_flow(answer: FlowAnswer) -> dict[str, Any]:
 
 def without_partition(result: Result) -> dict[str, Any] | None:
     """Why there is no partition, with what proves it again, as a solver says it without; None if it is not known."""
-    from instances.partitioning.memory import find_no_fit
+    from instances.partitioning.memory import find_infeasibility
 
     if result.impossible is None:
         return None
-    known = find_no_fit(result.instance)
+    known = find_infeasibility(result.instance)
     proof = None if known is None else known.proof
     sources = [part for part in result.parts or (result,) if part.impossible is not None]
     by_ideals = result.instance.fit or not result.instance.is_alike

@@ -16,7 +16,7 @@ from instances.errors import ASSUMED, printable
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import json_text
 from instances.partitioning.stages import crossings, stages
-from instances.partitioning.stated import Crossing, Stage
+from instances.partitioning.stated import Crossing, StageReport
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import Files, complain
@@ -47,12 +47,12 @@ def tables(partition: Partition, width: int | None) -> list[str]:
     return [*shown, crossing_table(partition, found, moved, width)] if moved else shown
 
 
-def stage_table(partition: Partition, found: Sequence[Stage], width: int | None) -> str:
+def stage_table(partition: Partition, found: Sequence[StageReport], width: int | None) -> str:
     """One row a stage, of very many stages those that cost most; empty ones are counted.
 
     Parameters
     ----------
-    found : sequence of Stage
+    found : sequence of StageReport
         Of the partition.
     width : int, optional
         Of the terminal.
@@ -88,14 +88,16 @@ def stage_table(partition: Partition, found: Sequence[Stage], width: int | None)
     return "\n".join([table, *notes])
 
 
-def crossing_table(partition: Partition, found: Sequence[Stage], moved: Sequence[Crossing], width: int | None) -> str:
+def crossing_table(
+    partition: Partition, found: Sequence[StageReport], moved: Sequence[Crossing], width: int | None
+) -> str:
     """The tensors that cross each cut between two stages that follow each other, largest first.
 
     A tensor crosses a cut if it is made before and read behind it, so that one of many stages is in several cuts.
 
     Parameters
     ----------
-    found : sequence of Stage
+    found : sequence of StageReport
         Of the partition.
     moved : sequence of Crossing
         At least one, of the partition.

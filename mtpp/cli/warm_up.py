@@ -163,7 +163,7 @@ def _planning() -> Iterator[str]:
     import numpy as np
 
     from heuristics.planning import PLANNERS
-    from instances.devices import Network
+    from instances.devices import NetworkCards
     from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
     from mtpp.certifying.methods import covered_grid
@@ -180,7 +180,7 @@ def _planning() -> Iterator[str]:
         yield name
         certify_plan(instance, np.random.default_rng(0), name)
     yield "shared network cards"
-    covered = certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
+    covered = certify_plan(replace(instance, network=NetworkCards()), np.random.default_rng(0))
     verify(Value(json.loads(json_text(certificate_document([covered]))), "plan"))
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):

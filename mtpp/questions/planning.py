@@ -20,7 +20,7 @@ from mtpp.questions.words import SEARCH, SeedWords, Word, chosen, pick, words_of
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
-    from instances.devices import Cluster, Device, Network
+    from instances.devices import Cluster, Device, NetworkCards
     from instances.planning import LayerChain, TrainingInstance
 
 # Clusters from texts: servers such as ``8x4``, testbeds, files; and the cards of their servers.
@@ -98,9 +98,9 @@ def _of_servers(text: str, bandwidth: Quantity | None) -> Cluster:
     return Cluster.of_servers(servers, parse_bandwidth(rates[0]), parse_bandwidth(rates[-1]), name=text)
 
 
-def network_of(nic: str, servers: int) -> Network:
+def network_of(nic: str, servers: int) -> NetworkCards:
     """The network cards of servers, from a text such as "full", "half" or "25GB/s,half"."""
-    from instances.devices import Network
+    from instances.devices import NetworkCards
 
     words = nic.split(",")
     half = "half" in words
@@ -108,8 +108,8 @@ def network_of(nic: str, servers: int) -> Network:
     if len(rates) > 1 or len(words) > 2:
         raise WordError("nic", nic, f"give full or half, and at most one rate, such as {said('nic', '25GB/s,half')}.")
     if not rates:
-        return Network(half)
-    return Network(half, (parse_bandwidth(rates[0], word="nic"),) * servers)
+        return NetworkCards(half)
+    return NetworkCards(half, (parse_bandwidth(rates[0], word="nic"),) * servers)
 
 
 # The question of planning: a chain of layers, a cluster, microbatches, and the words of training.

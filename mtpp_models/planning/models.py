@@ -76,7 +76,7 @@ from instances.planning.bounds import LinkSpeeds
 _ROUNDING = 1e-9
 
 
-class Stage(NamedTuple):
+class StagePrice(NamedTuple):
     """The layers after the first `k` up to number `e`, on the `r` devices from place `i` on."""
 
     k: int
@@ -97,7 +97,7 @@ class Channel(NamedTuple):
 class StageNetwork(NamedTuple):
     """Stages and channels of plans within reach: those on a path from the first layer and device to the last ones."""
 
-    stages: list[Stage]
+    stages: list[StagePrice]
     channels: list[Channel]
 
 
@@ -125,18 +125,18 @@ class ScaledTraining:
         """Number of microbatches."""
         return self.instance.microbatches
 
-    def passes(self, stage: Stage) -> tuple[float, float]:
+    def passes(self, stage: StagePrice) -> tuple[float, float]:
         """Forward and backward time of a microbatch, f and b."""
         k, e, _, r = stage
         forward, backward = self._sums
         return (forward[r - 1][e] - forward[r - 1][k]) / r, (backward[r - 1][e] - backward[r - 1][k]) / r
 
-    def allreduce(self, stage: Stage) -> float:
+    def allreduce(self, stage: StagePrice) -> float:
         """Time of the AllReduce, A."""
         k, e, i, r = stage
         return _over(2 * (r - 1) * (self._params[e] - self._params[k]), r * float(self.speeds.within[i + r, r]))
 
-    def load(self, stage: Stage) -> float:
+    def load(self, stage: StagePrice) -> float:
         """Time that the stage and its AllReduce take in an iteration, M (f + b) + A."""
         return self.M * sum(self.passes(stage)) + self.allreduce(stage)
 
@@ -155,7 +155,7 @@ class ScaledTraining:
         both = self.transfers(channel)
         return self.M * (max(both) if makespan and self.instance.full_duplex else sum(both))
 
-    def fill(self, stage: Stage) -> float:
+    def fill(self, stage: StagePrice) -> float:
         """Part of a device's memory that the stage needs with one microbatch in flight."""
         k, e, _, r = stage
         if math.isinf(self.instance.memory):
@@ -178,7 +178,7 @@ class ScaledTraining:
                         heads[k].add((i, r))
             for i, r in sorted(heads[k]):
                 for e in range(k + 1, self.L + 1):
-                    stage = Stage(k, e, i, r)
+                    stage = StagePrice(k, e, i, r)
                     if not self._within_reach(self.load(stage)) or self.fill(stage) > 1 + _ROUNDING:
                         break
                     if (e == self.L) == (i + r == self.V):
@@ -186,7 +186,7 @@ class ScaledTraining:
                         tails[e].add((i + r, r))
         return self._that_reach_the_end(stages, channels)
 
-    def _that_reach_the_end(self, stages: list[Stage], channels: list[Channel]) -> StageNetwork:
+    def _that_reach_the_end(self, stages: list[StagePrice], channels: list[Channel]) -> StageNetwork:
         """The network without stages and channels from which no path leads to the last layer and device."""
         tails = {(self.L, self.V, r) for r in range(1, self.V + 1)}
         heads: set[tuple[int, int, int]] = set()
@@ -262,8 +262,8 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     last = m.N.last()
     # What costs more than the ceiling is out of reach, however much more.
     cap = 2 * data.ceiling
-    a = {(k, i, r): min(data.load(Stage(k - 1, k, i, r)), cap) for k in m.layers for i, r in m.D}
-    fill = {(k, i, r): min(data.fill(Stage(k - 1, k, i, r)), 2.0) for k in m.layers for i, r in m.D}
+    a = {(k, i, r): min(data.load(StagePrice(k - 1, k, i, r)), cap) for k in m.layers for i, r in m.D}
+    fill = {(k, i, r): min(data.fill(StagePrice(k - 1, k, i, r)), 2.0) for k in m.layers for i, r in m.D}
 
     @m.Expression(m.N, m.layers, doc="stage n holds layer k")
     def u(m: pyo.ConcreteModel, n: int, k: int) -> NumericExpression:
@@ -318,7 +318,7 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     return m
 
 
-def start_compact(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
+def start_compact(m: pyo.ConcreteModel, stages: list[StagePrice]) -> None:
     """Set z and w to the stages of a plan."""
     for n in m.N:
         stage = stages[n - 1] if n <= len(stages) else None
@@ -328,17 +328,17 @@ def start_compact(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
             m.w[n, i, r].set_value(int(stage is not None and (i, r) == stage[2:]))
 
 
-def compact_stages(m: pyo.ConcreteModel) -> list[Stage]:
+def compact_stages(m: pyo.ConcreteModel) -> list[StagePrice]:
     """Read the stages from the values of z and w."""
     stages, begin = [], 0
     for n in m.N:
         end = next((k for k in m.layers if (m.z[n, k].value or 0) > _HALF), begin)
-        stages += [Stage(begin, end, i, r) for i, r in m.D if (m.w[n, i, r].value or 0) > _HALF]
+        stages += [StagePrice(begin, end, i, r) for i, r in m.D if (m.w[n, i, r].value or 0) > _HALF]
         begin = end
     return stages
 
 
-Item = TypeVar("Item", Stage, Channel)
+Item = TypeVar("Item", StagePrice, Channel)
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -351,8 +351,8 @@ class ReplicationForm:
     cost: Callable[[Plan], float]  # objective, W or Z of a plan [s]
     build: Callable[[ScaledTraining], pyo.ConcreteModel]  # makes the model, whose objective is that cost in units
     # Sets the integer variables of a model to the stages of a plan.
-    start: Callable[[pyo.ConcreteModel, list[Stage]], None]
-    stages: Callable[[pyo.ConcreteModel], list[Stage]]  # the stages that the variables of a solved model say
+    start: Callable[[pyo.ConcreteModel, list[StagePrice]], None]
+    stages: Callable[[pyo.ConcreteModel], list[StagePrice]]  # the stages that the variables of a solved model say
 
 
 def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:
@@ -463,13 +463,13 @@ def _grouped(items: Iterable[Item], keys: Callable[[Item], Iterable[Key]]) -> di
     return groups
 
 
-def _parts(x: Stage) -> list[tuple[str, int]]:
+def _parts(x: StagePrice) -> list[tuple[str, int]]:
     """Layers and devices of a stage, from 1."""
     layers = [("layer", k) for k in range(x.k + 1, x.e + 1)]
     return layers + [("device", i) for i in range(x.i + 1, x.i + x.r + 1)]
 
 
-def _ends(x: Stage) -> list[tuple[str, int]]:
+def _ends(x: StagePrice) -> list[tuple[str, int]]:
     """Last layer and last device of a stage."""
     return [("layer", x.e), ("device", x.i + x.r)]
 
@@ -479,14 +479,14 @@ def _before(y: Channel) -> list[tuple[str, int]]:
     return [("layer", y.k), ("device", y.i)]
 
 
-def _start_path(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
+def _start_path(m: pyo.ConcreteModel, stages: list[StagePrice]) -> None:
     for x in m.x:
         m.x[x].set_value(int(x in stages))
 
 
-def _path(m: pyo.ConcreteModel) -> list[Stage]:
+def _path(m: pyo.ConcreteModel) -> list[StagePrice]:
     """Stages of a solution, in their order."""
-    return sorted(Stage(*x) for x in m.x if (m.x[x].value or 0) > _HALF)
+    return sorted(StagePrice(*x) for x in m.x if (m.x[x].value or 0) > _HALF)
 
 
 _ALL = (

@@ -20,7 +20,7 @@ from instances.registry import find
 from instances.results import PROOF_TOLERANCE
 from instances.system.processes import catch_interrupt
 from mtpp_models.planning.bounds import COVERED, least_z_on_servers
-from mtpp_models.planning.models import FORMS, ScaledTraining, Stage
+from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
 
@@ -142,7 +142,7 @@ def _work(instance: TrainingInstance) -> float:
     return float(instance.microbatches * layers.sum() / instance.cluster.n)
 
 
-def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) -> list[Stage]:
+def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) -> list[StagePrice]:
     """Stages of the start; refused if it answers another question or has another order."""
     if start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a plan of this one.")
@@ -151,11 +151,12 @@ def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) ->
     if ends[-1] < len(places) or along != [set(stage) for stage in start.devices]:
         raise InputError("The start does not take all devices along the order; give a plan that does.")
     return [
-        Stage(k, e, i, r) for (k, e), i, r in zip(pairwise(start.cuts), ends[:-1], start.replicas.tolist(), strict=True)
+        StagePrice(k, e, i, r)
+        for (k, e), i, r in zip(pairwise(start.cuts), ends[:-1], start.replicas.tolist(), strict=True)
     ]
 
 
-def _plan(instance: TrainingInstance, stages: list[Stage], places: list[int]) -> Plan | None:
+def _plan(instance: TrainingInstance, stages: list[StagePrice], places: list[int]) -> Plan | None:
     """Plan of a solution, with its cost from the definition; None if it is not feasible."""
     with contextlib.suppress(InputError):
         return Plan.along(instance, (0, *(stage.e for stage in stages)), (stage.r for stage in stages), places)

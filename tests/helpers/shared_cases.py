@@ -18,7 +18,7 @@ from heuristics.planning import PLANNERS
 from heuristics.planning.execution import steady, warmed_up
 from heuristics.planning.orders import interleaved_plans, zero_bubble
 from instances import InputError
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, encoded, simulate
@@ -90,7 +90,7 @@ def build_shared(case: SharedCase) -> TrainingInstance:
         case.microbatches,
         full_duplex=case.full_duplex,
         memory=case.memory,
-        network=Network(half=case.half),
+        network=NetworkCards(half=case.half),
         samples=case.samples,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from heuristics.planning.orders import interleaved, portfolio
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
 
@@ -40,7 +40,7 @@ def random_question(rng: np.random.Generator, *, ties: bool, devices: int = 8) -
         Cluster.of_servers(servers, 4.0 + numbers(5, H), np.maximum(between, between.T) if ties else between),
         microbatches,
         full_duplex=bool(rng.integers(2)),
-        network=Network(half=bool(rng.integers(2))),
+        network=NetworkCards(half=bool(rng.integers(2))),
         samples=int(rng.integers(1, 5)) if rng.random() < 0.3 else None,
     )
 

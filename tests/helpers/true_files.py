@@ -16,7 +16,7 @@ from heuristics import Limits, search
 from heuristics.flow import search_flow
 from instances import ComputationGraph, Instance, Platform, Result
 from instances.architectures import ARCHITECTURES
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.machines import Kind, Machines
 from instances.partitioning.constraints import Constraints
 from instances.runtimes import RUNTIMES
@@ -50,7 +50,7 @@ def originals() -> dict[str, Document]:
     files["kinds"] = _kinds()
     files["plan"] = certificate_document([plan_result()])
     files["plan on cards"] = certificate_document(
-        [plan_result("improved", network=Network(), dtype="bf16", sequence=8)]
+        [plan_result("improved", network=NetworkCards(), dtype="bf16", sequence=8)]
     )
     files["plan in a grid"] = result_document(covered_grid(equal_question(4, 4, 8.0)).result)
     files["placement"] = certificate_document([placement_result()])

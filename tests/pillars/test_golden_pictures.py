@@ -22,7 +22,7 @@ from experiments.studies.spp.tables import cells, plot_cells, plot_stages, plot_
 from heuristics.placement.rivals import heft
 from heuristics.planning import PLANNERS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
@@ -60,7 +60,7 @@ def _step() -> Figure:
 
 def _plan(method: str, *, shared: bool = False) -> Figure:
     question = simulation(0, microbatches=4, servers=(1, 2), layers=4)
-    iteration = PLANNERS[method].run(replace(question, network=Network()) if shared else question, _rng())
+    iteration = PLANNERS[method].run(replace(question, network=NetworkCards()) if shared else question, _rng())
     return plan_figure(iteration, Bound(0.01, "z-split"))
 
 

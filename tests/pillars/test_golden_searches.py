@@ -18,7 +18,7 @@ from heuristics import HEURISTICS, Limits
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Platform
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
@@ -43,8 +43,8 @@ QUESTIONS: dict[str, Question] = {
     "small, constraints": Instance(SMALL, Platform(4, 1.0), constraints=APART),
     "large": Instance(LARGE, Platform(6, 1.0)),
     "paper": CLUSTER,
-    "shared cards": replace(CLUSTER, network=Network()),
-    "shared cards, 3 servers": replace(simulation(1, microbatches=16, servers=(2, 2, 2)), network=Network()),
+    "shared cards": replace(CLUSTER, network=NetworkCards()),
+    "shared cards, 3 servers": replace(simulation(1, microbatches=16, servers=(2, 2, 2)), network=NetworkCards()),
     "step": PlacementInstance(STEP, Machines.alike(3, BANDWIDTH)),
     "step, little memory": PlacementInstance(
         STEP, Machines.alike(4, BANDWIDTH, 2e8), node_gap=1e-5, transfer_gap=2e-5, broadcast=True

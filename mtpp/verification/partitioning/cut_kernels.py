@@ -40,7 +40,7 @@ _Bools = NDArray[np.bool_]
 _States = NDArray[np.int8]
 
 
-class Network(NamedTuple):
+class CutNetwork(NamedTuple):
     """Data of a question; the nodes of the graph come first, those of tensors and shared parameters behind them."""
 
     start: _Ints  # (N + 1,): the arcs of node v are ``start[v]`` to ``start[v + 1]``
@@ -57,13 +57,13 @@ class Network(NamedTuple):
 
 @compiled
 def least_cost(
-    network: Network, decided: _States, weight: _Ints, multiplier: int, apart_start: _Ints, apart: _Ints
+    network: CutNetwork, decided: _States, weight: _Ints, multiplier: int, apart_start: _Ints, apart: _Ints
 ) -> int:
     """Least cost of a convex set as decided that weighs `SHARE`, up to the goal; maybe below 0.
 
     Parameters
     ----------
-    network : Network
+    network : CutNetwork
     decided : (n,) integers
         `IN`, `OUT`, or 0.
     weight : (n,) integers
@@ -159,7 +159,9 @@ def _marked(state: _States, mark: int, rows: tuple[_Ints, _Ints]) -> _Bools:
 
 
 @compiled
-def _close(state: _States, before: _Bools, behind: _Bools, network: Network, apart_start: _Ints, apart: _Ints) -> bool:
+def _close(
+    state: _States, before: _Bools, behind: _Bools, network: CutNetwork, apart_start: _Ints, apart: _Ints
+) -> bool:
     """Decide what follows for other nodes; whether some set may be left."""
     n = len(state)
     for v in range(n):
@@ -190,7 +192,7 @@ def _close(state: _States, before: _Bools, behind: _Bools, network: Network, apa
 
 
 @compiled
-def _push(network: Network, residual: _Ints, excess: _Ints, spare: _Ints, limit: int) -> None:
+def _push(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, limit: int) -> None:
     """Push from supplies to drains along shortest paths (Dinic, 1970) until nothing goes on, or `most` has arrived."""
     start, head, mate = network.start, network.head, network.mate
     size = len(spare)
@@ -228,7 +230,7 @@ def _push(network: Network, residual: _Ints, excess: _Ints, spare: _Ints, limit:
 
 
 @compiled
-def _levels(network: Network, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
+def _levels(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
     """Number the nodes by arcs to the next drain, from 1 on, 0 without a way; whether some supply has one."""
     start, head, mate = network.start, network.head, network.mate
     size, reaches = 0, False
@@ -252,7 +254,7 @@ def _levels(network: Network, residual: _Ints, excess: _Ints, spare: _Ints, leve
 
 @compiled
 def _checked_value(
-    network: Network, capacity: _Ints, residual: _Ints, supply: _Ints, excess: _Ints, drain: _Ints, spare: _Ints
+    network: CutNetwork, capacity: _Ints, residual: _Ints, supply: _Ints, excess: _Ints, drain: _Ints, spare: _Ints
 ) -> int:
     """Value of a flow; 0 if it is none."""
     value = 0

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.json_files import Value
-from mtpp.verification.partitioning.cut_kernels import IN, OUT, SHARE, Network, least_cost
+from mtpp.verification.partitioning.cut_kernels import IN, OUT, SHARE, CutNetwork, least_cost
 from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational, at_most, with_ends
 from mtpp.verification.verdict import Clock
 
@@ -154,7 +154,7 @@ def _reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set
     return seen
 
 
-def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> Network | None:
+def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> CutNetwork | None:
     """The network of a question whose goal is in its unit; a part of parameters and peak counts, less the memory.
 
     None where the goal would have too few digits.
@@ -210,7 +210,7 @@ def _compressed(
     constant: Sequence[int],
     goal: int,
     pairs: Sequence[tuple[int, int]],
-) -> Network:
+) -> CutNetwork:
     """Arcs in rows by their tails, each with its reverse; the first `edges` of them are edges of the graph."""
     tail, head, forward, backward = np.array(arcs, dtype=np.int64).reshape(-1, 4).T
     count = len(tail)
@@ -220,7 +220,7 @@ def _compressed(
     order = np.argsort(tails, kind="stable")
     place = np.empty(2 * count, dtype=np.int64)
     place[order] = np.arange(2 * count)
-    return Network(
+    return CutNetwork(
         start=np.searchsorted(tails[order], np.arange(len(drains) + 1)),
         head=heads[order],
         mate=np.roll(place, count)[order],

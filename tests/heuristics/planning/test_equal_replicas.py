@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heuristics.planning.orders import execute_orders, portfolio
 from heuristics.planning.rivals import _even, equal_replicas
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.errors import InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 
@@ -21,7 +21,7 @@ def question(layers: int, servers: list[int], **options: object) -> TrainingInst
     forward, between = rng.uniform(1, 3, layers), rng.uniform(0.5, 2, layers - 1)
     chain = LayerChain(forward, 2 * forward, between, between, rng.uniform(1, 2, layers), name="random")
     cluster = Cluster.of_servers(servers, 4.0, 1.0, "servers")
-    return TrainingInstance(chain, cluster, 4, network=Network(rates=(1.0,) * len(servers)), **options)  # type: ignore[arg-type]
+    return TrainingInstance(chain, cluster, 4, network=NetworkCards(rates=(1.0,) * len(servers)), **options)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.integers(1, 4))

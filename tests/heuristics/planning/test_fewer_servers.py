@@ -11,7 +11,7 @@ from planning_oracles import random_chain
 
 from heuristics.planning.rivals import improved_on_servers
 from heuristics.planning.shared_cards import Effort, improved_on_cards
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.errors import InputError
 from instances.planning import Cluster, TrainingInstance
 
@@ -27,7 +27,7 @@ def question(seed: int, servers: list[int]) -> TrainingInstance:
         Cluster.of_servers(servers, 8.0, 0.5),
         4,
         memory=float(0.8 * most) if seed % 2 else math.inf,
-        network=Network(half=bool(seed % 3)),
+        network=NetworkCards(half=bool(seed % 3)),
     )
 
 

@@ -20,14 +20,14 @@ from heuristics.planning.shared_cards import ORDERS, Effort, Scored, anneal_on_c
 from heuristics.planning.spp import improved, spp
 from instances import InputError
 from instances.deadline import Deadline
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.bounds import speeds_along
 from instances.planning.chains import simulation
 
 
 def shared(instance: TrainingInstance, **options: object) -> TrainingInstance:
-    return replace(instance, network=Network(), **options)  # type: ignore[arg-type]
+    return replace(instance, network=NetworkCards(), **options)  # type: ignore[arg-type]
 
 
 def rng() -> np.random.Generator:
@@ -170,7 +170,7 @@ def test_words_that_are_none_are_refused() -> None:
 def test_bug_huge_memory_overflowed_the_order_with_split_passes() -> None:
     """As many microbatches as fit are no whole number of 64 bits; at most all of them are asked for."""
     chain = LayerChain([1.0, 1.0], [2.0, 2.0], [1e-12], [1e-12], [1.0, 1.0])
-    instance = TrainingInstance(chain, Cluster.of_servers((2,), 1.0), 3, memory=1e300, network=Network())
+    instance = TrainingInstance(chain, Cluster.of_servers((2,), 1.0), 3, memory=1e300, network=NetworkCards())
     plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -180,7 +180,7 @@ def test_bug_huge_memory_overflowed_the_order_with_split_passes() -> None:
 def test_bug_servers_without_links_have_no_gradients_to_exchange() -> None:
     """HetPipe divided no bandwidth by none where there are no parameters."""
     chain = LayerChain([1.0], [2.0], [], [], [0.0])
-    instance = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, network=Network())
+    instance = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, network=NetworkCards())
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         assert PLANNERS["hetpipe"].run(instance, np.random.default_rng(0)).time == 3.0
@@ -195,12 +195,12 @@ def test_what_has_no_plan_says_what_is_missing() -> None:
         (20.6, "each layer fits alone, and all of them need 20.5 bytes"),
         (40.0, None),
     ):
-        instance = TrainingInstance(chain, cluster, 2, memory=memory, network=Network())
+        instance = TrainingInstance(chain, cluster, 2, memory=memory, network=NetworkCards())
         if words is None:
             improved_on_cards(instance, np.random.default_rng(0), Limits(), Effort(level=0))
         else:
             assert re.search(words, str(instance.no_plan))
-    apart = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, memory=21.0, network=Network())
+    apart = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, memory=21.0, network=NetworkCards())
     with pytest.raises(InputError, match="have no link"):
         improved_on_cards(apart, np.random.default_rng(0), Limits(), Effort(level=0))
 
@@ -220,7 +220,7 @@ def test_plans_in_turns_leave_slow_servers_idle_and_move_layers() -> None:
     times = {}
     for servers, level in ((1, 1), (2, 1), (1, 2), (2, 2)):
         cluster = Cluster.of_servers([4] * servers, within=4.0, between=0.05)
-        instance = TrainingInstance(chain, cluster, 2, network=Network())
+        instance = TrainingInstance(chain, cluster, 2, network=NetworkCards())
         effort = Effort(level, "interleaved")
         times[servers, level] = improved_on_cards(instance, np.random.default_rng(0), effort=effort).time
     assert times[2, 1] == times[1, 1]

@@ -11,7 +11,7 @@ from shared_plans import random_orders, random_plan, random_question
 from heuristics.planning.execution import all_forward_first, execute, one_forward_one_backward, pe, steady, warmed_up
 from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
 from instances import InputError
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, Waiting, encoded, simulate
 from instances.planning.simulator import empty_log, run
@@ -30,13 +30,13 @@ def golden_orders(plan: Plan) -> dict[str, PassLists]:
     }
 
 
-def four_stages(network: Network | None, *, full_duplex: bool = False) -> Plan:
+def four_stages(network: NetworkCards | None, *, full_duplex: bool = False) -> Plan:
     chain = LayerChain([2] * 4, [4] * 4, [3] * 3, [3] * 3, [0] * 4)
     instance = TrainingInstance(chain, FAST_INSIDE, 4, full_duplex=full_duplex, network=network)
     return Plan(instance, (0, 1, 2, 3, 4), ((0,), (2,), (1,), (3,)))
 
 
-def two_replicated_stages(network: Network | None) -> Plan:
+def two_replicated_stages(network: NetworkCards | None) -> Plan:
     chain = LayerChain([4, 6], [8, 12], [4], [4], [6, 3])
     return Plan(TrainingInstance(chain, FAST_INSIDE, 3, network=network), (0, 1, 2), ((0, 2), (1, 3)))
 
@@ -45,10 +45,10 @@ def two_replicated_stages(network: Network | None) -> Plan:
     ("plan", "times"),
     [
         (four_stages(None), (72, 60, 63, 60, 60)),
-        (four_stages(Network()), (80, 65, 66, 72, 72)),
-        (four_stages(Network(), full_duplex=True), (80, 63, 66, 64, 64)),
+        (four_stages(NetworkCards()), (80, 65, 66, 72, 72)),
+        (four_stages(NetworkCards(), full_duplex=True), (80, 63, 66, 64, 64)),
         (two_replicated_stages(None), (41, 41, 41, 35, 33)),
-        (two_replicated_stages(Network()), (42, 42, 42, 38, 35)),
+        (two_replicated_stages(NetworkCards()), (42, 42, 42, 38, 35)),
     ],
 )
 def test_golden_times(plan: Plan, times: tuple[float, ...]) -> None:
@@ -64,7 +64,7 @@ def test_interleaving_pays() -> None:
     def question(layers: int) -> TrainingInstance:
         times, between = np.full(layers, 8 / layers), np.ones(layers - 1)
         chain = LayerChain(times, 2 * times, between, between, np.zeros(layers))
-        return TrainingInstance(chain, FAST_INSIDE, 4, network=Network())
+        return TrainingInstance(chain, FAST_INSIDE, 4, network=NetworkCards())
 
     plain = Plan(question(2), (0, 1, 2), ((0,), (2,)))
     chunks = Plan(question(4), (0, 1, 2, 3, 4), ((0,), (2,)) * 2)
@@ -127,7 +127,7 @@ def test_sharing_never_helps() -> None:
 
 
 def test_an_order_that_waits_for_ever_names_the_pass() -> None:
-    plan = four_stages(Network())
+    plan = four_stages(NetworkCards())
     orders = [list(order) for order in warmed_up([4] * 4, 4)]
     orders[1] = [(BACKWARD, 1, 0), *(one for one in orders[1] if one != (BACKWARD, 1, 0))]
     with pytest.raises(InputError, match="1B0 waits for ever"):
@@ -139,7 +139,7 @@ def test_an_order_that_waits_for_ever_names_the_pass() -> None:
 
 def test_zero_bubble_keeps_its_limits() -> None:
     """F never goes further ahead of I and of W than allowed, nor beyond memory."""
-    plan = four_stages(Network())
+    plan = four_stages(NetworkCards())
     for distance, behind in ((1, 1), (2, 3), (1, 4)):
         for n, order in enumerate(zero_bubble(plan, distance, behind)[0]):
             counts = [0, 0, 0, 0]

@@ -11,7 +11,7 @@ from strategies import partitions
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import Value
 from instances.partitioning.stages import crossings, stages
-from instances.partitioning.stated import Crossing, Stage
+from instances.partitioning.stated import Crossing, StageReport
 from instances.records import read, written
 
 
@@ -61,7 +61,7 @@ def test_costs_follow_from_crossings(partition: Partition) -> None:
 @given(partition=partitions())
 def test_records_survive_a_file(partition: Partition) -> None:
     for record in stages(partition):
-        assert read(Value(json.loads(json.dumps(written(record))), "f"), Stage) == record
+        assert read(Value(json.loads(json.dumps(written(record))), "f"), StageReport) == record
     for tensor in crossings(partition):
         assert read(Value(json.loads(json.dumps(written(tensor))), "f"), Crossing) == tensor
 

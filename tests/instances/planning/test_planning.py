@@ -15,7 +15,7 @@ from planning_oracles import random_instance
 from heuristics.planning.execution import execute, pe
 from heuristics.planning.spp import plans_by_stages
 from instances import ComputationGraph, InputError, SharedParameter
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.bounds import speeds_along
 from instances.planning.chains import bert_chain, collapse, simulation
@@ -48,7 +48,7 @@ def test_transfers_load_the_cards_of_servers_with_what_crosses_the_cut() -> None
     """Seconds on the cards out of each server and into each; the activations and gradients of the cut's last layer."""
     chain = LayerChain([1] * 4, [1] * 4, [4, 3, 2], [5, 8, 7], [0, 0, 0, 6])
     cluster = Cluster.of_servers([1, 2], 9.0, 2.0)
-    plan = Plan(TrainingInstance(chain, cluster, 2, network=Network()), (0, 2, 4), ((0,), (1, 2)))
+    plan = Plan(TrainingInstance(chain, cluster, 2, network=NetworkCards()), (0, 2, 4), ((0,), (1, 2)))
     forward, backward, first, second = plan.loads.tolist()
     assert forward == [1.5, 0, 0, 1.5]
     assert backward == [0, 4, 4, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heuristics.planning.orders import execute_orders
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD
 from instances.planning.plan_files import perfetto_trace
@@ -15,7 +15,7 @@ def test_counters_of_a_trace_show_what_a_device_keeps() -> None:
     """Stage 0 keeps all that it stores; stage 1, on two devices, recomputes and keeps its inputs alone."""
     chain = LayerChain([1, 2], [2, 4], [6 * MIB], [6 * MIB], [0, 0], stored_bytes=[5 * MIB, 40 * MIB])
     cluster = Cluster.of_servers([1, 1, 1], 9e6, 9e6)
-    instance = TrainingInstance(chain, cluster, 2, network=Network(), recomputation=True)
+    instance = TrainingInstance(chain, cluster, 2, network=NetworkCards(), recomputation=True)
     plan = Plan(instance, (0, 1, 2), ((0,), (1, 2)), recompute=(False, True))
     passes = [(FORWARD, 0), (FORWARD, 1), (BACKWARD, 0), (BACKWARD, 1)]
     timeline = execute_orders(plan, [[(kind, n, m) for kind, m in passes] for n in range(2)], "by hand")
@@ -41,7 +41,7 @@ def test_counters_of_a_trace_show_what_a_device_keeps() -> None:
 def test_ports_of_a_trace_count_the_transfers_that_they_carry() -> None:
     """Each transfer between servers loads a port out and one in, from its start to its end; none is left at the end."""
     chain = LayerChain([1, 1], [1, 1], [6 * MIB], [3 * MIB], [0, 0])
-    instance = TrainingInstance(chain, Cluster.of_servers([1, 1], 9e6, 9e6), 2, network=Network())
+    instance = TrainingInstance(chain, Cluster.of_servers([1, 1], 9e6, 9e6), 2, network=NetworkCards())
     passes = [(FORWARD, 0), (FORWARD, 1), (BACKWARD, 0), (BACKWARD, 1)]
     plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
     timeline = execute_orders(plan, [[(kind, n, m) for kind, m in passes] for n in range(2)], "by hand")

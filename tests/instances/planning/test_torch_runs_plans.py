@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
 from instances.planning.plan_files import schedule_csv
@@ -21,7 +21,9 @@ def plan_of(groups: tuple[tuple[int, ...], ...]) -> Plan:
     between = np.ones(layers - 1)
     chain = LayerChain(np.ones(layers), 2 * np.ones(layers), between, between, np.ones(layers))
     cluster = Cluster.of_servers([devices], 8.0)
-    return Plan(TrainingInstance(chain, cluster, _MICROBATCHES, network=Network()), tuple(range(layers + 1)), groups)
+    return Plan(
+        TrainingInstance(chain, cluster, _MICROBATCHES, network=NetworkCards()), tuple(range(layers + 1)), groups
+    )
 
 
 def check_gradients(plan: Plan, *orders: PassLists) -> None:

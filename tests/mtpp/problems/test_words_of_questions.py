@@ -14,7 +14,7 @@ from hunt_flow import flow_instance_of
 
 from instances import ComputationGraph, Platform
 from instances.architectures import ARCHITECTURES
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.flow.problem import FlowInstance
 from instances.machines import Kind, Machines
 from instances.partitioning.serving import ServingInstance
@@ -44,14 +44,14 @@ def _placements() -> tuple[PlacementInstance, Mapping[str, Any]]:
 
 def _plans() -> tuple[Any, Mapping[str, Any]]:
     question = simulation(0, microbatches=4, servers=(2, 2), layers=4)
-    question = replace(question, network=Network(), dtype="bf16", sequence=8)
+    question = replace(question, network=NetworkCards(), dtype="bf16", sequence=8)
     chain, cluster = question.chain, question.cluster
     share = np.full(cluster.n, 0.5)
     return question, {
         "microbatches": 5,
         "memory": 1e9,
         "parameter_copies": question.parameter_copies * LITTLE,
-        "network": Network(half=True),
+        "network": NetworkCards(half=True),
         "dtype": "fp32",
         "sequence": 9,
         "samples": 2,

@@ -16,7 +16,7 @@ from command_line import mtpp as run
 
 import mtpp
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result, SharedParameter
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.json_files import Value, write_json
 from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
@@ -203,7 +203,7 @@ def test_plans_and_placements_are_compared(folder: Path, capsys: pytest.CaptureF
 
 def test_bug_dtype_sequence_and_planner_of_a_plan_were_free() -> None:
     """The first two belong to the question now, and the last one to the provenance."""
-    new = json.loads(json.dumps(certificate_document([plan_result("improved", network=Network(), dtype="bf16")])))
+    new = json.loads(json.dumps(certificate_document([plan_result("improved", network=NetworkCards(), dtype="bf16")])))
     assert verify(Value(new, "p.json")).faults == ()
     for name, value in (("dtype", "fp16"), ("sequence", 77)):
         forged = copy.deepcopy(new)

@@ -16,7 +16,7 @@ from shared_plans import random_question, tiny_question
 from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
 from instances.certificates import Claim
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.operations import PassLists
 from mtpp.verification.planning.suffixes import _rates, check_suffixes, least_part
@@ -76,14 +76,14 @@ def test_the_stage_at_an_anchor_has_a_device_there() -> None:
 @pytest.mark.parametrize(("outside", "fixed"), [(1.0, 32.0), (0.25, 38.25)])
 def test_layers_stay_in_a_server_or_pay_for_it(outside: float, fixed: float) -> None:
     chain = LayerChain([2] * 3, [4] * 3, [4] * 2, [4] * 2, [6] * 3)
-    instance = TrainingInstance(chain, Cluster.of_servers([2, 2], 8.0, outside), 4, network=Network())
+    instance = TrainingInstance(chain, Cluster.of_servers([2, 2], 8.0, outside), 4, network=NetworkCards())
     assert checked(instance, "z-fixed", fixed).proved == fixed
     assert checked(instance, "z-fixed", fixed + 1e-6).fault
 
 
 def test_what_is_too_large_is_trusted() -> None:
     chain = LayerChain([1.0], [1.0], [], [], [1.0])
-    large = TrainingInstance(chain, Cluster(np.ones((65, 65))), 1, network=Network())
+    large = TrainingInstance(chain, Cluster(np.ones((65, 65))), 1, network=NetworkCards())
     assert checked(large, "z-fixed", 1.0).how.startswith("trusted: the program over stages is too large")
 
 
@@ -92,7 +92,7 @@ def test_least_loads_and_rates_by_trying_all_choices() -> None:
     for half in (False, True):
         links = rng.integers(1, 9, (6, 6)).astype(float)
         cluster = Cluster(links, (3, 2, 1))
-        network = Network(half=half, rates=(4.0, 2.0, 1.0))
+        network = NetworkCards(half=half, rates=(4.0, 2.0, 1.0))
         instance = TrainingInstance(LayerChain([1.0], [1.0], [], [], [1.0]), cluster, 1, network=network)
         rates, ports = _rates(instance), network.ports(cluster)
         for q, r in itertools.product(range(1, 6), repeat=2):
@@ -114,7 +114,7 @@ def test_least_loads_and_rates_by_trying_all_choices() -> None:
 
 def test_bug_products_of_large_numbers_overflow() -> None:
     large = LayerChain([1e70] * 2, [1e70] * 2, [1e70], [1e70], [1e70] * 2)
-    instance = TrainingInstance(large, Cluster.of_servers([2], 1.0), 2, parameter_copies=1e70, network=Network())
+    instance = TrainingInstance(large, Cluster.of_servers([2], 1.0), 2, parameter_copies=1e70, network=NetworkCards())
     with np.errstate(over="raise"):
         assert checked(instance, "z-fixed", 1e72).fault
     with pytest.raises(InputError, match=r"param_bytes is 1e\+71; it must be from 0 to 1e\+70"):

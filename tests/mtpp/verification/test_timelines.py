@@ -17,7 +17,7 @@ from shared_plans import random_orders, random_plan, random_question
 from heuristics.planning.execution import warmed_up
 from heuristics.planning.orders import execute_orders, interleaved, portfolio, zero_bubble
 from instances import InputError
-from instances.devices import Network
+from instances.devices import NetworkCards
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
@@ -49,7 +49,7 @@ def question(**options: Any) -> TrainingInstance:
         input_backward=[1.0, 2.0, 1.5, 3.0],
         name="four",
     )
-    network = options.pop("network", Network())
+    network = options.pop("network", NetworkCards())
     return TrainingInstance(chain, Cluster.of_servers([2, 2], 2.0, 1.0, "pairs"), 4, network=network, **options)
 
 
@@ -224,7 +224,7 @@ def test_bug_transfers_too_short_to_show_slowed_down_what_came_later() -> None:
     """One that starts and ends at the same time, as floats have it, was counted as running to the end."""
     rare = 1e-12
     chain = LayerChain([1.0, 5.0, 6.0], [1.0, 3.0, 1.0], [4945.0, 594.0], [2e-12, 5.0], [4e4, 1e-12, 4e11])
-    instance = TrainingInstance(chain, Cluster(np.full((4, 4), rare), (1, 1, 2)), 2, network=Network())
+    instance = TrainingInstance(chain, Cluster(np.full((4, 4), rare), (1, 1, 2)), 2, network=NetworkCards())
     plan = Plan(instance, (0, 1, 2, 3), ((3,), (2, 0), (1,)))
     for _, orders in portfolio(plan):
         assert check(written(plan, orders)).faults == ()
@@ -241,7 +241,7 @@ def test_bug_transfers_too_short_to_show_slowed_down_what_came_later() -> None:
 def test_an_order_that_waits_for_ever_names_the_first_pass_that_does(order: list[list[str]], waits: str) -> None:
     """Whatever the times are; groups may wait for each other."""
     chain = LayerChain([1.0, 1.0], [2.0, 2.0], [1.0], [1.0], [1.0, 1.0])
-    instance = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 1.0), 2, network=Network())
+    instance = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 1.0), 2, network=NetworkCards())
     plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
     document = written(plan, next(iter(portfolio(plan)))[1])
     assert check(document).faults == ()

@@ -20,7 +20,7 @@ from instances.planning.bounds import least_z, speeds_along
 from instances.planning.chains import simulation
 from mtpp_models import SolveOptions
 from mtpp_models.planning.bounds import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
-from mtpp_models.planning.models import FORMS, ScaledTraining, Stage
+from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.planning.solve import solve_replication
 
 EXACT = pytest.approx
@@ -131,7 +131,7 @@ def test_network_holds_only_what_a_plan_within_reach_can_use() -> None:
             if plan.workload <= ceiling:
                 ends = np.cumsum([0, *plan.replicas]).tolist()
                 used = zip(plan.cuts, plan.cuts[1:], ends, plan.replicas.tolist(), strict=False)
-                assert {Stage(*stage) for stage in used} <= stages
+                assert {StagePrice(*stage) for stage in used} <= stages
         joints = {(k, i) for k, _, i, _ in stages} | {(instance.chain.n, instance.cluster.n)}
         assert all((e, i + r) in joints for _, e, i, r in stages)
 
