@@ -231,6 +231,12 @@ class Machines:
         return any(kind.memory < math.inf for kind in self.kinds)
 
     @property
+    def common_memory(self) -> float:
+        """Memory of each device, where all have the same [bytes]; infinite otherwise."""
+        memory, *others = {kind.memory for kind in self.kinds}
+        return math.inf if others else memory
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """Number of devices of each kind."""
         return tuple(kind.count for kind in self.kinds)

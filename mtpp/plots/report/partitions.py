@@ -69,16 +69,14 @@ def partition_sections(partition: Partition, bound: Bound | None, *, memory: boo
     if 0 < partition.bottleneck < math.inf:
         yield _timeline_section(partition)
     if memory and any(stage.param_bytes or stage.state_bytes or stage.peak_bytes for stage in records):
+        devices = partition.kind_names
         sizes = {
             "parameters": [stage.param_bytes for stage in records],
             "states": [stage.state_bytes for stage in records],
             "activations": [stage.peak_bytes for stage in records],
         }
-        labels, limit = [str(stage.stage) for stage in records], partition.instance.platform.memory
-        if not partition.instance.is_alike:  # each kind has its own limit
-            limit = math.inf
-            labels = [f"{label}, {partition.kind_names[int(label)]}" for label in labels]
-        yield memory_section(labels, sizes, limit, "stage")
+        labels = [", ".join([str(stage.stage), *devices[stage.stage : stage.stage + 1]]) for stage in records]
+        yield memory_section(labels, sizes, partition.instance.machines.common_memory, "stage")
 
 
 def stage_section(partition: Partition, bound: Bound | None) -> Section:
@@ -187,10 +185,8 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
         "states": answer.cache_bytes(context).tolist(),
         "activations": partition.peaks.tolist(),
     }
-    labels = [str(n) for n in range(partition.instance.k)]
-    if not partition.instance.is_alike:
-        labels = [f"{label} ({name})" for label, name in zip(labels, partition.kind_names, strict=True)]
-    limit = partition.instance.platform.memory if partition.instance.is_alike else math.inf
+    devices, limit = partition.kind_names, partition.instance.machines.common_memory
+    labels = [", ".join([str(n), *devices[n : n + 1]]) for n in range(partition.instance.k)]
     words = f"The states are keys and values at a context of {_tokens(answer.capacity)} tokens."
     yield memory_section(labels, sizes, limit, "stage", words)
     yield from partition_sections(partition, bound, memory=False)

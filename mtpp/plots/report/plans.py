@@ -278,8 +278,7 @@ def placement_sections(placement: Placement, bound: Bound | None) -> Iterator[Se
     rest = (placement.peak_memory - fixed[0] - fixed[1]).clip(0)
     sizes = dict(zip(("parameters", "states", "activations"), (part.tolist() for part in (*fixed, rest)), strict=True))
     if any(map(any, sizes.values())):
-        limit = instance.memory if instance.is_symmetric else math.inf
-        yield memory_section(labels, sizes, limit, "device")
+        yield memory_section(labels, sizes, instance.machines.common_memory, "device")
 
 
 def step_of_placement(placement: Placement, bound: Bound | None = None) -> Section:
