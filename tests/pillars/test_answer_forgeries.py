@@ -234,7 +234,7 @@ def solver_of_a_bound(document: Document) -> None:
 
 
 def faster_bus(document: Document) -> None:
-    document["question"]["bandwidth"] = 1e300
+    document["question"]["machines"]["kinds"][0]["bandwidth"] = 1e300
 
 
 @pytest.mark.parametrize(
