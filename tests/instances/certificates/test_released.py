@@ -82,7 +82,7 @@ def test_what_is_broken_in_them_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("named", "verb"),
-    [("mtpp-kinds/1", "certify"), ("mtpp-flow/2", "flow"), ("mtpp-plan/5", "plan"), ("mtpp-certificate/2", "certify")],
+    [("mtpp-kinds/1", "certify"), ("mtpp-flow/2", "flow"), ("mtpp-plan/5", "train"), ("mtpp-certificate/2", "certify")],
 )
 def test_what_was_never_released_is_refused(named: str, verb: str) -> None:
     with pytest.raises(InputError) as refusal:
