@@ -65,7 +65,7 @@ def anneal_stages(
     """
     np.random.seed(seed)
     n, layers = len(stage), len(length)
-    found, interval = best, np.zeros((n, 2), dtype=np.int64)
+    interval = np.zeros((n, 2), dtype=np.int64)
     terms = np.empty(2 * layers + 1)
     new_stage, new_length, new_terms = stage.copy(), length.copy(), terms.copy()
     members, start = np.empty(n, dtype=np.int64), np.empty(layers + 2, dtype=np.int64)
@@ -84,18 +84,18 @@ def anneal_stages(
         if new_energy > energy and np.random.random() >= math.exp((energy - new_energy) / temperature):
             continue
         stage[:], length[:], terms[:], count, energy = new_stage, new_length, new_terms, new_count, new_energy
-        if least > found * (1 + 1e-9):
+        if least > best * (1 + 1e-9):
             table = _intervals(stage, length, count)
-            held = np.empty(n)
+            capacity = np.empty(n)
             for i in range(n):
-                held[i] = devices.capacity[devices.kind[i], table[i, 1] - table[i, 0]]
-            flow = push_most(network_of(layers, table, held, devices.rates))
-            if flow > found:
-                found, interval = flow, table
+                capacity[i] = devices.capacity[devices.kind[i], table[i, 1] - table[i, 0]]
+            flow = push_most(network_of(layers, table, capacity, devices.rates))
+            if flow > best:
+                best, interval = flow, table
                 hits[0] += 1
         if energy <= 0.0:
             break
-    return found, interval, hits
+    return best, interval, hits
 
 
 @compiled
@@ -210,10 +210,10 @@ def _fill(
         members[start[stage[i] + 1]] = i
     for s in range(count):
         if touched[s + 1]:
-            held = 0.0
+            stage_capacity = 0.0
             for x in range(start[s + 1], start[s + 2]):
-                held += capacity[kind[members[x]], length[s]]
-            terms[2 * s + 1] = held
+                stage_capacity += capacity[kind[members[x]], length[s]]
+            terms[2 * s + 1] = stage_capacity
     for s in range(count + 1):
         if not ((s > 0 and touched[s]) or (s < count and touched[s + 1])):
             continue
@@ -250,29 +250,31 @@ def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
 
 
 @compiled
-def _between(devices: DeviceArrays, left: IntArray, right: IntArray, before: int, after: int, most: float) -> float:
-    """Most flow from devices that hold `before` layers to some that hold `after`; `most` where links are no limit."""
+def _between(
+    devices: DeviceArrays, senders: IntArray, receivers: IntArray, before: int, after: int, limit: float
+) -> float:
+    """Most flow from devices with `before` layers to some with `after`, at most `limit`, which links may not lower."""
     kind, capacity, rates = devices
     free = True
-    for i in left:
-        for j in right:
+    for i in senders:
+        for j in receivers:
             free &= rates[i, j] >= min(capacity[kind[i], before], capacity[kind[j], after])
-    if free or most <= 0.0:
-        return most
-    if len(left) == 1 or len(right) == 1:
+    if free or limit <= 0.0:
+        return limit
+    if len(senders) == 1 or len(receivers) == 1:
         total = 0.0
-        for i in left:
-            for j in right:
+        for i in senders:
+            for j in receivers:
                 total += min(rates[i, j], min(capacity[kind[i], before], capacity[kind[j], after]))
-        return min(total, most)
-    size = len(left) + len(right)
+        return min(total, limit)
+    size = len(senders) + len(receivers)
     arcs = np.zeros((size + 2, size + 2))
-    for x, i in enumerate(left):
+    for x, i in enumerate(senders):
         arcs[0, 2 + x] = capacity[kind[i], before]
-        for y, j in enumerate(right):
-            arcs[2 + x, 2 + len(left) + y] = rates[i, j]
-    for y, j in enumerate(right):
-        arcs[2 + len(left) + y, 1] = capacity[kind[j], after]
+        for y, j in enumerate(receivers):
+            arcs[2 + x, 2 + len(senders) + y] = rates[i, j]
+    for y, j in enumerate(receivers):
+        arcs[2 + len(senders) + y, 1] = capacity[kind[j], after]
     return push_most(arcs)
 
 
@@ -306,25 +308,25 @@ def search_flow(
     limits, watch = limits or Limits(), Stopwatch()
     if (reason := instance.unreachable()) is not None:
         return Result("annealing", instance, impossible=reason)
-    best = max((start, _even_stages(instance)), key=lambda one: one.flow if one is not None else 0.0)
+    best = max((start, _even_stages(instance)), key=lambda answer: answer.flow if answer is not None else 0.0)
     best = best if best is not None and best.flow > 0 else None
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
-    left = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
+    remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
     guess = float(
         (instance.capacity * np.arange(instance.layers + 1)).max(axis=1)[instance.kind].sum() / instance.layers
     )
     tries = 0
-    while left > 0 and not limits.reached(math.inf if best is None else best.cost):
+    while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
         # The first goals fall; before anything is found, again and again.
         raised = 1 + math.exp(float(rng.uniform(math.log(_LEAST), math.log(_MOST))))
         fallen = guess * 0.8 ** (1 + (tries % 12 if best is None else tries))
         goal = fallen if best is None else max(fallen, best.flow * raised)
         tries += 1
-        moves = int(min(_FIRST * tries, _LONGEST, left))
-        found = _walk(instance, goal, 0.0 if best is None else best.flow, moves, rng, limits)
-        left -= moves
-        if found is not None and (best is None or found.flow > best.flow):
-            best = found
+        moves = int(min(_FIRST * tries, _LONGEST, remaining))
+        candidate = _walk(instance, goal, 0.0 if best is None else best.flow, moves, rng, limits)
+        remaining -= moves
+        if candidate is not None and (best is None or candidate.flow > best.flow):
+            best = candidate
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
 
@@ -338,15 +340,15 @@ def _even_stages(instance: FlowInstance) -> FlowAnswer:
     for count in range(1, min(n, layers) + 1):
         ends = np.arange(count + 1) * layers // count
         served = instance.capacity[instance.kind][:, np.diff(ends)]  # of each device in each stage
-        held, interval = np.zeros(count), np.zeros((n, 2), dtype=np.int64)
+        strength, interval = np.zeros(count), np.zeros((n, 2), dtype=np.int64)
         for i in np.argsort(-served.max(axis=1), kind="stable").tolist():
-            s = int(np.argmin(np.where(served[i] > 0, held, np.inf)))
+            s = int(np.argmin(np.where(served[i] > 0, strength, np.inf)))
             if served[i, s] > 0:
-                held[s] += served[i, s]
+                strength[s] += served[i, s]
                 interval[i] = ends[s], ends[s + 1]
-        tried.append((float(held.min()), interval))
-    tried.sort(key=lambda one: -one[0])
-    return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda one: one.flow)
+        tried.append((float(strength.min()), interval))
+    tried.sort(key=lambda pair: -pair[0])
+    return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda answer: answer.flow)
 
 
 def _walk(
@@ -355,18 +357,18 @@ def _walk(
     """An answer above the best flow from one walk towards a goal, if it finds one."""
     stage, length, count = _start(instance, goal, rng)
     devices = DeviceArrays(instance.kind.copy(), instance.capacity.copy(), instance.rates.copy())
-    done, found = 0, None
+    done, answer = 0, None
     while done < moves and not limits.deadline.passed:
         chunk = min(_CHUNK, moves - done)
         cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
         flow, interval, hits = anneal_stages(devices, stage, length, count, goal, best, cooling, seed)
         count = int((length > 0).sum())
         if hits[0]:
-            found, best = FlowAnswer(instance, interval), flow
+            answer, best = FlowAnswer(instance, interval), flow
         if best >= goal:
             break
         done += chunk
-    return found
+    return answer
 
 
 def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
@@ -394,10 +396,10 @@ def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) 
     """All devices, each linked to the one before it by the goal or more, as far as a random walk gets; so are sites."""
     n = instance.n
     enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
-    order, left, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]
+    order, unplaced, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]
     while len(order) < n:
-        to = np.flatnonzero(left & near) if (left & near).any() else np.flatnonzero(left)
+        to = np.flatnonzero(unplaced & near) if (unplaced & near).any() else np.flatnonzero(unplaced)
         order.append(int(rng.choice(to)))
-        left[order[-1]] = False
+        unplaced[order[-1]] = False
         near = enough[order[-1], :n]
     return order

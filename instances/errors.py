@@ -40,10 +40,10 @@ class InputError(ValueError):
         super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
 
 
-def is_refused(check: Callable[..., object], *given: Any) -> bool:
+def is_refused(check: Callable[..., object], *args: Any) -> bool:
     """Whether a call raises an `InputError`."""
     try:
-        check(*given)
+        check(*args)
     except InputError:
         return True
     return False

@@ -40,9 +40,9 @@ def check_siblings() -> None:
     home = Path(__file__).resolve().parent.parent
     for name in SIBLINGS:
         spec = find_spec(name)
-        found = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
-        if found != home / name / "__init__.py":
-            elsewhere = found.parent if found is not None and found.name == "__init__.py" else found
+        origin = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
+        if origin != home / name / "__init__.py":
+            elsewhere = origin.parent if origin is not None and origin.name == "__init__.py" else origin
             where = "is not there" if elsewhere is None else f"comes from {elsewhere}"
             _refuse(
                 f"The package {name!r} of mtpp should come from {home / name} but {where}; "

@@ -142,10 +142,10 @@ class Value:
 
     def expected(self, what: str) -> NoReturn:
         """Raise an `InputError` that says what should be here, and shows what is."""
-        shown = "".join(islice(_ENCODER.iterencode(self.data), _SHOWN))  # which may be large and deep
-        if len(shown) > _SHOWN:
-            shown = shown[:_SHOWN] + "…"
-        self.fail(f"expected {what}, found {shown}.")
+        text = "".join(islice(_ENCODER.iterencode(self.data), _SHOWN))  # which may be large and deep
+        if len(text) > _SHOWN:
+            text = text[:_SHOWN] + "…"
+        self.fail(f"expected {what}, found {text}.")
 
 
 def check_readable(path: str | Path, limit: float = math.inf) -> None:

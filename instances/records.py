@@ -201,8 +201,8 @@ def _record(kind: Any) -> _Coder:
     optional = tuple(members[name] for name in names if name in defaults)
 
     def record_of(value: Value, sizes: dict[str, int]) -> Any:
-        given = value.members(required, optional)
-        items = {name: coders[name].read(given[member], sizes) for name, member in members.items() if member in given}
+        stated = value.members(required, optional)
+        items = {name: coders[name].read(stated[member], sizes) for name, member in members.items() if member in stated}
         try:
             return kind(**items)
         except InputError as error:

@@ -373,8 +373,8 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         raise InputError("The answers belong to different instances; combine those of one at a time.")
     results = [answer for answer in answers if isinstance(answer, Result)]
     parts = [part for result in results for part in result.parts or (result,)]
-    found = [answer for answer in answers if not isinstance(answer, Result)]
-    found += [result.answer for result in results if result.answer is not None]
+    candidates = [answer for answer in answers if not isinstance(answer, Result)]
+    candidates += [result.answer for result in results if result.answer is not None]
     bounds = [(r.bound.value, r.bound.proved, -i) for i, r in enumerate(results) if r.bound is not None]
     proof = results[-max(bounds)[2]] if bounds else None
     seconds: dict[str, float] = {}
@@ -386,7 +386,7 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     return Result(
         method="certify",
         instance=instance,
-        answer=min(found, key=lambda answer: (not _is_feasible(answer), answer.cost), default=None),
+        answer=min(candidates, key=lambda answer: (not _is_feasible(answer), answer.cost), default=None),
         bound=None if proof is None else proof.bound,
         seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
         solver=None if proof is None else proof.solver,

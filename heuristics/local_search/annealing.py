@@ -164,7 +164,7 @@ def _walk(
             time_b += back[0] - state.time[b]
         if _power(weight[a] * time_a / best) + _power(weight[b] * time_b / best) > limit:
             continue
-        old = (state.time[a], state.time[b], state.held[a], state.held[b], state.peak[a], state.peak[b])
+        old = (state.time[a], state.time[b], state.resident[a], state.resident[b], state.peak[a], state.peak[b])
         move(v, a, b, times, state, arrays)
         if w != v:
             move(w, b, a, times_after(w, b, a, state, arrays), state, arrays)
@@ -296,7 +296,7 @@ def _take_back(
     if w != v:
         move(w, a, b, old[:2], state, arrays)
     move(v, b, a, (old[1], old[0]), state, arrays)
-    state.held[a], state.held[b], state.peak[a], state.peak[b] = old[2:]
+    state.resident[a], state.resident[b], state.peak[a], state.peak[b] = old[2:]
 
 
 # Walks under annealing and slicings of one question, as long as moves and time allow.

@@ -110,8 +110,8 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
         return _slice_within(instance, order)
     sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.machines
     if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
-        own = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
-        path = best_rated_path(own, devices, instance.k)
+        steps = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
+        path = best_rated_path(steps, devices, instance.k)
         if path is None:
             raise NothingFoundError("No segments of this order fit.")
         return _cut(instance, order, path.starts, path.kinds)
@@ -230,7 +230,7 @@ def anneal_kinds(
         work[:, state.block[v]] += kinds.work[:, v]
     cost = np.zeros(k)
     for b in range(k):
-        cost[b] = _cost(work[kind[b], b], state.time[b], state.held[b], state.size[b], kind[b], kinds)
+        cost[b] = _cost(work[kind[b], b], state.time[b], state.resident[b], state.size[b], kind[b], kinds)
     best, best_block, best_kind = cost.max(), state.block.copy(), kind.copy()
     if best <= 0.0:
         return best, best_block, best_kind
@@ -242,10 +242,10 @@ def anneal_kinds(
             a, b = np.random.randint(k), np.random.randint(size)
             if kind[a] == kind[b]:
                 continue
-            new_a = _cost(work[kind[b], a], state.time[a], state.held[a], state.size[a], kind[b], kinds)
+            new_a = _cost(work[kind[b], a], state.time[a], state.resident[a], state.size[a], kind[b], kinds)
             new_b, old_b = 0.0, 0.0
             if b < k:
-                new_b = _cost(work[kind[a], b], state.time[b], state.held[b], state.size[b], kind[a], kinds)
+                new_b = _cost(work[kind[a], b], state.time[b], state.resident[b], state.size[b], kind[a], kinds)
                 old_b = cost[b]
             if _power(new_a / best) + _power(new_b / best) > _power(cost[a] / best) + _power(old_b / best) + limit:
                 continue
@@ -274,13 +274,13 @@ def anneal_kinds(
             least += _power((work_b + times[1] / kinds.bandwidth[kind[b]]) / best)
             if least > old + limit:
                 continue
-            time_a, time_b, held_a, held_b = state.time[a], state.time[b], state.held[a], state.held[b]
+            time_a, time_b, resident_a, resident_b = state.time[a], state.time[b], state.resident[a], state.resident[b]
             move(v, a, b, times, state, arrays)
-            new_a = _cost(work_a, state.time[a], state.held[a], state.size[a], kind[a], kinds)
-            new_b = _cost(work_b, state.time[b], state.held[b], state.size[b], kind[b], kinds)
+            new_a = _cost(work_a, state.time[a], state.resident[a], state.size[a], kind[a], kinds)
+            new_b = _cost(work_b, state.time[b], state.resident[b], state.size[b], kind[b], kinds)
             if _power(new_a / best) + _power(new_b / best) > old + limit:
                 move(v, b, a, (time_b, time_a), state, arrays)
-                state.held[a], state.held[b] = held_a, held_b
+                state.resident[a], state.resident[b] = resident_a, resident_b
                 continue
             cost[a], cost[b] = new_a, new_b
             for t in range(len(work)):
@@ -297,11 +297,11 @@ def anneal_kinds(
 
 
 @compiled(inline="always")
-def _cost(work: float, moved: float, held: float, size: int, t: int, kinds: KindArrays) -> float:
+def _cost(work: float, moved: float, resident: float, size: int, t: int, kinds: KindArrays) -> float:
     """Cost of a block on kind t, but for the peak of its activations; an empty one costs nothing."""
     if size == 0:
         return 0.0
-    excess = held + kinds.buffer - kinds.memory[t]
+    excess = resident + kinds.buffer - kinds.memory[t]
     over = kinds.overflow_step[t] + excess / kinds.overflow_bandwidth[t] if excess > 0.0 else 0.0
     return max(0.0, work) + max(0.0, moved) / kinds.bandwidth[t] + over
 
@@ -356,22 +356,22 @@ def search_kinds(
     NothingFoundError
         If none fits.
     """
-    found = list(starts)
+    candidates = list(starts)
     rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
     if rated:
         with suppress(NothingFoundError):
-            found.append(_at_slowest_rates(instance, rng, limits))
+            candidates.append(_at_slowest_rates(instance, rng, limits))
     orders: Iterator[IntArray] = iter((instance.graph.topological_order,))
     if not has_one_order(instance):
         orders = _orders(instance, rng, limits)
     for order in orders:
         with suppress(NothingFoundError):
-            found.append(slice_kinds(instance, order, limits.deadline, int(rng.integers(2**31))))
-        if found and limits.reached(_best(found).bottleneck):
+            candidates.append(slice_kinds(instance, order, limits.deadline, int(rng.integers(2**31))))
+        if candidates and limits.reached(_best(candidates).bottleneck):
             break
-    if not found:
+    if not candidates:
         raise NothingFoundError(f"{instance.label}: no partition was found that fits.")
-    best = _best(found)
+    best = _best(candidates)
     best = best if has_one_order(instance) else _walks(instance, best, rng, limits)
     return _exchanged(best, limits) if rated and not instance.machines.is_fixed else best
 
@@ -386,8 +386,8 @@ def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limi
     ]
     question = replace(instance, machines=Machines(kinds, instance.machines.order))
     evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
-    found = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
-    return found.under(instance)
+    partition = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
+    return partition.under(instance)
 
 
 def _exchanged(best: Partition, limits: Limits) -> Partition:
@@ -418,11 +418,11 @@ def _orders(instance: Instance, rng: np.random.Generator, limits: Limits) -> Ite
         for k in counts:
             if deadline.passed:
                 return
-            own = Limits(deadline.share(1 / (len(counts) * instance.kinds)), limits.allow(_EQUAL_MOVES))
+            share = Limits(deadline.share(1 / (len(counts) * instance.kinds)), limits.allow(_EQUAL_MOVES))
             with suppress(NothingFoundError):
                 alone = instance.of_kind(t).with_k(k)
-                begin = at_once(alone, own)
-                yield _listed(search_by_gain(alone, rng, own, begin, [begin]))
+                begin = at_once(alone, share)
+                yield _listed(search_by_gain(alone, rng, share, begin, [begin]))
 
 
 def _listed(partition: Partition) -> IntArray:
@@ -436,14 +436,14 @@ def _walks(instance: Instance, best: Partition, rng: np.random.Generator, limits
     free = replace(graph, work=np.zeros(graph.n))
     arrays = KernelArrays.of(Instance(free, Platform(instance.k, 1.0, _AMPLE, 0.0), constraints=instance.constraints))
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
-    left = _WALKS * _MOVES * graph.n if limits.evaluations is None else limits.evaluations
+    remaining = _WALKS * _MOVES * graph.n if limits.evaluations is None else limits.evaluations
     planned, current = float(_MOVES * graph.n), best
-    while not limits.reached(best.bottleneck) and best.bottleneck > 0 and left > 0:
+    while not limits.reached(best.bottleneck) and best.bottleneck > 0 and remaining > 0:
         device = _devices(instance, current)
-        moves = int(min(planned, left)) if unlimited or limits.evaluations is not None else int(planned)
+        moves = int(min(planned, remaining)) if unlimited or limits.evaluations is not None else int(planned)
         current = _walk(instance, current, device, arrays, kinds, moves, rng, limits)
         if unlimited or limits.evaluations is not None:
-            left -= moves
+            remaining -= moves
         with suppress(NothingFoundError):
             current = _best([current, slice_kinds(instance, _listed(current), limits.deadline)])
         best = _best([best, current])
@@ -471,9 +471,9 @@ def _walk(
         chunk = min(_CHUNK, moves - done)
         cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
         before = instance.graph.predecessors
-        _, found, at = anneal_kinds(state, arrays, kinds, device, before, cooling, exchanges, seed)
+        _, best_block, best_kind = anneal_kinds(state, arrays, kinds, device, before, cooling, exchanges, seed)
         with suppress(NothingFoundError):
-            seen = _best([seen, Partition(instance, found, order, at[: instance.k])])
+            seen = _best([seen, Partition(instance, best_block, order, best_kind[: instance.k])])
         done += chunk
     return seen
 
@@ -489,17 +489,17 @@ def _devices(instance: Instance, partition: Partition) -> IntArray:
         return np.array(spare)
     for t in partition.kind[partition.kind != IDLE].tolist():
         spare.remove(t)
-    own = [spare.pop() if t == IDLE else t for t in partition.kind.tolist()]
-    return np.array(own + spare)
+    kinds = [spare.pop() if t == IDLE else t for t in partition.kind.tolist()]
+    return np.array(kinds + spare)
 
 
 def _kind_arrays(instance: Instance) -> KindArrays:
-    own = [KernelArrays.of(instance.of_kind(t)) for t in range(instance.kinds)]
+    arrays_of_kinds = [KernelArrays.of(instance.of_kind(t)) for t in range(instance.kinds)]
     return KindArrays(
         work=np.array(instance.finite_works),
-        bandwidth=np.array([arrays.bandwidth for arrays in own]),
-        memory=np.array([arrays.memory for arrays in own]),
-        overflow_bandwidth=np.array([arrays.overflow_bandwidth for arrays in own]),
-        overflow_step=np.array([arrays.overflow_step for arrays in own]),
+        bandwidth=np.array([arrays.bandwidth for arrays in arrays_of_kinds]),
+        memory=np.array([arrays.memory for arrays in arrays_of_kinds]),
+        overflow_bandwidth=np.array([arrays.overflow_bandwidth for arrays in arrays_of_kinds]),
+        overflow_step=np.array([arrays.overflow_step for arrays in arrays_of_kinds]),
         buffer=float(instance.platform.activation_buffer or 0.0),
     )

@@ -105,7 +105,7 @@ class PartitionState(NamedTuple):
         Nodes in each block.
     time : (k,) floats
         Cost of each block without overflow.
-    held : (k,) floats
+    resident : (k,) floats
         Parameter bytes of each block.
     peak : (k,) floats
         Activation memory of each block that has nodes [bytes].
@@ -128,7 +128,7 @@ class PartitionState(NamedTuple):
     block: IntArray
     size: IntArray
     time: FloatArray
-    held: FloatArray
+    resident: FloatArray
     peak: FloatArray
     reads: NDArray[np.int32]
     uses: NDArray[np.int32]
@@ -182,7 +182,7 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
         block=block.copy(),
         size=size,
         time=time,
-        held=resident_bytes,
+        resident=resident_bytes,
         peak=peak,
         reads=reads,
         uses=uses,
@@ -276,16 +276,16 @@ def move(v: int, a: int, b: int, times: tuple[float, float], state: PartitionSta
         state.reads[t, a] -= 1
         state.reads[t, b] += 1
     if arrays.memory < math.inf:
-        state.held[a] -= arrays.held_bytes[v]
-        state.held[b] += arrays.held_bytes[v]
+        state.resident[a] -= arrays.held_bytes[v]
+        state.resident[b] += arrays.held_bytes[v]
         for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
             g = arrays.shared[e]
             state.uses[g, a] -= 1
             state.uses[g, b] += 1
             if state.uses[g, a] == 0:
-                state.held[a] -= arrays.shared_bytes[g]
+                state.resident[a] -= arrays.shared_bytes[g]
             if state.uses[g, b] == 1:
-                state.held[b] += arrays.shared_bytes[g]
+                state.resident[b] += arrays.shared_bytes[g]
     if arrays.needs_peaks:
         requeue(v, b, state.queues)
 
@@ -315,5 +315,5 @@ def cost_of(b: int, state: PartitionState, arrays: KernelArrays) -> float:
     """Cost of block b; an empty one has no overflow."""
     if state.size[b] == 0 or arrays.memory == math.inf:
         return state.time[b]
-    excess = state.held[b] + state.peak[b] - arrays.memory
+    excess = state.resident[b] + state.peak[b] - arrays.memory
     return state.time[b] + (arrays.overflow_step + excess / arrays.overflow_bandwidth if excess > 0.0 else 0.0)

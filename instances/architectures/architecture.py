@@ -154,10 +154,10 @@ class Architecture:
 
     def _chosen(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
         """Complete the dimensions of a graph by their defaults."""
-        given = self.checked(dims)
+        chosen = self.checked(dims)
         if not self.served:
-            return {**self.dims, **given}
+            return {**self.dims, **chosen}
         try:
-            return served_dims({**self.sizes, "element_bytes": 4}, given)
+            return served_dims({**self.sizes, "element_bytes": 4}, chosen)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None

@@ -225,9 +225,9 @@ class GraphBuilder:
             of what several nodes hold that is no parameter, such as a mask, if there is any.
         """
         hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)
-        kept = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]
-        node = {v: i for i, v in enumerate(kept)}
-        operators = [self.operators[v] for v in kept]
+        visible = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]
+        node = {v: i for i, v in enumerate(visible)}
+        operators = [self.operators[v] for v in visible]
         edges = [
             (node[tensor.operator], i, tensor.output)
             for i, operator in enumerate(operators)
@@ -259,11 +259,11 @@ class GraphBuilder:
 
     def _place_states(self, node: Mapping[int, int]) -> FloatArray:
         """(n,) bytes that each node keeps."""
-        kept = np.zeros(len(node))
+        state_bytes = np.zeros(len(node))
         for v, i in node.items():
             states = [tensor for tensor in self.operators[v].inputs if self.operators[tensor.operator].kind == _STATE]
-            kept[i] = sum(tensor.bytes for tensor in states)
-        return kept
+            state_bytes[i] = sum(tensor.bytes for tensor in states)
+        return state_bytes
 
     def _place_parameters(self, node: Mapping[int, int]) -> tuple[list[int], list[SharedParameter]]:
         """Bytes held by each node, and the parameters that several nodes hold."""

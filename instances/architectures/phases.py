@@ -36,7 +36,7 @@ class Cache:
     element_bytes: int  # width of an element [bytes]
 
 
-def served_dims(defaults: Mapping[str, Dim], given: Mapping[str, Dim]) -> dict[str, Dim]:
+def served_dims(defaults: Mapping[str, Dim], stated: Mapping[str, Dim]) -> dict[str, Dim]:
     """All dimensions of a decoder in its phase.
 
     Parameters
@@ -59,21 +59,21 @@ def served_dims(defaults: Mapping[str, Dim], given: Mapping[str, Dim]) -> dict[s
     InputError
         If there is no such phase, the context is shorter than what is computed, or there is a context without a cache.
     """
-    phase = given.get("phase", FORWARD)
+    phase = stated.get("phase", FORWARD)
     if phase not in PHASES:
         raise InputError(f"phase is {phase}; give one of {', '.join(PHASES)}.")
-    chosen = {**defaults, **given}
+    chosen = {**defaults, **stated}
     if phase == FORWARD:
         for dim in _OF_CACHES:
-            if dim in given:
-                raise InputError(f"{dim} is {given[dim]}, but only phase={PREFILL} and phase={DECODE} have a cache.")
+            if dim in stated:
+                raise InputError(f"{dim} is {stated[dim]}, but only phase={PREFILL} and phase={DECODE} have a cache.")
         return {dim: value for dim, value in chosen.items() if dim != "phase"}
     length = defaults["sequence"]
-    tokens = given.get("sequence", given.get("context", length) if phase == PREFILL else 1)
-    context = given.get("context", tokens if phase == PREFILL else max(int(tokens), int(length)))
+    tokens = stated.get("sequence", stated.get("context", length) if phase == PREFILL else 1)
+    context = stated.get("context", tokens if phase == PREFILL else max(int(tokens), int(length)))
     if int(context) < int(tokens):
         raise InputError(f"context is {context}, less than the sequence of {tokens} that it includes; give more.")
-    kv_bytes = given.get("kv_bytes", chosen["element_bytes"])
+    kv_bytes = stated.get("kv_bytes", chosen["element_bytes"])
     return {**chosen, "sequence": tokens, "phase": phase, "context": context, "kv_bytes": kv_bytes}
 
 

@@ -54,10 +54,10 @@ class FlowAnswer(Displayed):
     @cached_property
     def network(self) -> FloatArray:
         """(2n + 2, 2n + 2) capacities as `network_of` has them [requests/s]."""
-        found: FloatArray = network_of(
+        capacities: FloatArray = network_of(
             self.instance.layers, self.interval, self.capacity, np.asarray(self.instance.rates)
         )
-        return found
+        return capacities
 
     @cached_property
     def flow(self) -> float:
@@ -67,9 +67,9 @@ class FlowAnswer(Displayed):
     @cached_property
     def passing(self) -> FloatArray:
         """(2n + 2, 2n + 2) what passes each arc of the network, in one way to reach the flow [requests/s]."""
-        left = self.network.copy()
-        push_most(left)
-        return np.maximum(0.0, self.network - left)
+        residual = self.network.copy()
+        push_most(residual)
+        return np.maximum(0.0, self.network - residual)
 
     def document(self) -> dict[str, list[int]]:
         """Layers of each device by its name, as files have them."""
@@ -79,8 +79,8 @@ class FlowAnswer(Displayed):
     def capacity(self) -> FloatArray:
         """(n,) requests per second of each device with its layers."""
         counts = self.interval[:, 1] - self.interval[:, 0]
-        found: FloatArray = self.instance.capacity[self.instance.kind, counts]
-        return found
+        capacities: FloatArray = self.instance.capacity[self.instance.kind, counts]
+        return capacities
 
     @property
     def cost(self) -> float:

@@ -45,12 +45,12 @@ class DecoderLayers:
         if "batch" not in dims:
             raise InputError(f"{graph.name}: it has no batch; give an architecture that is a decoder, or its config.")
         stack, batch = LayerStack.of(graph), int(dims["batch"])
-        held, state = (_by_unit(row, stack) for row in (held_alone(graph), graph.state_bytes))
+        resident, state = (_by_unit(row, stack) for row in (held_alone(graph), graph.state_bytes))
         within = (stack.unit >= 1) & (stack.unit <= stack.layers)
         return cls(
             stack=stack,
             batch=batch,
-            weights=held - state,
+            weights=resident - state,
             cache=state / batch,
             activations=float(touched_bytes(graph)[within].max()),
             passed=_most_passed(graph, stack) / batch,
@@ -58,13 +58,13 @@ class DecoderLayers:
 
     def sequences(self, memory: float) -> list[int]:
         """Sequences that a device works at, at most those of the batch, by its number of layers from 0."""
-        found = [0]
+        counts = [0]
         for c in range(1, self.stack.layers + 1):
             room = memory - self.activations - _heaviest(self.weights, c)
             each = _heaviest(self.cache, c)
             full = room >= self.batch * each
-            found.append(self.batch if full else max(0, math.floor(room / each)) if each > 0 else 0)
-        return found
+            counts.append(self.batch if full else max(0, math.floor(room / each)) if each > 0 else 0)
+        return counts
 
 
 def flow_of_decoder(
@@ -94,15 +94,15 @@ def flow_of_decoder(
     layers = DecoderLayers.of(graph)
     count, rows = layers.stack.layers, list[list[float]]()
     for kind in devices.kinds:
-        known: dict[int, FloatArray] = {}
+        seconds_of_batch: dict[int, FloatArray] = {}
         row = [0.0]
         for c, batch in enumerate(layers.sequences(kind.memory)[1:], 1):
             if batch == 0:
                 row.append(0.0)
                 continue
-            if batch not in known:
-                known[batch] = _by_unit(work(kind, batch), layers.stack)
-            seconds = _heaviest(known[batch], c)
+            if batch not in seconds_of_batch:
+                seconds_of_batch[batch] = _by_unit(work(kind, batch), layers.stack)
+            seconds = _heaviest(seconds_of_batch[batch], c)
             if not seconds > 0:
                 raise InputError(f"{graph.name}: layers take no time on kind {printable(kind.name)}; check its rates.")
             row.append(min(batch / seconds, _sent(_port(kind, bandwidth), layers.passed)))
@@ -125,11 +125,11 @@ def _rates(devices: Machines, bandwidth: float, passed: float) -> FloatArray:
     between = [[min(port[s], port[t]) for t in kinds] for s in kinds]
     if devices.rates is not None:
         between = [[min(between[s][t], devices.rates[s][t]) for t in kinds] for s in kinds]
-    own, n = list(devices.sequence), devices.total
+    sequence, n = list(devices.sequence), devices.total
     rates = np.zeros((n + 2, n + 2))
-    rates[:n, :n] = np.array([[_sent(rate, passed) for rate in row] for row in between])[np.ix_(own, own)]
+    rates[:n, :n] = np.array([[_sent(rate, passed) for rate in row] for row in between])[np.ix_(sequence, sequence)]
     np.fill_diagonal(rates, 0.0)
-    rates[n, :n] = rates[:n, n + 1] = np.array([_sent(rate, passed) for rate in port])[own]
+    rates[n, :n] = rates[:n, n + 1] = np.array([_sent(rate, passed) for rate in port])[sequence]
     return rates
 
 

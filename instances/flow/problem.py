@@ -161,10 +161,10 @@ class FlowInstance(QuestionRecord):
             seen = seen | (self.rates[: self.n, : self.n][seen] > 0).any(axis=0)
         if not self.rates[: self.n, self.n + SINK][seen].any():
             return "no path of links leads from the source to the sink"
-        most = np.array([np.flatnonzero(row).max(initial=0) for row in self.capacity])[self.kind]
-        if most[seen].sum() < self.layers:
-            held = int(most[seen].sum())
-            return f"all devices that requests can reach hold {held} layers together, and there are {self.layers}"
+        longest = np.array([np.flatnonzero(row).max(initial=0) for row in self.capacity])[self.kind]
+        if longest[seen].sum() < self.layers:
+            layers = int(longest[seen].sum())
+            return f"all devices that requests can reach hold {layers} layers together, and there are {self.layers}"
         return None
 
     def _title(self) -> str:
@@ -340,10 +340,10 @@ def _link(row: Value) -> tuple[str, str, float]:
 
 
 def _published(value: Value, devices: list[str]) -> dict[int, tuple[int, int]]:
-    found = {}
+    intervals = {}
     for name, row in value.open_members(("intervals",))["intervals"].open_members(()).items():
         ends = row.whole_numbers()
         if name not in devices or len(ends) != 2:
             row.fail("expected the two ends of the layers of a device.")
-        found[devices.index(name)] = (ends[0], ends[1])
-    return found
+        intervals[devices.index(name)] = (ends[0], ends[1])
+    return intervals

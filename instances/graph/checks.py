@@ -121,7 +121,7 @@ def describe_cycle(predecessors: tuple[IntArray, IntArray], sorted_nodes: IntArr
     cycle = walk[place[u] :][::-1]
     first = cycle.index(min(cycle))
     cycle = cycle[first:] + cycle[:first]
-    shown = [f"{u} ({names[u]})" for u in cycle[:_CYCLE_SHOWN]]
+    steps = [f"{u} ({names[u]})" for u in cycle[:_CYCLE_SHOWN]]
     if len(cycle) > _CYCLE_SHOWN:
-        shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
-    return " -> ".join([*shown, shown[0]])
+        steps.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
+    return " -> ".join([*steps, steps[0]])

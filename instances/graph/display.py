@@ -46,11 +46,11 @@ def exact_figures(value: float, unit: str = "") -> str:
     >>> exact_figures(80e9, "bytes"), exact_figures(18014398509482036.0, "bytes")
     ('80 GB', '1.8014398509482036e+16 bytes')
     """
-    shown = figures(value, unit)
-    number, _, name = shown.partition(" ")
+    rounded = figures(value, unit)
+    number, _, name = rounded.partition(" ")
     size = next((size for size, prefixed in _PREFIXES.get(unit, ()) if prefixed == name), 1.0)
     if not math.isfinite(value) or float(Fraction(number) * Fraction(f"{size:g}")) == value:
-        return shown
+        return rounded
     return f"{float(value)!r} {unit}".rstrip()
 
 
@@ -84,15 +84,15 @@ class Displayed:
         facts = "".join(
             f"<tr><th>{_cell(label)}</th><td>{_cell(text)}</td></tr>" for label, text in self._facts().items()
         )
-        shown = f"<table><caption>{_cell(title)}</caption>{facts}</table>"
+        facts_table = f"<table><caption>{_cell(title)}</caption>{facts}</table>"
         parts = self._rows()
         if parts is None:
-            return shown
+            return facts_table
         header, rows = parts
         lines = [_row("th", header), *(_row("td", row) for row in rows[:_MOST_ROWS])]
         if len(rows) > _MOST_ROWS:
             lines.append(f'<tr><td colspan="{len(header)}">… {len(rows) - _MOST_ROWS} more</td></tr>')
-        return f"{shown}<table>{''.join(lines)}</table>"
+        return f"{facts_table}<table>{''.join(lines)}</table>"
 
 
 def _short(text: str) -> str:

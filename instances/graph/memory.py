@@ -98,18 +98,18 @@ def width(graph: ComputationGraph) -> int:
     enter, leave = 2 * np.arange(n), 2 * np.arange(n) + 1  # each node is an edge of the network of flows
     source, sink = 2 * n, 2 * n + 1
     start, before = (rows.tolist() for rows in graph.predecessors)
-    taken = np.zeros(n, dtype=np.int64)  # what the nodes behind take; each takes all from one node before it
+    demand = np.zeros(n, dtype=np.int64)  # what the nodes behind take; each takes all from one node before it
     parent = np.array([before[start[v]] if start[v] < start[v + 1] else -1 for v in range(n)])
     for v in graph.topological_order[::-1].tolist():
         if parent[v] >= 0:
-            taken[parent[v]] += max(1, taken[v])
-    flow = np.maximum(1, taken)
+            demand[parent[v]] += max(1, demand[v])
+    flow = np.maximum(1, demand)
 
     edges = sorted_unique(graph.edges[:, 0] * n + graph.edges[:, 1])
     back = (  # from, to, and by how much the flow the other way can be changed
         (leave, enter, flow - 1),
         (enter, leave, np.full(n, n)),
-        (np.full(n, sink), leave, flow - taken),
+        (np.full(n, sink), leave, flow - demand),
         (enter, np.where(parent < 0, source, 2 * parent + 1), flow),
         (2 * (edges // n) + 1, 2 * (edges % n), np.full(len(edges), n)),
     )

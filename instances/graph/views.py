@@ -111,14 +111,14 @@ def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Ten
         number[i] = numbers.setdefault((at, reader[begin:end].tobytes()), len(numbers))
     _, first = np.unique(number, return_index=True)
     by_home = np.argsort(home[read[first]], kind="stable")
-    kept = first[by_home]
-    lengths = (ends - start)[kept]
+    merged = first[by_home]
+    lengths = (ends - start)[merged]
     new_start = np.concatenate(([0], np.cumsum(lengths)))
     return Tensors(
-        producer=home[read[kept]],
+        producer=home[read[merged]],
         bytes=sums_by(number, tensors.bytes[read], len(numbers))[by_home],
         start=new_start,
-        consumers=reader[np.repeat(start[kept] - new_start[:-1], lengths) + np.arange(new_start[-1])],
+        consumers=reader[np.repeat(start[merged] - new_start[:-1], lengths) + np.arange(new_start[-1])],
     )
 
 
@@ -156,9 +156,10 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
 
     def views_one_tensor(v: int) -> bool:
         read = inputs[input_start[v] : input_start[v + 1]]
-        made = sizes[first[v] : first[v + 1]]
+        outputs = sizes[first[v] : first[v + 1]]
         idle = graph.work[v] == 0 and graph.held_bytes[v] == 0 and v not in users
-        return idle and len(read) <= 1 and len(made) <= 1 and (not read or not made or sizes[read[0]] == made[0])
+        same_size = not read or not outputs or sizes[read[0]] == outputs[0]
+        return idle and len(read) <= 1 and len(outputs) <= 1 and same_size
 
     folded = {v for v in views if views_one_tensor(v)}
     if len(folded) in (0, graph.n):
@@ -169,8 +170,8 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
             source = seen.get(read[0], read[0]) if read else None
             seen |= dict.fromkeys(range(first[v], first[v + 1]), source)
 
-    kept = [v for v in range(graph.n) if v not in folded]
-    node = {v: i for i, v in enumerate(kept)}
+    nodes = [v for v in range(graph.n) if v not in folded]
+    node = {v: i for i, v in enumerate(nodes)}
     producer = graph.tensors.producer.tolist()
     edges = []
     for tensor, consumer in zip(graph.edge_tensor.tolist(), graph.tensors.consumers.tolist(), strict=True):
@@ -180,14 +181,14 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
             edges.append((node[u], node[consumer], source - first[u]))
     return ComputationGraph.from_edges(
         edges,
-        graph.work[kept],
-        [sizes[first[v] : first[v + 1]] for v in kept],
-        graph.param_bytes[kept],
-        names=tuple(graph.names[v] for v in kept),
+        graph.work[nodes],
+        [sizes[first[v] : first[v + 1]] for v in nodes],
+        graph.param_bytes[nodes],
+        names=tuple(graph.names[v] for v in nodes),
         parameters=tuple(SharedParameter(p.name, p.bytes, tuple(node[v] for v in p.users)) for p in graph.parameters),
         time_unit=graph.time_unit,
         name=graph.name,
         source=graph.source,
         attributes={**graph.attributes, "views_folded": len(folded)},
-        state_bytes=graph.state_bytes[kept],
+        state_bytes=graph.state_bytes[nodes],
     )

@@ -60,11 +60,11 @@ class NodeNames:
         InputError
             If there is no such node, or the names stand for too many.
         """
-        found = self._nodes_of(name)
-        self._found += len(found)
+        nodes = self._nodes_of(name)
+        self._found += len(nodes)
         if self._found > _MOST_NODES:
             raise InputError(f"Names up to {_short(name)} stand for more than {_MOST_NODES} nodes; name fewer.")
-        return found
+        return nodes
 
     def _nodes_of(self, name: Any) -> list[int]:
         if isinstance(name, (int, np.integer)) and not isinstance(name, bool):

@@ -234,8 +234,8 @@ class Loads(NamedTuple):
 
 def proof_of_no_fit(instance: Instance) -> str | None:
     """Say why there is no partition, as `find_infeasibility`; None if that is not proved."""
-    no_fit = find_infeasibility(instance)
-    return None if no_fit is None else no_fit.reason
+    infeasibility = find_infeasibility(instance)
+    return None if infeasibility is None else infeasibility.reason
 
 
 def find_infeasibility(instance: Instance) -> Infeasibility | None:

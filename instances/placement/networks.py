@@ -193,15 +193,15 @@ def _cifar10(step: _TrainingStep, rng: np.random.Generator, large: bool) -> None
         values = [step.node(f"{c}.fit{i}", fit, pixels * channels, [u]) for i, u in enumerate((last, x))]
         used: set[int] = set()
         for i, inputs in enumerate(reducing if reduces else normal):
-            made = []
+            parts = []
             for j, (source, operation) in enumerate(inputs):
                 used.add(source)
                 u = values[source]
                 if operation != "identity":
                     flops = pixels * channels * _flops_per_value(operation, channels)
                     u = step.node(f"{c}.{i}.{j}.{operation}", flops, pixels * channels, [u], i)
-                made.append(u)
-            values.append(step.node(f"{c}.{i}.add", pixels * channels, pixels * channels, made, i))
+                parts.append(u)
+            values.append(step.node(f"{c}.{i}.add", pixels * channels, pixels * channels, parts, i))
         loose = [value for source, value in enumerate(values) if source not in used]
         last, x = x, step.node(f"{c}.join", fit, pixels * channels, loose)
     step.node("head", 20 * batch * channels, 10 * batch, [x])
@@ -343,23 +343,23 @@ def group_nodes(graph: ComputationGraph, groups: int = GROUPS) -> Grouping:
     return grouping
 
 
-def _only_readers(graph: ComputationGraph, most: int, share: float) -> dict[int, int]:
+def _only_readers(graph: ComputationGraph, limit: int, share: float) -> dict[int, int]:
     """Nodes with a single reader, and this reader, as long as both together have at most `share` of work."""
     start, successor = graph.successors
     work = graph.work
     joins: dict[int, int] = {}
-    taken: set[int] = set()
+    joined: set[int] = set()
     for u in graph.topological_order[::-1].tolist():
         readers = set(successor[start[u] : start[u + 1]].tolist())
-        if len(readers) == 1 and len(joins) < most:
+        if len(readers) == 1 and len(joins) < limit:
             (v,) = readers
-            if v not in taken and u not in taken and work[u] + work[v] <= share:
+            if v not in joined and u not in joined and work[u] + work[v] <= share:
                 joins[u] = v
-                taken |= {u, v}
+                joined |= {u, v}
     return joins
 
 
-def _light_neighbours(graph: ComputationGraph, most: int, _share: float) -> dict[int, int]:
+def _light_neighbours(graph: ComputationGraph, limit: int, _share: float) -> dict[int, int]:
     """The lightest nodes, and for each the neighbour one edge away to or from which it has most bytes."""
     depth = depths(graph.topological_order, *graph.predecessors)
     edges, first = np.unique(graph.edges, axis=0, return_inverse=True)
@@ -377,7 +377,7 @@ def _light_neighbours(graph: ComputationGraph, most: int, _share: float) -> dict
     chosen_upper, chosen_lower = set[int](), set[int]()
     lightest = [v for v in np.argsort(graph.work, kind="stable").tolist() if near[v]]
     for v in lightest[: len(lightest) // 2]:  # what is merged comes back in the next round, with its new work
-        if len(joins) == most:
+        if len(joins) == limit:
             break
         for _, _, w in sorted(near[v]):
             above, below = (v, w) if depth[v] < depth[w] else (w, v)

@@ -435,16 +435,16 @@ def _check_nodes(placement: OrderedPlacement) -> None:
     if len(orders) != placement.instance.devices:
         raise InputError(f"device_order has {len(orders)} sequences for {placement.instance.devices} devices.")
     for d, sequence in enumerate(orders):
-        here = np.flatnonzero(placement.device == d).tolist()
-        if sorted(sequence) == here:
+        nodes = np.flatnonzero(placement.device == d).tolist()
+        if sorted(sequence) == nodes:
             continue
-        own = Counter(here)
-        for v in Counter(sequence) - own:
+        required = Counter(nodes)
+        for v in Counter(sequence) - required:
             if not 0 <= v < len(names):
                 raise InputError(f"device_order[{d}]: there is no node {v}; use 0 to {len(names) - 1}.")
-            fault = "is there twice" if v in own else f"is on device {placement.device[v]}"
+            fault = "is there twice" if v in required else f"is on device {placement.device[v]}"
             raise InputError(f"device_order[{d}]: node {v} ({names[v]}) {fault}.")
-        for v in own - Counter(sequence):
+        for v in required - Counter(sequence):
             raise InputError(f"device_order[{d}]: node {v} ({names[v]}) of this device is missing.")
 
 
@@ -455,11 +455,11 @@ def _check_moves(placement: OrderedPlacement) -> None:
     for d, (sequence, required) in enumerate(zip(orders, _required(placement), strict=True)):
         if len(sequence) == len(required) and set(sequence) == set(required):
             continue
-        own = Counter(required)
-        for move in Counter(sequence) - own:
-            fault = "is there twice" if move in own else "is not a transfer that the devices require"
+        required_counts = Counter(required)
+        for move in Counter(sequence) - required_counts:
+            fault = "is there twice" if move in required_counts else "is not a transfer that the devices require"
             raise InputError(f"bus_order[{d}]: {_said(move)} {fault}.")
-        for move in own - Counter(sequence):
+        for move in required_counts - Counter(sequence):
             raise InputError(f"bus_order[{d}]: {_said(move)} is missing.")
 
 

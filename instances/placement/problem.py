@@ -266,19 +266,19 @@ def proof_of_no_fit(instance: PlacementInstance) -> str | None:
     Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its
     device holds its parameters and state, and the tensors that it reads and makes.
     """
-    graph, most = instance.graph, float(instance.memories.max())
-    if not np.isfinite(most):
+    graph, largest = instance.graph, float(instance.memories.max())
+    if not np.isfinite(largest):
         return None
-    held = float(graph.held_bytes.sum()) + sum(parameter.bytes for parameter in graph.parameters)
+    resident = float(graph.held_bytes.sum()) + sum(parameter.bytes for parameter in graph.parameters)
     total = float(instance.memories.sum())
-    if held * (1 - _SLACK) > total:
-        return f"parameters and states need {held:.6g} bytes, all devices together have {total:.6g}"
+    if resident * (1 - _SLACK) > total:
+        return f"parameters and states need {resident:.6g} bytes, all devices together have {total:.6g}"
     needed = _while_running(instance)
     v = int(needed.argmax())
-    if needed[v] * (1 - _SLACK) > most:
+    if needed[v] * (1 - _SLACK) > largest:
         return (
             f"node {v} ({graph.names[v]}) needs {needed[v]:.6g} bytes with what it reads and makes, the largest device "
-            f"has {most:.6g}"
+            f"has {largest:.6g}"
         )
     return None
 

@@ -202,33 +202,32 @@ def load_graph(
             f"There is no file and no architecture {str(spec)!r}; {hint}mtpp list architectures names all of them."
         )
     chosen = chosen or _recognise(spec)
-    asked = {
-        **{
-            "dims": dims,
-            "level": None if level == LEVELS[0] else level,
-            "training": training,
-            "device": device,
-            "cost": cost,
-        },
-        **{"input_work": input_work, "time_unit": time_unit},
+    options = {
+        "dims": dims,
+        "level": None if level == LEVELS[0] else level,
+        "training": training,
+        "device": device,
+        "cost": cost,
+        "input_work": input_work,
+        "time_unit": time_unit,
     }
-    given = {name: value for name, value in asked.items() if value or value == ""}
-    for name in given:
+    set_options = {name: value for name, value in options.items() if value or value == ""}
+    for name in set_options:
         if name not in chosen.options:
             details = {"dims": ", ".join(dims or ()), "device": "peak_flops, memory_bandwidth"}
-            shown = f"{name} ({details[name]})" if name in details else name
+            option = f"{name} ({details[name]})" if name in details else name
             takers = [other.name for other in READERS.values() if name in other.options]
             if name not in ("input_work", "time_unit"):
                 takers = ["architectures", *takers]
-            raise InputError(f"{spec}: '{chosen.name}' files take no {shown}; leave it out ({', '.join(takers)} do).")
+            raise InputError(f"{spec}: '{chosen.name}' files take no {option}; leave it out ({', '.join(takers)} do).")
     for dim, size in (dims or {}).items():
         if isinstance(size, str) and chosen.read is not read_configuration:
             raise InputError(f"{spec}: dimension {dim} is {size}; give a whole number.")
     if communication == "size":
         if device is None and "device" in chosen.options and cost != "measured":
-            given["device"] = assumed_device()
+            set_options["device"] = assumed_device()
         _assume_words(chosen, input_work, time_unit)
-        graph = _assuming(chosen.read(spec, **given), spec, dims, level)
+        graph = _assuming(chosen.read(spec, **set_options), spec, dims, level)
     elif chosen.read_costs is None:
         raise InputError(f"{spec}: '{chosen.name}' files have no edge costs; use communication 'size'.")
     else:

@@ -139,9 +139,9 @@ def numbered(names: Sequence[str], network: str, work: Sequence[float]) -> tuple
     stem = max(stacks, key=lambda stack: loads[stack])
     layers = stacks[stem]
     if len(stacks) > 1 and 2 * loads[stem] <= sum(work):
-        shown = ", ".join(map(_plain, list(stacks)[:3])) + (", …" if len(stacks) > 3 else "")
+        examples = ", ".join(map(_plain, list(stacks)[:3])) + (", …" if len(stacks) > 3 else "")
         raise InputError(
-            f"{network} has {len(stacks)} stacks of layers ({shown}), none of them with half of the work; runtimes "
+            f"{network} has {len(stacks)} stacks of layers ({examples}), none of them with half of the work; runtimes "
             "number the layers of one."
         )
     if layers != set(range(len(layers))):

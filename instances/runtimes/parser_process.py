@@ -101,8 +101,8 @@ def _sglang(settings: Path, model: Path) -> str:
 def _torchtitan(settings: Path, model: Path) -> str:
     (call,) = (node for node in ast.walk(ast.parse(settings.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
     fields = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    made = import_module("torchtitan.config.configs").ParallelismConfig(**fields)
-    return f"{len(made.module_fqns_per_model_part)} parts of modules"
+    config = import_module("torchtitan.config.configs").ParallelismConfig(**fields)
+    return f"{len(config.module_fqns_per_model_part)} parts of modules"
 
 
 def _values(settings: Path) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def _main(runtime: str, settings: str, model: str = "") -> None:
         return
     try:
         with redirect_stdout(sys.stderr):
-            said = _PARSERS[runtime](Path(settings), Path(model))
-        print(f"ok\n{package} {release}: {said}")
+            reply = _PARSERS[runtime](Path(settings), Path(model))
+        print(f"ok\n{package} {release}: {reply}")
     except ImportError as error:
         print(f"missing\n{package} {release} cannot be loaded: {error}")
     except Exception as error:

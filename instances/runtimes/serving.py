@@ -163,14 +163,14 @@ _NEW_CACHES = {"present_key_names": "present.%d.key", "present_value_names": "pr
 
 def _config(cut: LayerCut, files: Sequence[StageFile]) -> str:
     """The configuration, which names only tensors that some stage has."""
-    read, given = ({name for file in files for name in getattr(file, side)} for side in ("inputs", "outputs"))
+    read, written = ({name for file in files for name in getattr(file, side)} for side in ("inputs", "outputs"))
     inputs = {role: name for role, name in _INPUTS.items() if name in read}
     inputs |= {role: name for role, name in _CACHES.items() if name % 0 in read}
     last = files[-1].outputs[0] if len(files[-1].outputs) == 1 else "logits"
     decoder = {
         "num_hidden_layers": cut.layers,
         "inputs": {"input_ids": files[0].inputs[0] if len(files[0].inputs) == 1 else "input_ids"} | inputs,
-        "outputs": {"logits": last} | {role: name for role, name in _NEW_CACHES.items() if name % 0 in given},
+        "outputs": {"logits": last} | {role: name for role, name in _NEW_CACHES.items() if name % 0 in written},
         "pipeline": [{f"stage-{n}": _stage(file, n) for n, file in enumerate(files)}],
     }
     # The context is the length that generation may reach; where the network tells of none, the usual one of examples.

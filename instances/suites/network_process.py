@@ -62,21 +62,21 @@ def _transformers(model: str) -> Recipe:
     for part in (config, config.get_text_config()):
         if getattr(part, "use_cache", False):
             part.use_cache = False
-    asked = inspect.signature(kind.forward).parameters
+    parameters = inspect.signature(kind.forward).parameters
     tokens = torch.zeros(BATCH, SEQUENCE, dtype=torch.long)
     inputs: dict[str, Any] = {}
-    if "input_ids" in asked:
+    if "input_ids" in parameters:
         inputs["input_ids"] = tokens
-    if "decoder_input_ids" in asked and getattr(config, "is_encoder_decoder", False):
+    if "decoder_input_ids" in parameters and getattr(config, "is_encoder_decoder", False):
         inputs["decoder_input_ids"] = tokens
-    if kind.main_input_name == "pixel_values" or ("pixel_values" in asked and "input_ids" not in asked):
+    if kind.main_input_name == "pixel_values" or ("pixel_values" in parameters and "input_ids" not in parameters):
         vision = getattr(config, "vision_config", config)
         side = getattr(vision, "image_size", 224) or 224
         sides = tuple(side) if isinstance(side, list | tuple) else (side, side)
         inputs["pixel_values"] = torch.empty(BATCH, getattr(vision, "num_channels", 3), *sides)
     if not inputs:
         raise InputError(f"takes {kind.main_input_name}, neither tokens nor images.")
-    if "return_dict" in asked:
+    if "return_dict" in parameters:
         inputs["return_dict"] = False
     return lambda: kind(config).eval(), (), inputs
 
@@ -99,8 +99,8 @@ def main(package: str, model: str, file: str) -> int:
             graph = trace(build, args, kwargs, name=model)
         except InputError:  # some networks compute with their weights while they are built
             graph = trace(build(), args, kwargs, name=model)
-        made = f"{package} {version(package)}, {model}, torch {version('torch')}"
-        save_graph(replace(graph, source=f"{made}, {graph.source}"), file)
+        origin = f"{package} {version(package)}, {model}, torch {version('torch')}"
+        save_graph(replace(graph, source=f"{origin}, {graph.source}"), file)
     except Exception as error:  # whatever another package raises
         print(error if isinstance(error, InputError) else first_line(error), file=sys.stderr)
         return 2

@@ -196,9 +196,9 @@ class SuiteModel:
             trace_network(self.package, self.model, file)
         graph = read_graph(file)
         if not graph.content_hash.startswith(self.hash):
-            here = f"{self.package} {_installed(self.package)} with torch {_installed('torch')}"
+            installed = f"{self.package} {_installed(self.package)} with torch {_installed('torch')}"
             difference = (
-                f"some graphs of {here} differ from those of {self.package} {self.version} with torch {_TORCH}."
+                f"some graphs of {installed} differ from those of {self.package} {self.version} with torch {_TORCH}."
             )
             warnings.warn(f"{difference} Compare ratios with care.", InputWarning, stacklevel=2)
         return graph
@@ -250,8 +250,8 @@ def cache_folder(package: str, version: str = "") -> Path:
     from instances.compiled import user_cache
 
     torch = (_installed("torch") or _TORCH).partition("+")[0]
-    made = f"{package}-{_installed(package) or version}-torch-{torch}-{_tracer()}"
-    return user_cache("mtpp") / "networks" / made
+    name = f"{package}-{_installed(package) or version}-torch-{torch}-{_tracer()}"
+    return user_cache("mtpp") / "networks" / name
 
 
 def network_suite(name: str, summary: str, networks: Iterable[SuiteModel], more: Iterable[Entry] = ()) -> Suite:
@@ -376,34 +376,34 @@ def _settings(path: Path) -> _Settings:
     import tomllib
 
     try:
-        given = tomllib.loads(read_text(path))
+        settings = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not valid TOML ({error or 'nested too deeply'}).") from None
     fields = tuple(_Settings.__dataclass_fields__)
-    for word in given:
+    for word in settings:
         if word not in fields:
             raise InputError(f"{path}: {unknown(fields, word, 'word')}")
-    counts = _counts(given["k"], path) if "k" in given else ()
-    return _Settings(_bandwidth(given.get("bandwidth"), path), counts, _names(given.get("clusters"), path))
+    counts = _counts(settings["k"], path) if "k" in settings else ()
+    return _Settings(_bandwidth(settings.get("bandwidth"), path), counts, _names(settings.get("clusters"), path))
 
 
-def _bandwidth(given: Any, path: Path) -> float | None:
-    if given is None:
+def _bandwidth(value: Any, path: Path) -> float | None:
+    if value is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= sys.float_info.max:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise InputError(f"{path}: bandwidth must be a number of bytes per unit of the graphs' time, such as 25e9.")
-    return float(given)
+    return float(value)
 
 
-def _counts(given: Any, path: Path) -> tuple[int, ...]:
-    counts = given if isinstance(given, list) else [given]
+def _counts(value: Any, path: Path) -> tuple[int, ...]:
+    counts = value if isinstance(value, list) else [value]
     if not counts or not all(type(k) is int and k >= 1 for k in counts):
         raise InputError(f"{path}: k must be a list of numbers of blocks, such as [2, 4, 8].")
     return tuple(counts)
 
 
-def _names(given: Any, path: Path) -> dict[str, str]:
-    names = {} if given is None else given
+def _names(value: Any, path: Path) -> dict[str, str]:
+    names = {} if value is None else value
     if not isinstance(names, dict) or not all(isinstance(name, str) and name for name in names.values()):
         raise InputError(f'{path}: clusters must be a table of graphs and networks, such as "bert-*" = "bert".')
     return names

@@ -288,7 +288,7 @@ def _facts(members: dict[str, Value]) -> dict[str, Any]:
 
 
 def _ways(value: Value, sent: Value | None) -> tuple[Configuration, ...]:
-    found = []
+    configurations = []
     for item in value.items():
         members = item.members(
             ("forward", "parameters", "stored_bytes"),
@@ -301,10 +301,10 @@ def _ways(value: Value, sent: Value | None) -> tuple[Configuration, ...]:
         for name in ("input_backward", "weight_backward"):
             values.setdefault(name, values["forward"])
         try:
-            found.append(Configuration(**values))
+            configurations.append(Configuration(**values))
         except InputError as error:
             item.fail(str(error))
-    return tuple(found)
+    return tuple(configurations)
 
 
 def _layer(item: Value, name: str, kind: str, ways: tuple[Configuration, ...]) -> ConfiguredLayer:

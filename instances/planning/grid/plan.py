@@ -411,12 +411,12 @@ def grid_document(plan: GridPlan) -> dict[str, Any]:
 def ranks(plan: GridPlan) -> tuple[Rank, ...]:
     """Server, device there, first stage and place in each degree of every device that works."""
     assert plan.first_device is not None
-    size, found = plan.instance.servers.size, list[Rank]()
+    size, rows = plan.instance.servers.size, list[Rank]()
     for g, d in ((g, d) for g in range(plan.groups) for d in range(plan.pipelines)):
         for place in range(plan.context * plan.tensor[g]):
             device, (cp, tp) = int(plan.first_device[g, d]) + place, divmod(place, plan.tensor[g])
-            found.append(Rank(len(found), *divmod(device, size), g, tp, cp, d))
-    return tuple(found)
+            rows.append(Rank(len(rows), *divmod(device, size), g, tp, cp, d))
+    return tuple(rows)
 
 
 def plan_of(stated: StatedGrid) -> GridPlan:

@@ -50,7 +50,7 @@ def test_after_any_walk_the_sums_are_those_of_the_blocks(start: Partition, moves
     assert state.queues.following.tolist() == fresh.queues.following.tolist()
     assert state.block[state.members].tolist() == sorted(state.block.tolist())
     assert state.members[state.place].tolist() == list(range(instance.graph.n))
-    for name in ("time", "peak", *(["held"] if instance.has_overflow else [])):
+    for name in ("time", "peak", *(["resident"] if instance.has_overflow else [])):
         np.testing.assert_allclose(getattr(state, name), getattr(fresh, name), rtol=0, atol=rounding(instance))
 
 
@@ -59,7 +59,7 @@ def test_the_sums_of_a_start_are_the_costs_of_the_partition(start: Partition) ->
     state = start_state(start.block, start.order, start.instance.k, KernelArrays.of(start.instance))
     costs = start.costs
     np.testing.assert_allclose(state.time, costs.receive + costs.work + costs.send, rtol=1e-12, atol=1e-6)
-    np.testing.assert_allclose(state.held, start.param_bytes + start.state_bytes, rtol=1e-12)
+    np.testing.assert_allclose(state.resident, start.param_bytes + start.state_bytes, rtol=1e-12)
     assert state.best[0] == pytest.approx(start.bottleneck, rel=1e-12, abs=1e-6)
     assert state.size.tolist() == np.bincount(start.block, minlength=start.instance.k).tolist()
 
