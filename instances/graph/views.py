@@ -8,7 +8,7 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import IntArray, SharedParameter, Tensors, sorted_unique, sums_by
+from instances.graph.tensors import FloatArray, IntArray, SharedParameter, Tensors, sorted_unique, sums_by
 
 # Depth of each node in the network.
 
@@ -120,6 +120,14 @@ def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Ten
         start=new_start,
         consumers=reader[np.repeat(start[merged] - new_start[:-1], lengths) + np.arange(new_start[-1])],
     )
+
+
+def parameters_by(graph: ComputationGraph, group: IntArray, count: int) -> FloatArray:
+    """(count,) parameters of each group of nodes [bytes]; a shared one counts once in each group that uses it."""
+    total = sums_by(group, graph.param_bytes, count)
+    for parameter in graph.parameters:
+        total[np.unique(group[list(parameter.users)])] += parameter.bytes
+    return total
 
 
 # Folding of views: nodes whose output is their input under another name or in another shape.

@@ -14,9 +14,8 @@ from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import parse_constraints
-from instances.partitioning.partition import IDLE, Partition
+from instances.partitioning.partition import IDLE, Partition, crossings, stages
 from instances.partitioning.problem import Instance
-from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import Certificate, Stated, certificate_from_document
 from instances.partitioning.stated_serving import StatedPoint
 from instances.records import written

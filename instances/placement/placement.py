@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
-from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows, freeze, sums_by
+from instances.graph.views import parameters_by
 from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance, PlacementMembers
 from instances.records import written
 

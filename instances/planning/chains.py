@@ -15,8 +15,8 @@ from instances.devices import Cluster, Device
 from instances.errors import InputError
 from instances.graph.checks import numbers
 from instances.graph.graph import ComputationGraph
-from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.views import parameters_by
 from instances.json_files import Value, read_json
 from instances.planning.grid.configurations import FULL, NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.problem import LayerChain, TrainingInstance

@@ -13,10 +13,11 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from subprocess import SubprocessError as SubprocessError
 from types import FrameType
@@ -480,3 +481,33 @@ def terminate_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+# A copy of this process that works beside it.
+
+
+@contextmanager
+def run_beside(steps: Callable[[], Iterable[object]]) -> Iterator[BaseProcess | None]:
+    """Run all steps in a silent copy of this process, which ends with the context.
+
+    Elsewhere than on Linux a copy of a process with threads may hang: the context is None then, and nothing runs.
+    """
+    if sys.platform != "linux":
+        yield None
+        return
+    process = multiprocessing.get_context("fork").Process(target=_work, args=(steps, os.getpid()), daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def _work(steps: Callable[[], Iterable[object]], parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, too, and ends this process
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    for _ in steps():
+        if os.getppid() != parent:
+            return

@@ -10,7 +10,7 @@ import numpy as np
 
 from instances import Bound, Partition
 from instances.errors import printable, word
-from instances.partitioning.stages import crossings, stages
+from instances.partitioning.partition import crossings, stages
 from instances.results import PROOF_TOLERANCE
 from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
 

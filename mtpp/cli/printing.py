@@ -15,7 +15,7 @@ from instances import Instance, Partition, Result
 from instances.errors import ASSUMED, printable
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import json_text
-from instances.partitioning.stages import crossings, stages
+from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing, StageReport
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options

@@ -54,7 +54,7 @@ def warm_up(*, printing: Printing) -> int:
 def _compile(printing: Printing) -> float:
     """Run every method on tiny questions, half of them in a second process; return the seconds it took."""
     from instances.deadline import CLOCK, Stopwatch
-    from instances.system.side_process import run_beside
+    from instances.system.processes import run_beside
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told

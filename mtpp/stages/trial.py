@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from instances.errors import InputError, extra
 from instances.json_files import finite_or_none
-from instances.partitioning.partition import Partition
+from instances.partitioning.partition import Partition, crossings
 from instances.partitioning.partition_file import AnswerFile
-from instances.partitioning.stages import crossings
 from mtpp.stages.folder import difference, fill
 from mtpp.stages.manifest import FileRecord, Manifest, TensorRecord, read_manifest
 from mtpp.stages.runner import Pipeline, StageJob, available_memory

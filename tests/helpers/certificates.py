@@ -19,8 +19,8 @@ from instances.certificates import answer_document
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
+from instances.partitioning.partition import crossings, stages
 from instances.partitioning.serving import ServingInstance
-from instances.partitioning.stages import crossings, stages
 from instances.partitioning.stated import certificate_from_document
 from instances.records import written
 from instances.runtimes.serving_front import Front, front_document

@@ -11,7 +11,7 @@ import numpy as np
 from instances import Bound, Partition
 from instances.flow.answer import FlowAnswer
 from instances.graph.display import figures
-from instances.partitioning.stages import crossings, stages
+from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing
 from instances.runtimes.layers import layers_in_words
 from instances.runtimes.serving_front import Front

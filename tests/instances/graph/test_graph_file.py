@@ -29,7 +29,7 @@ from instances import (
 from instances.graph.graph_file import graph_document
 from instances.graph.memory import summarise
 from instances.graph.views import merge_graph
-from instances.partitioning.stages import crossings, stages
+from instances.partitioning.partition import crossings, stages
 from instances.records import written
 
 # A file that is written anew in each example may stay in the folder of the test.

@@ -10,7 +10,7 @@ from strategies import partitions
 
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import Value
-from instances.partitioning.stages import crossings, stages
+from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing, StageReport
 from instances.records import read, written
 
