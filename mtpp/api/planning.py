@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
+from heuristics.placement.annealing import Tell
 from heuristics.placement.placeto import Checkpoint
 from instances import Bound, ComputationGraph, Result
-from instances.deadline import Deadline, Stopwatch
+from instances.deadline import Stopwatch
 from instances.errors import InputError, WordError, is_refused
 from instances.json_files import read_text
 from instances.partitioning.serving import ServingInstance
-from instances.placement.networks import Grouping, group_nodes
+from instances.placement.networks import group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
 from instances.system.processes import catch_interrupt
-from mtpp.certifying.methods import GridResult, covered_grid, prove_placement
+from mtpp.certifying.loop import ignore
+from mtpp.certifying.methods import GridResult, answered, covered_grid, flow_methods, placement_methods
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.grid import grid_question
 from mtpp.questions.partitioning import runtime_of
@@ -41,6 +41,7 @@ from mtpp.questions.placement import (
     PlaceWords,
     ServingWords,
     flow_instance,
+    is_search_only,
     placement_instance,
     serving_instance,
 )
@@ -81,8 +82,8 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
         Of devices whose kind states none.
     peak_flops, memory_bandwidth : float or str, optional
         Of the device with speed 1.
-    certify : bool
-        Whether it is proved how good the answer is.
+    search_only : bool
+        Whether nothing is proved.
     time_limit : float
         Seconds for search and proof together, 20 by default.
     seed : int
@@ -101,16 +102,10 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     return flowed(flow_instance(question, words), words)
 
 
-def flowed(
-    question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] | None = None
-) -> FlowResult:
+def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
     """As `flow`, with words that are checked."""
-    from mtpp.certifying.methods import certify_flow, find_flow
-
-    seed, limit = words["seed"], words["time_limit"]
-    if not words["certify"]:
-        return find_flow(question, seed, limit)
-    return certify_flow(question, seed, limit, on_progress or (lambda moment: None))
+    methods = flow_methods(question, words["seed"], search_only=is_search_only(words))
+    return answered(question, methods, SolveOptions(time_limit=words["time_limit"], seed=words["seed"]), on_progress)
 
 
 # Cuts of a decoder by the context that they hold and by how fast they are: `serve`.
@@ -225,12 +220,12 @@ def place(
         A checkpoint for the method *placeto*; by default it trains for this graph alone.
     seed : int
     time_limit : float
-        Seconds of the search, and as many again of `certify`; 5 by default.
-    certify : bool
-        Prove how good the placement is, also with solvers if it is small; a solver that is missing or fails is a
+        Seconds of the search, and as many again of the proof; 5 by default.
+    search_only : bool
+        Whether nothing is proved. A proof also takes solvers if the graph is small; one that is missing or fails is a
         warning.
     solver, threads
-        As in `SolveOptions`, for `certify`.
+        As in `SolveOptions`, for the proof.
 
     Returns
     -------
@@ -255,56 +250,36 @@ def place(
     def warn(fault: SolverNotAvailableError) -> None:
         warnings.warn(str(fault), RuntimeWarning, stacklevel=4)
 
-    with catch_interrupt() as interrupted:
-        answer, _ = placed(instance, method, words, interrupted)
-        if not words["certify"] or answer.answer is None or interrupted.is_set():
-            return answer
-    return proved_placement(answer, words, lambda moment: None, warn)
+    return placed(instance, method, words, on_fault=warn)
 
 
 def placed(
     instance: PlacementInstance,
     method: str,
     words: PlaceWords,
-    interrupted: Event,
-    on_progress: Callable[[Progress], None] = lambda moment: None,
-) -> tuple[PlacementResult, Grouping | None]:
-    """Search for a placement; the groups of nodes that were searched come along, None for single nodes.
-
-    Parameters
-    ----------
-    words : PlaceWords
-        With all defaults.
-    interrupted : Event
-        Ends the search.
-    on_progress : callable
-        Receives each phase with the best time by then.
-    """
-    if words["certify"]:
-        find_solver(words["solver"])  # before the search, which may take a while
-    watch = Stopwatch()
-
-    def tell(phase: str, time: float) -> None:
-        known = time if math.isfinite(time) else None
-        on_progress(Progress(phase, watch.passed, known, instance.lower_bound, None))
-
-    policy, groups = words["policy"], words["groups"]
-    checkpoint = None if policy is None else Checkpoint.load(fspath(policy))
-    grouping = None if groups is None else group_nodes(instance.graph, groups)
-    limits, rng = Limits(Deadline.after(words["time_limit"], interrupted)), np.random.default_rng(words["seed"])
-    found = search_placement(instance, method, rng, limits, grouping, tell, checkpoint)
-    return replace(found, clocked=words["time_limit"] is not None), grouping
-
-
-def proved_placement(
-    answer: PlacementResult,
-    words: PlaceWords,
-    on_progress: Callable[[Progress], None],
-    on_fault: Callable[[SolverNotAvailableError], None],
+    on_progress: Callable[[Progress], None] = ignore,
+    on_fault: Callable[[SolverNotAvailableError], None] = ignore,
 ) -> PlacementResult:
-    """The answer, or a better one, with the best bound; `on_fault` as of `prove_placement`."""
-    options = SolveOptions(words["solver"], words["time_limit"], threads=words["threads"], seed=words["seed"])
-    return replace(prove_placement(answer, options, on_progress, on_fault), method=answer.method)
+    """As `place`, with words that are checked; listeners are those of `answered`."""
+    search_only, limit, groups = is_search_only(words), words["time_limit"], words["groups"]
+    if not search_only:
+        find_solver(words["solver"])  # before the search, which may take a while
+    policy = None if words["policy"] is None else Checkpoint.load(fspath(words["policy"]))
+    grouping = None if groups is None else group_nodes(instance.graph, groups)
+    rng = np.random.default_rng(words["seed"])
+
+    def search(limits: Limits, tell: Tell) -> PlacementResult:
+        return search_placement(instance, method, rng, limits, grouping, tell, policy)
+
+    options = SolveOptions(
+        words["solver"],
+        None if limit is None else limit if search_only else 2 * limit,
+        threads=words["threads"],
+        seed=words["seed"],
+    )
+    methods = placement_methods(instance, search, search_only=search_only)
+    answer = replace(answered(instance, methods, options, on_progress, on_fault), method=method)
+    return answer if grouping is None else answer.noted(f"searched with {grouping.graph.n} groups of nodes")
 
 
 # Plans of pipelined training: `plan`.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from heuristics import Limits
 from heuristics.flow import search_flow
+from heuristics.placement.annealing import Tell
 from heuristics.planning.grid import plan_in_grid
 from instances import Result, combine
 from instances.deadline import Deadline, Stopwatch
@@ -17,6 +19,7 @@ from instances.flow.problem import FlowInstance
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning.grid import GridInstance, GridPlan
+from instances.results import A, Q
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.loop import Loop, Method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -24,6 +27,39 @@ from mtpp_models.flow import bound_flow
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.planning.grid import COVERED, grid_bounds
 from mtpp_models.solvers.interface import Controls
+
+# Answers to one question by methods in turn, the same for all problems whose methods are a search and bounds on it.
+
+
+def answered(
+    question: Q,
+    methods: Sequence[Method[Q, A]],
+    options: SolveOptions,
+    on_progress: Callable[[Progress], None] = ignore,
+    on_fault: Callable[[SolverNotAvailableError], None] = ignore,
+) -> Result[Q, A]:
+    """Run methods in turn under one time limit; Ctrl-C ends the work and keeps what is known.
+
+    Parameters
+    ----------
+    options : SolveOptions
+        The time limit is for all methods together.
+    on_progress : callable
+        Receives the method at work with the best cost and bound so far.
+    on_fault : callable
+        Receives the `SolverNotAvailableError` of each solver that is missing or fails; the others go on without it.
+
+    Returns
+    -------
+    Result
+        The best answer and the best bound; its parts are those of all methods.
+    """
+    with catch_interrupt() as interrupted:
+        deadline = Deadline.after(options.time_limit, interrupted)
+        loop: Loop[Q, A] = Loop(question, options, deadline, [], on_progress=on_progress, on_fault=on_fault)
+        loop.steps(methods)
+        return loop.result()
+
 
 # Certification of a flow: search and bounds, in turns, until they meet or time is up.
 
@@ -39,33 +75,11 @@ _RESOLUTION = 1e-4
 _JUST_ABOVE = 1e-6
 
 
-def find_flow(
-    instance: FlowInstance, seed: int, time_limit: float | None, start: FlowAnswer | None = None
-) -> FlowResult:
-    """Search alone; Ctrl-C ends it and keeps the best."""
-    with catch_interrupt() as interrupted:
-        limits = Limits(Deadline.after(time_limit, interrupted))
-        found = search_flow(instance, np.random.default_rng(seed), limits, start)
-        return replace(found, clocked=time_limit is not None)
-
-
-def certify_flow(
-    instance: FlowInstance,
-    seed: int,
-    time_limit: float | None,
-    on_progress: Callable[[Progress], None] = ignore,
-) -> FlowResult:
-    """Search, prove, and search again up to what is proved; its `parts` hold the bounds of all methods."""
-    with catch_interrupt() as interrupted:
-        deadline = Deadline.after(time_limit, interrupted)
-        answers = list[FlowResult]()
-        loop = Loop(instance, SolveOptions(seed=seed), deadline, answers, on_progress=on_progress)
-        loop.steps(flow_methods(instance, np.random.default_rng(seed)))
-        return loop.result()
-
-
-def flow_methods(instance: FlowInstance, rng: np.random.Generator) -> list[Method[FlowInstance, FlowAnswer]]:
-    """A search, bounds, and both once more where that can close the gap."""
+def flow_methods(
+    instance: FlowInstance, seed: int, *, search_only: bool = False
+) -> list[Method[FlowInstance, FlowAnswer]]:
+    """A search alone; or a search, bounds, and both once more where that can close the gap."""
+    rng = np.random.default_rng(seed)
 
     def search(best: FlowResult, controls: Controls) -> FlowResult:
         target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)
@@ -83,8 +97,10 @@ def flow_methods(instance: FlowInstance, rng: np.random.Generator) -> list[Metho
     def prove_again(best: FlowResult, controls: Controls) -> FlowResult | None:
         return prove(best, controls) if best.answer is not best.parts[0].answer else None
 
+    if search_only:
+        return [Method("annealing", search, timeless=True, exact=True)]
     return [
-        Method("annealing", search, _SEARCH, timeless=True),
+        Method("annealing", search, _SEARCH, timeless=True, exact=True),
         Method("bounds", prove, _PROVE, timeless=True, exact=True),
         Method("annealing again", search_again, 1 - _PROVE),
         Method("bounds again", prove_again, timeless=True, exact=True),
@@ -141,7 +157,10 @@ def covered_grid(
     return CoveredGrid(result, search.uniform, "" if result.bound is None else COVERED[result.bound.method])
 
 
-# Certification of a placement: bounds that need no solver, then exact models, while a gap is left.
+#: A search for a placement within limits, which tells each phase and the best time by then.
+Placer = Callable[[Limits, Tell], Result[PlacementInstance, Placement]]
+
+# Certification of a placement: a search, bounds that need no solver, then exact models, while a gap is left.
 
 
 #: In order of effort: a name of `PLACEMENT_MODELS`, its part of the time that is left, and how many nodes it is worth
@@ -149,10 +168,28 @@ def covered_grid(
 PLACEMENT_STEPS = (("colocation", 0.5, float("inf")), ("place-exact", 0.5, 24), ("place-cp", 1.0, 500))
 
 
-def placement_methods(instance: PlacementInstance) -> list[Method[PlacementInstance, Placement]]:
-    """The bounds that are worth their time, each from the shortest placement, those that fit first."""
+def placement_methods(
+    instance: PlacementInstance, search: Placer | None = None, *, search_only: bool = False
+) -> list[Method[PlacementInstance, Placement]]:
+    """A search for half of the time, if there is one, and the bounds that are worth their time, each from the best.
 
-    def method(model: str, share: float) -> Method[PlacementInstance, Placement]:
+    Parameters
+    ----------
+    search : callable, optional
+        From limits and a listener, as `search_placement`.
+    search_only : bool
+        Whether the search has all of the time, and bounds none.
+    """
+
+    def find(_: Result[PlacementInstance, Placement], controls: Controls) -> Result[PlacementInstance, Placement]:
+        def tell(phase: str, time: float) -> None:
+            cost = time if math.isfinite(time) else None
+            controls.report(Progress(phase, 0.0, cost, instance.lower_bound, None))
+
+        assert search is not None
+        return search(Limits(controls.deadline), tell)
+
+    def bound(model: str, share: float) -> Method[PlacementInstance, Placement]:
         def run(
             best: Result[PlacementInstance, Placement], controls: Controls
         ) -> Result[PlacementInstance, Placement] | None:
@@ -160,36 +197,6 @@ def placement_methods(instance: PlacementInstance) -> list[Method[PlacementInsta
 
         return Method(model, run, share, optional=model == "place-cp")
 
-    return [method(model, share) for model, share, most in PLACEMENT_STEPS if instance.graph.n <= most]
-
-
-def prove_placement(
-    known: Result[PlacementInstance, Placement],
-    options: SolveOptions,
-    on_progress: Callable[[Progress], None],
-    on_fault: Callable[[SolverNotAvailableError], None],
-) -> Result[PlacementInstance, Placement]:
-    """Prove how good a placement is, and perhaps find a better one.
-
-    Parameters
-    ----------
-    known : Result
-        With a placement.
-    options : SolveOptions
-        The time limit is for all bounds together.
-    on_progress : callable
-        Receives the model at work with what is known.
-    on_fault : callable
-        Receives the `SolverNotAvailableError` of each solver that is missing or fails; the others go on without it.
-
-    Returns
-    -------
-    Result
-        The best placement and the best bound; its parts begin with `known`. Ctrl-C ends the work and returns what is
-        known.
-    """
-    with catch_interrupt() as interrupted:
-        deadline = Deadline.after(options.time_limit, interrupted)
-        loop = Loop(known.instance, options, deadline, [known], on_progress=on_progress, on_fault=on_fault)
-        loop.steps(placement_methods(known.instance))
-        return loop.result()
+    whole = Method("search", find, 1.0 if search_only else 0.5, timeless=True, exact=True)
+    bounds = [bound(model, share) for model, share, largest in PLACEMENT_STEPS if instance.graph.n <= largest]
+    return [*([] if search is None else [whole]), *([] if search_only else bounds)]

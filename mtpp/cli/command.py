@@ -80,11 +80,11 @@ class Files:
         if self.out is not None:
             write_json(self.out, document())
 
-    def draw(self, answer: Result) -> None:
-        """Draw the partition of an answer, if there is a file to draw to."""
+    def draw(self, answer: Result[Any, Any]) -> None:
+        """Draw an answer, if there is a file to draw to."""
         if self.plot is None:
             return
-        if answer.partition is None:
+        if answer.answer is None:
             print(f"{answer.instance.label}: there is no partition to draw; give one with --start.", file=sys.stderr)
             return
         from mtpp.plots.style import save_figure

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from instances.errors import assumptions
-from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import Files, command, complain
-from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
-from mtpp.cli.printing import Printing, question_line
+from mtpp.cli.command import Files, Hidden, command
+from mtpp.cli.printing import OnFault, Printing
 from mtpp.questions.placement import (
     FlowWords,
     PlacementWords,
@@ -30,8 +26,9 @@ from mtpp.text.tables import fitted, terminal_width
 if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.partitioning.serving import ServedPartition
-    from instances.placement.networks import Grouping
+    from mtpp.api.planning import ServingResult
     from mtpp.certifying.methods import FlowResult
+    from mtpp.text.tables import LiveLine
 
 # The verb ``mtpp place``: a placement, and what is printed of it.
 
@@ -49,59 +46,30 @@ def place(
         int | None, options.of_question("-k", metavar="K", help="Number of devices.  [default: as in --devices]")
     ] = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
-    words: PlaceWords,
+    words: Annotated[PlaceWords, Hidden({"certify"})],
     files: Files,
     printing: Printing,
 ) -> int:
     """Place the nodes of a step on devices, data going back and forth, so that the step is short.
 
-    Exit code 1 if a device needs more than its memory, 5 if it is proved that every placement does. With --certify a
-    solver that fails makes it 3; what only a solver claims is marked in the file, and mtpp verify says so.
+    Exit code 1 if a device needs more than its memory, 5 if it is proved that every placement does, 3 if a solver
+    fails; what only a solver claims is marked in the file, and mtpp verify says so.
 
     Example: mtpp place inception-v3 --training --dim batch=32 -k 4 --plot placement.png
     """
     files.check()
     instance = placement_instance(graph, k, pick(PlacementWords, words))
 
-    from instances.system.processes import catch_interrupt, keeping_answers
-    from mtpp import SolverFaultError, SolverNotAvailableError
-    from mtpp.api.planning import placed, proved_placement
-    from mtpp.problems.checking import result_document
+    from mtpp.api.planning import placed
+
+    def answer(live: LiveLine, on_fault: OnFault) -> PlacementResult:
+        return placed(instance, method, words, live.show, on_fault)
 
     label = f"{instance.graph.name} on {instance.devices} devices, {method}"
-    faults = list[SolverNotAvailableError]()
-    with keeping_answers() as stop, catch_interrupt() as interrupted:  # also between search and proof
-        with printing.working(label, "step time") as live:
-            answer, grouping = placed(instance, method, words, interrupted, live.show)
-        if answer.answer is None:
-            return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
-        if words["certify"] and not interrupted.is_set():
-            with printing.working(instance.label, "step time") as live:
-                answer = proved_placement(answer, words, live.show, faults.append)
-        answer = answer.noted(*assumptions())
-        placement = answer.answer
-        assert placement is not None
-        document = partial(result_document, answer)
-        with stop.deferred():
-            files.write(document)
-            printing.rows([placement_row(answer, grouping)])
-            printing.notes(answer)
-            printing.detail(question_line(instance))
-            printing.document(document)
-        if files.plot is not None:
-            from mtpp.plots.style import save_figure
-
-            save_figure(answer.plot(), files.plot)
-    for line in dict.fromkeys(map(str, faults)):
-        complain(line, NO_SOLVER)
-    if stop.heard or interrupted.is_set() or answer.interrupted:
-        return INTERRUPTED
-    if any(isinstance(fault, SolverFaultError) for fault in faults):
-        return NO_SOLVER
-    return DONE if placement.fits else NOTHING
+    return printing.answer((label, "step time"), answer, files, lambda result: printing.rows([placement_row(result)]))
 
 
-def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[str, str]:
+def placement_row(answer: PlacementResult) -> dict[str, str]:
     """Column to text; times are those of single nodes, also where groups were searched."""
     placement, instance, unit = answer.answer, answer.instance, answer.instance.time_unit
     assert placement is not None
@@ -109,7 +77,6 @@ def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[st
     return {
         "instance": instance.graph.name,
         "n": str(instance.graph.n),
-        **({} if grouping is None else {"groups": str(grouping.graph.n)}),
         "k": str(instance.devices),
         "method": answer.method,
         f"step time [{unit}]": f"{placement.step_time:.6g}",
@@ -136,41 +103,33 @@ def flow(
             "decoder (mtpp list architectures, config.json).",
         ),
     ],
-    words: FlowWords,
+    words: Annotated[FlowWords, Hidden({"certify"})],
     out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write answer and bounds as JSON.")] = None,
     plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the layers (.png, .svg or .pdf).")] = None,
     printing: Printing,
 ) -> int:
     """Choose the layers of a decoder that each device holds, so that as many requests per second as possible pass.
 
-    Devices that hold the same layers share the requests. With --certify it is proved how many could pass at the most.
-    Of a decoder the flow counts sequences: tokens in decoding, which is the default, prompts in prefill.
+    Devices that hold the same layers share the requests. It is proved how many could pass at the most. Of a decoder
+    the flow counts sequences: tokens in decoding, which is the default, prompts in prefill.
 
-    Example: mtpp flow llama-3-70b --devices 4xA100,8xL4,12xT4 --dim batch=32 --dim element_bytes=2 --certify
+    Example: mtpp flow llama-3-70b --devices 4xA100,8xL4,12xT4 --dim batch=32 --dim element_bytes=2
     """
     files = Files(out=out, plot=plot)
     files.check()
     instance = flow_instance(question, words)
 
     from mtpp.api.planning import flowed
-    from mtpp.problems.checking import result_document
 
-    with printing.working(instance.label, "time a request") as live:
-        result = flowed(instance, words, live.show).noted(*assumptions())
-    if result.impossible is not None:
-        return complain(f"{instance.label}: {result.impossible}", IMPOSSIBLE)
-    if result.answer is None:
-        return complain(f"{instance.label}: none found", INTERRUPTED if result.interrupted else NOTHING)
-    printing.rows([_flow_row(result)])
-    printing.notes(result)
-    printing.table(*result.answer._rows())
-    printing.document(partial(result_document, result))
-    files.write(partial(result_document, result))
-    if plot is not None:
-        from mtpp.plots.style import save_figure
+    def answer(live: LiveLine, _: OnFault) -> FlowResult:
+        return flowed(instance, words, live.show)
 
-        save_figure(result.plot(), plot)
-    return INTERRUPTED if result.interrupted else DONE
+    def show(result: FlowResult) -> None:
+        assert result.answer is not None
+        printing.rows([_flow_row(result)])
+        printing.table(*result.answer._rows())
+
+    return printing.answer((instance.label, "time a request"), answer, files, show)
 
 
 def _flow_row(result: FlowResult) -> dict[str, str]:
@@ -218,29 +177,20 @@ def serve(
     Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
     """
     from mtpp.api.planning import served
-    from mtpp.problems.checking import result_document
 
-    Files(out=out, plot=plot).check()
-    with keeping_answers() as stop:
-        with printing.working(f"{graph}, {words['devices'] or f'k = {k}'}"):
-            found = served(graph, k, memory, words)
-        found = found.noted(*assumptions())
-        front = found.answer
-        if front is None:
-            return complain(f"{found.instance.label}: {found.impossible}", IMPOSSIBLE)
-        with stop.deferred():
-            if out is not None:
-                found.save(out)
-            printing.rows([_front_row(point) for point in front.points])
-            printing.notes(found)
-            settings = (front.settings or front.unsettled).removesuffix("\n")
-            printing.detail(_stages(front.chosen), settings, question_line(found.instance))
-            printing.document(partial(result_document, found))
-        if plot is not None:
-            from mtpp.plots.style import save_figure
+    files = Files(out=out, plot=plot)
+    files.check()
 
-            save_figure(found.plot(), plot)
-    return INTERRUPTED if stop.heard else DONE
+    def answer(_: LiveLine, __: OnFault) -> ServingResult:
+        return served(graph, k, memory, words)
+
+    def show(result: ServingResult) -> None:
+        front = result.answer
+        assert front is not None
+        printing.rows([_front_row(point) for point in front.points])
+        printing.detail(_stages(front.chosen), (front.settings or front.unsettled).removesuffix("\n"))
+
+    return printing.answer((f"{graph}, {words['devices'] or f'k = {k}'}", "bottleneck"), answer, files, show)
 
 
 def _front_row(point: ServedPartition) -> dict[str, str]:

@@ -7,25 +7,31 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from instances import Instance, Partition, Result
-from instances.errors import ASSUMED, printable
+from instances.errors import ASSUMED, assumptions, printable
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import json_text
 from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing, StageReport
+from instances.results import A, Q
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import Files, complain
-from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.text.numbers import Scale, bytes_in_words
 from mtpp.text.tables import Rows, fitted, terminal_width
 
 if TYPE_CHECKING:
     from mtpp.text.tables import LiveLine
+    from mtpp_models import SolverNotAvailableError
+
+#: Receives each solver that is missing or fails.
+OnFault: TypeAlias = "Callable[[SolverNotAvailableError], None]"
 
 # Tables below the result: what each stage of a partition is and costs, and what crosses each cut.
 
@@ -217,6 +223,53 @@ class Printing:
         """Make and print the JSON document, if it is asked for."""
         if self.json:
             sys.stdout.write(json_text(document(), ascii_only=True))
+
+    def answer(
+        self,
+        label: tuple[str, str],
+        find: Callable[[LiveLine, OnFault], Result[Q, A]],
+        files: Files,
+        show: Callable[[Result[Q, A]], None],
+    ) -> int:
+        """Find, write, print and draw the answer to one question; the exit code.
+
+        Parameters
+        ----------
+        label : two texts
+            The question and its cost, for the live line.
+        find : callable
+            The answer, from the live line and a listener for solvers that fail.
+        files : Files
+        show : callable
+            Prints rows and tables of an answer that there is.
+        """
+        from mtpp import SolverFaultError, SolverNotAvailableError
+        from mtpp.problems.checking import result_document
+
+        faults = list[SolverNotAvailableError]()
+        with keeping_answers() as stop:
+            with self.working(*label) as live:
+                result = find(live, faults.append).noted(*assumptions())
+            for line in dict.fromkeys(map(str, faults)):
+                complain(line, NO_SOLVER)
+            stopped = stop.heard or result.interrupted
+            if result.impossible is not None:
+                return complain(f"{result.instance.label}: {result.impossible}", IMPOSSIBLE)
+            if result.answer is None:
+                return complain(f"{result.instance.label}: none found", INTERRUPTED if stopped else NOTHING)
+            document = partial(result_document, result)
+            with stop.deferred():
+                files.write(document)
+                show(result)
+                self.notes(result)
+                self.detail(question_line(result.instance))
+                self.document(document)
+            files.draw(result)
+        if stop.heard or result.interrupted:
+            return INTERRUPTED
+        if any(isinstance(fault, SolverFaultError) for fault in faults):
+            return NO_SOLVER
+        return DONE if getattr(result.answer, "fits", True) else NOTHING
 
     @contextmanager
     def answers(

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import numpy as np
 
@@ -68,10 +68,25 @@ class ClusterWords(DevicesWords, DeviceWords, total=False):
     bandwidth: Annotated[Quantity | None, Word("Of devices whose kind states none.  [default: 64GB/s]", metavar="RATE")]
 
 
-class FlowWords(ClusterWords, SeedWords, total=False):
+class SearchOnlyWords(TypedDict, total=False):
+    """Whether an answer comes with a proof."""
+
+    search_only: Annotated[bool, Word("Search alone, without a proof of how good the answer is.", False, panel=SEARCH)]
+    certify: Annotated[bool | None, Word("The default now; it will go.", panel=SEARCH)]
+
+
+def is_search_only(words: SearchOnlyWords) -> bool:
+    """Whether a search alone is asked for; a `FutureWarning` of the former word."""
+    if words["certify"] is None:
+        return words["search_only"]
+    advice = f"{word('certify')} is what is done by default now, and will go; {word('search_only')} leaves proofs out."
+    warnings.warn(advice, FutureWarning, stacklevel=4)
+    return words["search_only"] or not words["certify"]
+
+
+class FlowWords(ClusterWords, SearchOnlyWords, SeedWords, total=False):
     """Words of `mtpp.flow`."""
 
-    certify: Annotated[bool, Word("Prove how good the flow is.", False, panel=SEARCH)]
     time_limit: Annotated[float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", SEARCH)]
 
 
@@ -252,7 +267,7 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
     ]
 
 
-class PlaceWords(PlacementWords, SeedWords, total=False):
+class PlaceWords(PlacementWords, SearchOnlyWords, SeedWords, total=False):
     """Words of `mtpp.place`."""
 
     groups: Annotated[
@@ -265,9 +280,6 @@ class PlaceWords(PlacementWords, SeedWords, total=False):
     ]
     time_limit: Annotated[
         float | None, Word("Of the search, and as much again of the proof, or none.", 5.0, "SECONDS", SEARCH)
-    ]
-    certify: Annotated[
-        bool, Word("Prove how good the placement is, also with solvers if it is small.", False, panel=SEARCH)
     ]
     solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
     threads: Annotated[int, Word("Threads of the solver.", 1, "N", SEARCH)]

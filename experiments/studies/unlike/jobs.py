@@ -22,10 +22,10 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.runtimes.layers import LayerStack
 from instances.suites.named import DATA_VARIABLE
-from mtpp.certifying.methods import certify_flow
+from mtpp.certifying.methods import answered, flow_methods
 from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-from mtpp_models import solve
+from mtpp_models import SolveOptions, solve
 
 #: Architecture, and bytes of an element.
 NETWORKS = {
@@ -114,7 +114,7 @@ class FlowJob(StudyJob):
     def answer(self, start: Sequence[Run]) -> Run:
         """Requests per second: of the published layers, of ours, and the most that is proved."""
         instance = read_flow_question(self.file)
-        result = certify_flow(instance, _SEED, self.limit)
+        result = answered(instance, flow_methods(instance, _SEED), SolveOptions(time_limit=self.limit, seed=_SEED))
         assert result.answer is not None
         assert result.bound is not None
         interval = [instance.published.get(i, (0, 0)) for i in range(instance.n)]
