@@ -278,7 +278,8 @@ def placed(
         seed=words["seed"],
     )
     methods = placement_methods(instance, search, search_only=search_only)
-    answer = replace(answered(instance, methods, options, on_progress, on_fault), method=method)
+    answer = answered(instance, methods, options, on_progress, on_fault)
+    answer = replace(answer, method=answer.parts[0].method)  # that of the search, which may have a new name
     return answer if grouping is None else answer.noted(f"searched with {grouping.graph.n} groups of nodes")
 
 

@@ -12,18 +12,22 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import typer
 
 from instances import InputError, Instance, Partition, Result
 from instances.errors import WordError, assuming, printable, said
 from instances.json_files import check_writable, write_json
+from instances.results import A, Q
 from mtpp.cli import options
 from mtpp.cli.options import option_of
 from mtpp.questions.files import as_partition
 from mtpp.questions.words import Word, checked, types_of, words_of
 from mtpp.text.numbers import parse_dims
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Messages on stderr: one line each, whatever the names in it hold.
 
@@ -80,7 +84,7 @@ class Files:
         if self.out is not None:
             write_json(self.out, document())
 
-    def draw(self, answer: Result[Any, Any]) -> None:
+    def draw(self, answer: Result[Q, A], figure: Callable[[Result[Q, A]], Figure] = Result.plot) -> None:
         """Draw an answer, if there is a file to draw to."""
         if self.plot is None:
             return
@@ -89,7 +93,7 @@ class Files:
             return
         from mtpp.plots.style import save_figure
 
-        save_figure(answer.plot(), self.plot)
+        save_figure(figure(answer), self.plot)
 
 
 @dataclass(frozen=True)

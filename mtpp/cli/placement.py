@@ -125,11 +125,13 @@ def flow(
         return flowed(instance, words, live.show)
 
     def show(result: FlowResult) -> None:
-        assert result.answer is not None
         printing.rows([_flow_row(result)])
+
+    def tables(result: FlowResult) -> None:
+        assert result.answer is not None
         printing.table(*result.answer._rows())
 
-    return printing.answer((instance.label, "time a request"), answer, files, show)
+    return printing.answer((instance.label, "time a request"), answer, files, show, tables)
 
 
 def _flow_row(result: FlowResult) -> dict[str, str]:
@@ -188,9 +190,13 @@ def serve(
         front = result.answer
         assert front is not None
         printing.rows([_front_row(point) for point in front.points])
+
+    def tables(result: ServingResult) -> None:
+        front = result.answer
+        assert front is not None
         printing.detail(_stages(front.chosen), (front.settings or front.unsettled).removesuffix("\n"))
 
-    return printing.answer((f"{graph}, {words['devices'] or f'k = {k}'}", "bottleneck"), answer, files, show)
+    return printing.answer((f"{graph}, {words['devices'] or f'k = {k}'}", "bottleneck"), answer, files, show, tables)
 
 
 def _front_row(point: ServedPartition) -> dict[str, str]:

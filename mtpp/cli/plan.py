@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import Hidden, PlanFiles, command, complain
+from mtpp.cli.command import Hidden, PlanFiles, command
 from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.printing import Printing
 from mtpp.questions.grid import GridWords, grid_question
@@ -19,7 +19,12 @@ from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSea
 from mtpp.questions.words import words_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mtpp.certifying.methods import CoveredGrid, GridResult
+    from mtpp.cli.printing import OnFault
     from mtpp.questions.grid import GridQuestion
+    from mtpp.text.tables import LiveLine
 
 # The verb ``mtpp train``: the search of a plan in a grid, and what is shown of it.
 
@@ -29,32 +34,33 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     from instances.runtimes.training import grid_settings
     from mtpp.certifying.methods import covered_grid
     from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
-    from mtpp.problems.checking import result_document
+    from mtpp.plots.plans import grid_figure
     from mtpp.text.tables import left_aligned
 
     runtime = question.runtime
-    with printing.working(question.instance.label, "best") as line:
-        covered = covered_grid(question.instance, question.time_limit, runtime, line.tell)
-    result = covered.result.noted(*assumptions())
-    plan = result.answer
-    assert plan is not None
-    document: Any = partial(result_document, result)
-    files.write(document)
-    printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
-    printing.notes(result)
-    printing.table(*stage_rows(plan), words={1, 4, 8})
-    printing.table(*comparison_rows(covered), words={0, 1})
-    if files.plot is not None:
-        from mtpp.plots.plans import grid_figure
-        from mtpp.plots.style import save_figure
+    covered: CoveredGrid
 
-        save_figure(grid_figure(plan, covered.result.bound, covered.uniform), files.plot)
-    printing.document(document)
-    if files.export is not None and runtime is not None:
-        files.export.write_text(grid_settings(plan, runtime), encoding="utf-8")
-    if covered.result.interrupted:
-        return complain("stopped; this is the best plan by then.", INTERRUPTED)
-    return DONE
+    def answer(live: LiveLine, _: OnFault) -> GridResult:
+        nonlocal covered
+        covered = covered_grid(question.instance, question.time_limit, runtime, live.tell)
+        return covered.result
+
+    def show(result: GridResult) -> None:
+        assert result.answer is not None
+        printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
+
+    def tables(result: GridResult) -> None:
+        assert result.answer is not None
+        printing.table(*stage_rows(result.answer), words={1, 4, 8})
+        printing.table(*comparison_rows(covered), words={0, 1})
+        if files.export is not None and runtime is not None:
+            files.export.write_text(grid_settings(result.answer, runtime), encoding="utf-8")
+
+    def draw(result: GridResult) -> Figure:
+        assert result.answer is not None
+        return grid_figure(result.answer, result.bound, covered.uniform)
+
+    return printing.answer((question.instance.label, "best"), answer, files, show, tables, draw)
 
 
 @command

@@ -27,6 +27,8 @@ from mtpp.text.numbers import Scale, bytes_in_words
 from mtpp.text.tables import Rows, fitted, terminal_width
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from mtpp.text.tables import LiveLine
     from mtpp_models import SolverNotAvailableError
 
@@ -230,6 +232,8 @@ class Printing:
         find: Callable[[LiveLine, OnFault], Result[Q, A]],
         files: Files,
         show: Callable[[Result[Q, A]], None],
+        tables: Callable[[Result[Q, A]], None] = lambda result: None,
+        figure: Callable[[Result[Q, A]], Figure] = Result.plot,
     ) -> int:
         """Find, write, print and draw the answer to one question; the exit code.
 
@@ -241,7 +245,11 @@ class Printing:
             The answer, from the live line and a listener for solvers that fail.
         files : Files
         show : callable
-            Prints rows and tables of an answer that there is.
+            Prints the result lines of an answer that there is.
+        tables : callable
+            Prints what stands below them and the notes.
+        figure : callable
+            Its picture.
         """
         from mtpp import SolverFaultError, SolverNotAvailableError
         from mtpp.problems.checking import result_document
@@ -262,9 +270,10 @@ class Printing:
                 files.write(document)
                 show(result)
                 self.notes(result)
+                tables(result)
                 self.detail(question_line(result.instance))
                 self.document(document)
-            files.draw(result)
+            files.draw(result, figure)
         if stop.heard or result.interrupted:
             return INTERRUPTED
         if any(isinstance(fault, SolverFaultError) for fault in faults):

@@ -21,7 +21,7 @@ from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
-from mtpp.certifying.methods import prove_placement
+from mtpp.certifying.methods import answered, placement_methods
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions
 from mtpp_models.placement.registry import bound_placement
@@ -139,7 +139,8 @@ def _certificate(solver: str) -> Callable[[PlacementCase], float]:
         found = search_placement(instance, "ordered", np.random.default_rng(case.seed), Limits(evaluations=200))
         assert found.answer is not None
         options, faults = SolveOptions(solver=solver, time_limit=10.0), list[Exception]()
-        answers = prove_placement(found, options, lambda moment: None, faults.append).parts
+        methods = placement_methods(found.instance, lambda limits, tell: found)
+        answers = answered(found.instance, methods, options, on_fault=faults.append).parts
         best = best_ordered(instance).time
         excess = max(_checked(answer, best) for answer in answers)
         document = json.loads(json.dumps(certificate_document(answers)))

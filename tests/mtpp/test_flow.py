@@ -76,7 +76,7 @@ def question(tmp_path: Path) -> Any:
 def test_golden_flows_and_bounds(name: str, question: Any) -> None:
     """By trying all intervals; the bounds by hand."""
     _, flow, shared, patterns = GOLDEN[name]
-    result = api.flow(question(name), certify=True, time_limit=2.0)
+    result = api.flow(question(name), time_limit=2.0)
     assert result.answer is not None
     assert result.bound is not None
     assert result.answer.flow == pytest.approx(flow)
@@ -122,7 +122,7 @@ def test_bug_devices_that_just_hold_all_layers_are_no_lower_bound() -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flow")
     (folder / "q.json").write_text(json.dumps(GOLDEN["a link"][0]))
-    return api.flow(folder / "q.json", certify=True, time_limit=2.0).save(folder / "c.json")
+    return api.flow(folder / "q.json", time_limit=2.0).save(folder / "c.json")
 
 
 def test_verify_proves_it(certificate: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     """An answer, its picture and its file."""
     monkeypatch.chdir(tmp_path)
     Path("q.json").write_text(json.dumps(GOLDEN["two and one"][0]))
-    assert mtpp("flow q.json --certify --time-limit 2 --out c.json --plot c.png") == 0
+    assert mtpp("flow q.json --time-limit 2 --out c.json --plot c.png") == 0
     assert columns(capsys.readouterr().out)["flow [1/s]"] == "5"
     assert mtpp("verify c.json") == 0
     assert Path("c.png").stat().st_size > 0

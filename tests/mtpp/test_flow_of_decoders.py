@@ -65,10 +65,10 @@ def test_rates_between_sites_are_links() -> None:
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A flow with its proof, as the function of Python gives it; refusals in one line."""
     monkeypatch.chdir(tmp_path)
-    words = "flow gpt2 --devices 2xT4,1xL4 --dim batch=8 --time-limit 1 --certify"
+    words = "flow gpt2 --devices 2xT4,1xL4 --dim batch=8 --time-limit 1"
     assert mtpp(f"{words} --out flow.json") == 0
     shown = float(columns(capsys.readouterr().out)["flow [1/s]"])
-    result = api.flow("gpt2", devices="2xT4,1xL4", dims={"batch": 8}, time_limit=1.0, certify=True)
+    result = api.flow("gpt2", devices="2xT4,1xL4", dims={"batch": 8}, time_limit=1.0)
     assert result.answer is not None
     assert result.answer.flow == pytest.approx(shown)
     assert mtpp("verify flow.json") == 0

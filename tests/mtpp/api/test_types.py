@@ -30,7 +30,7 @@ WRONG = {
     "mtpp.certify('bert-base', k=2, bandwith=3)": "call-overload",
     "mtpp.partition('bert-base', 2, fit='yes')": "call-overload",
     "mtpp.plan('gnmt', '2x2', '4')": "arg-type",
-    "mtpp.place('gnmt', 2, certify=3)": "arg-type",
+    "mtpp.place('gnmt', 2, search_only=3)": "arg-type",
     "mtpp.certfy('bert-base', k=2)": "attr-defined",
     "mtpp.serve('gpt2', 2, '1GB').anser": "attr-defined",
 }

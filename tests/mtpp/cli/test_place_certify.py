@@ -1,4 +1,4 @@
-"""``mtpp place --certify``: what it prints and writes, what verify says of it, and solvers that are missing or fail."""
+"""``mtpp place`` and its proofs: what it prints and writes, what verify says, and solvers that are missing or fail."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import columns, mtpp
 
+import mtpp as api
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
 from mtpp.certifying.methods import PLACEMENT_STEPS
@@ -23,7 +24,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     edges = [(0, 2), (1, 3), (0, 4), (4, 5), (2, 5)]
     save_graph(ComputationGraph.from_edges(edges, [3, 1, 1, 6, 2, 2], [1, 1, 2, 0, 1, 0]), "small.json")
-    return "place small.json -k 2 --bandwidth 1 --time-limit 5 --certify --out p.json"
+    return "place small.json -k 2 --bandwidth 1 --time-limit 5 --out p.json"
 
 
 def test_a_small_placement_is_proved_by_the_exact_model(small: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,11 +72,20 @@ def test_an_interrupt_between_search_and_proof_keeps_the_answer(
 ) -> None:
     """While solvers were loaded, Ctrl-C lost what the search had found."""
 
-    def prove(answer: object, *rest: object) -> object:
+    def prove(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        return answer
 
-    monkeypatch.setattr("mtpp.api.planning.prove_placement", prove)
+    monkeypatch.setattr("mtpp.certifying.methods.bound_placement", prove)
     assert mtpp(small) == 130
     assert float(columns(capsys.readouterr().out)["ratio"]) >= 1
     assert Path("p.json").exists()
+
+
+def test_the_former_word_is_taken_with_a_warning(small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Proofs are the default; without them only the simplest bound stands beside the answer."""
+    assert mtpp(f"{small} --certify") == 0
+    assert capsys.readouterr().err.count("--certify is what is done by default now, and will go") == 1
+    assert mtpp(f"{small} --search-only") == 0
+    assert "by" not in columns(capsys.readouterr().out)
+    with pytest.warns(FutureWarning, match="certify is what is done by default"):
+        assert api.place("small.json", 2, bandwidth=1, time_limit=1, certify=False).bound.method == "simple"

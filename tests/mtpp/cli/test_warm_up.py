@@ -49,7 +49,7 @@ for words in (
     "plan simulation --cluster 2x2 --bandwidth 128Gbps,32Gbps --microbatches 4",
     "place ptb-0 -k 2 --method anneal --time-limit 1",
     "place ptb-0 -k 2 --time-limit 1",
-    "place ptb-0 -k 2 --memory 1GB --time-limit 1 --certify",
+    "place ptb-0 -k 2 --memory 1GB --time-limit 1",
     "place ptb-0 -k 2 --method placeto --time-limit 1",
     "certify bert-base -k 4 --time-limit 4 --out c.json",
     "verify c.json",

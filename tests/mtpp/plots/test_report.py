@@ -141,7 +141,7 @@ def test_every_format_has_a_page(tmp_path: Path) -> None:
     """Certificates, plans of all networks, placements, flows, fronts and partitions together in one page."""
     kinds = [library.Kind("fast", 1, 2.0, memory=5e9), library.Kind("slow", 1, 1.0, memory=1e9)]
     library.certify("gnmt", devices=library.Machines(kinds), level="layer", time_limit=1).save(tmp_path / "kinds.json")
-    library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "flow.json")
+    library.flow(flow_question(), time_limit=1).save(tmp_path / "flow.json")
     covered_grid(equal_question(4, 4)).result.save(tmp_path / "grid.json")
     library.certify("gnmt", k=2, level="layer", time_limit=2).save(tmp_path / "certificate.json")
     block = library.partition("gnmt", 2, "kahn", level="layer").partition.block.tolist()
@@ -198,7 +198,7 @@ def test_an_optimum_of_a_class_of_plans_is_called_so(tmp_path: Path) -> None:
 
 
 def test_a_flow_says_what_passes_each_device_and_link() -> None:
-    result = library.flow(flow_question(), certify=True, time_limit=1)
+    result = library.flow(flow_question(), time_limit=1)
     page = page_of(library.report(result))
     assert {"time a request 200 ms", "flow 5 requests/s"} <= set(page.texts)
     assert result.answer is not None
@@ -212,7 +212,7 @@ def test_a_flow_says_what_passes_each_device_and_link() -> None:
 
 def test_a_flow_that_cannot_be_has_a_page_or_a_line(tmp_path: Path) -> None:
     """Intervals out of range are refused by their place; a bound without an answer, and a flow of 0, have a page."""
-    library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "f.json")
+    library.flow(flow_question(), time_limit=1).save(tmp_path / "f.json")
     document = json.loads((tmp_path / "f.json").read_text())
     for intervals, words in (([0, 5], "holds layers 0 to 5"), ([0], "there are 1 items; give 2")):
         document["answer"]["intervals"]["0"] = intervals
