@@ -144,21 +144,21 @@ def explainable(
     again : str
         How to name the graph of a partition file, for messages.
     """
-    asked = pick(PartitioningWords, words)
+    question = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
         file = fspath(answer)
         document = current(read_json(file))
         problem = problem_of(document)
         if problem is not None and problem.name != "partition":
-            return read(file, graph, **asked), []
+            return read(file, graph, **question), []
         named = AnswerFile.of(document)
-        partition, claims = partition_of_file(file, named, graph, asked, f"{again} {named.graph_name or 'GRAPH'}")
+        partition, claims = partition_of_file(file, named, graph, question, f"{again} {named.graph_name or 'GRAPH'}")
         stated = [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
         false = [bound for bound in stated if exceeds(bound.value, partition.bottleneck)]
         proved = [bound for bound in stated if bound.proved and bound not in false]
         best = max(proved, key=lambda bound: bound.value, default=None)
         return Result("given", partition.instance, partition, best), false
-    if graph is not None or chosen(PartitioningWords, asked):
+    if graph is not None or chosen(PartitioningWords, question):
         raise InputError("An answer has its question; leave out all that says another one.")
     if isinstance(answer, Result):
         return answer, []
@@ -176,10 +176,10 @@ def explained(
 ) -> tuple[Findings | Reasons, bool]:
     """Findings about an answer, and whether Ctrl-C ended that early; listeners as of `certify`."""
     options = solve_options(words, words["time_limit"])
-    found: tuple[Findings | Reasons, bool] = PROBLEMS.of(result.instance).explain(
+    findings: tuple[Findings | Reasons, bool] = PROBLEMS.of(result.instance).explain(
         result, options, on_progress, on_fault
     )
-    return found
+    return findings
 
 
 # Cuts as settings of runtimes: `export`.
@@ -446,11 +446,11 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
 def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reported:
 
     manifest = read_manifest(file) if file.is_dir() else None
-    given, file = file, file if manifest is None else file / manifest.certificate.file
+    source, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))
     if problem_of(current(read_json(file))) is None:
         return _reported(answer, None, "the file states no bound", manifest=manifest)
-    check = f"mtpp verify {shlex.quote(str(given if manifest is None else file))}"
+    check = f"mtpp verify {shlex.quote(str(source if manifest is None else file))}"
     return _reported(answer, *_checked(file, words), check, manifest)
 
 

@@ -215,17 +215,17 @@ def compare(
 def _instances(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
     counts = counts_of(k)
     used: Counter[str] = Counter()
-    found: list[Instance] = []
+    instances: list[Instance] = []
     for name, graph in _named(graphs):
         if isinstance(graph, str | Path) and is_suite(str(graph)):
-            found += load_targets([str(graph)], counts, words)
+            instances += load_targets([str(graph)], counts, words)
             continue
-        asked = instances_of(graph, counts, checked(PartitioningWords, words))
-        label = name or asked[0].name
+        questions = instances_of(graph, counts, checked(PartitioningWords, words))
+        label = name or questions[0].name
         used[label] += 1
         label = label if used[label] == 1 else f"{label}-{used[label]}"
-        found += [replace(instance, name=label) for instance in asked]
-    return found
+        instances += [replace(instance, name=label) for instance in questions]
+    return instances
 
 
 def _named(graphs: Any) -> list[tuple[str | None, Any]]:
@@ -236,29 +236,29 @@ def _named(graphs: Any) -> list[tuple[str | None, Any]]:
     return [(None, graph) for graph in graphs]
 
 
-def _methods(given: Any) -> list[Any]:
+def _methods(methods: Any) -> list[Any]:
     """Names, functions and methods one by one."""
-    several = _texts("methods", given) if isinstance(given, str) else _items("methods", given, single=callable)
-    found: list[Any] = []
+    several = _texts("methods", methods) if isinstance(methods, str) else _items("methods", methods, single=callable)
+    distinct: list[Any] = []
     for method in several:
         if not (isinstance(method, str | Method) or callable(method)):
-            raise WordError("methods", given, f"give names or functions, no {type(method).__name__}.")
-        if not any(method is known or (isinstance(method, str) and method == known) for known in found):
-            found.append(method)
-    return found
+            raise WordError("methods", methods, f"give names or functions, no {type(method).__name__}.")
+        if not any(method is other or (isinstance(method, str) and method == other) for other in distinct):
+            distinct.append(method)
+    return distinct
 
 
-def _texts(name: str, given: Any) -> list[str]:
-    names = parse_names(given) if isinstance(given, str) else _items(name, given)
-    for one in names:
-        if not isinstance(one, str):
-            raise WordError(name, given, f"give names, no {type(one).__name__}.")
+def _texts(name: str, value: Any) -> list[str]:
+    names = parse_names(value) if isinstance(value, str) else _items(name, value)
+    for text in names:
+        if not isinstance(text, str):
+            raise WordError(name, value, f"give names, no {type(text).__name__}.")
     return list(dict.fromkeys(names))
 
 
-def _items(name: str, given: Any, single: Callable[[Any], bool] = lambda given: False) -> list[Any]:
-    if single(given) or isinstance(given, Method):
-        return [given]
-    if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise WordError(name, given, "give a text such as 'a,b', or a list.")
-    return list(given)
+def _items(name: str, value: Any, single: Callable[[Any], bool] = lambda value: False) -> list[Any]:
+    if single(value) or isinstance(value, Method):
+        return [value]
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise WordError(name, value, "give a text such as 'a,b', or a list.")
+    return list(value)

@@ -97,8 +97,8 @@ def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float
     """Search by one method; Ctrl-C ends the search and keeps its best partition."""
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
-        found = search(instance, method, np.random.default_rng(seed), limits)
-        return replace(found, clocked=time_limit is not None)
+        result = search(instance, method, np.random.default_rng(seed), limits)
+        return replace(result, clocked=time_limit is not None)
 
 
 def over_simple(value: float, instance: Instance) -> float:
@@ -178,8 +178,8 @@ def bounded(
     from mtpp_models import solve as solve_model
 
     options, relaxation = solve_options(words, words["time_limit"]), words["relaxation"]
-    found = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
-    return replace(found, clocked=options.time_limit is not None)
+    result = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
+    return replace(result, clocked=options.time_limit is not None)
 
 
 @overload
@@ -224,8 +224,8 @@ def solve(
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        found = searched(instance, "portfolio", options.seed, None)
-        return combine(found, solve_model(instance, model, options, start=found.partition))
+        result = searched(instance, "portfolio", options.seed, None)
+        return combine(result, solve_model(instance, model, options, start=result.partition))
 
     return _answers(instances, k, answer)
 

@@ -164,11 +164,11 @@ def serve(
 def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords) -> ServingResult:
     """As `serve`, with words that are checked."""
     question, watch = serving_instance(graph, k, memory, words), Stopwatch()
-    found = serving_front(question)
+    outcome = serving_front(question)
     seconds = watch.seconds(solve=watch.passed)
-    if not found.points:
-        return Result("front", question, seconds=seconds, impossible=_why_none(question, found.largest))
-    front = Front(question, found.points, found.points[ORDERS[words["first"]]], words["runtime"])
+    if not outcome.points:
+        return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
+    front = Front(question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"])
     priced = f"times hold at {question.context} tokens of context, with a batch in flight for each stage"
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(priced,))
 
@@ -453,11 +453,11 @@ def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
     from heuristics.planning.orders import execute_orders
     from instances.planning.plan_files import read_schedule
 
-    found = covered.result.answer
-    if found is None or found.plan is None or found.instance.network is None:
+    iteration = covered.result.answer
+    if iteration is None or iteration.plan is None or iteration.instance.network is None:
         why = "only a single pipeline on shared network cards takes an order; choose another planner."
         raise WordError("orders", path, why)
-    plan: Plan = found.plan
+    plan: Plan = iteration.plan
     orders = read_schedule(read_text(path), plan, str(path))
     try:
         timeline = execute_orders(plan, orders, path.name)

@@ -140,8 +140,8 @@ def _split_module(model: Any, k: int | None, partition: Any, words: SplitWords) 
 
     _check_method(words)
     program, graph = read_program(model, pick(ModelWords, words))
-    asked = pick(StagesWords, {**words, **checked(ModelWords, {})})
-    best = _found(_certified(*_question(graph, k, partition, asked), words, partition))
+    question = pick(StagesWords, {**words, **checked(ModelWords, {})})
+    best = _found(_certified(*_question(graph, k, partition, question), words, partition))
     example = example_of(program) if words["samples"] else None
     run = model.module(check_guards=False) if type(model).__name__ == "ExportedProgram" else model
     return stages_of_module(program, best, run, example)

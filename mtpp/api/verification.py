@@ -52,27 +52,27 @@ def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str
     InputError
         If the program refuses the words, is not installed, or no parser of it can be called.
     """
-    file, found = path_of("words", words), find(RUNTIMES, runtime, "runtime")
-    if found.name not in PACKAGES:
+    file, target = path_of("words", words), find(RUNTIMES, runtime, "runtime")
+    if target.name not in PACKAGES:
         why = f"no parser of it can be called; those of {', '.join(PACKAGES)} can."
         raise WordError("runtime", runtime, why)
-    if (model is None) == (found.name in _NEEDS_MODEL):
+    if (model is None) == (target.name in _NEEDS_MODEL):
         if model is not None:
-            raise WordError("model", str(model), f"the parser of {found.name} takes none; leave it out.")
-        raise WordError("model", None, f"{found.name} holds words against a model; give {_NEEDS_MODEL[found.name]}.")
+            raise WordError("model", str(model), f"the parser of {target.name} takes none; leave it out.")
+        raise WordError("model", None, f"{target.name} holds words against a model; give {_NEEDS_MODEL[target.name]}.")
     read_text(file)
-    given = [] if model is None else [_existing(model)]
+    models = [] if model is None else [_existing(model)]
     try:
-        done = run_module("instances.runtimes.parser_process", found.name, file.absolute(), *given, seconds=_SECONDS)
+        done = run_module("instances.runtimes.parser_process", target.name, file.absolute(), *models, seconds=_SECONDS)
     except SubprocessError:
-        raise InputError(f"{file}: {found.name} has said nothing within {_SECONDS:g} s.") from None
-    verdict, _, told = done.stdout.decode(errors="replace").strip().partition("\n")
+        raise InputError(f"{file}: {target.name} has said nothing within {_SECONDS:g} s.") from None
+    verdict, _, reason = done.stdout.decode(errors="replace").strip().partition("\n")
     if verdict == "missing":
-        raise InputError(f"{told}; install it beside mtpp, as make runtimes does.")
+        raise InputError(f"{reason}; install it beside mtpp, as make runtimes does.")
     if verdict != "ok":
-        said = told or f"its program ended with {done.returncode}"
-        raise InputError(f"{file}: refused by {printable(said)}")
-    return printable(told)
+        fault = reason or f"its program ended with {done.returncode}"
+        raise InputError(f"{file}: refused by {printable(fault)}")
+    return printable(reason)
 
 
 def _existing(model: str | PathLike[str]) -> Path:

@@ -88,8 +88,8 @@ def read_back(
     answers = [Result("solution", instance, partition, floor, watch.seconds(read=watch.passed))]
     if time is None:
         return ReadBack(answers, source)
-    known = (partition, as_answer(instance, one_block(instance)))
-    least = min((answer.bottleneck for answer in known if answer is not None), default=math.inf)
+    partitions = (partition, as_answer(instance, one_block(instance)))
+    least = min((answer.bottleneck for answer in partitions if answer is not None), default=math.inf)
     if time > least * (1 + _DIGITS):
         unit = instance.time_unit
         false = f"the bound {time:.6g} {unit} of {source} is false: a partition of {least:.6g} {unit} is known."
@@ -113,12 +113,12 @@ def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Let the named solver work on the same model."""
     claim, certificate = check.claim, verdict.certificate
     assert isinstance(certificate, Certificate)
-    known, name = None if verdict.cost is None else stated_partition(certificate), claim.method.removesuffix("-lp")
+    partition, name = None if verdict.cost is None else stated_partition(certificate), claim.method.removesuffix("-lp")
     options = SolveOptions(time_limit=time_limit)
     if claim.solver is not None:
         options = replace(options, solver=claim.solver)
     try:
-        result = solve(certificate.instance, name, options, start=known, relaxation=name != claim.method)
+        result = solve(certificate.instance, name, options, start=partition, relaxation=name != claim.method)
     except SolverNotAvailableError as error:
         return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
     if result.interrupted:

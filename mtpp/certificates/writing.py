@@ -63,8 +63,8 @@ def without_partition(result: Result) -> dict[str, Any] | None:
 
     if result.impossible is None:
         return None
-    known = find_infeasibility(result.instance)
-    proof = None if known is None else known.proof
+    infeasibility = find_infeasibility(result.instance)
+    proof = None if infeasibility is None else infeasibility.proof
     sources = [part for part in result.parts or (result,) if part.impossible is not None]
     by_ideals = result.instance.fit or not result.instance.is_alike
     if proof is None and by_ideals and any(part.solver is None for part in sources):

@@ -38,7 +38,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
 
     There is one result for each known answer from which something follows; answers to other questions do no harm.
     """
-    found = []
+    carried = []
     for result in known:
         j, k = result.instance.k, instance.k
         if not instance.is_alike or not _same_question(result.instance, instance):
@@ -50,14 +50,14 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
         if not (instance.constraints.windows or instance.constraints.at_least):
             bound, impossible = _bound(result, k), result.impossible if j >= k else None
         if partition is not None or bound is not None or impossible is not None:
-            found.append(Result(OTHER_K, instance, partition, bound, solver=result.solver, impossible=impossible))
-    return found
+            carried.append(Result(OTHER_K, instance, partition, bound, solver=result.solver, impossible=impossible))
+    return carried
 
 
-def _same_question(one: Instance, other: Instance) -> bool:
+def _same_question(instance: Instance, other: Instance) -> bool:
     """Whether they differ in the number of blocks alone; with another one, constraints may contradict it."""
-    free = one.without_constraints().with_k(other.k)
-    return one.constraints == other.constraints and free.key == other.without_constraints().key
+    free = instance.without_constraints().with_k(other.k)
+    return instance.constraints == other.constraints and free.key == other.without_constraints().key
 
 
 def _bound(result: Result, k: int) -> Bound | None:

@@ -84,8 +84,8 @@ def explain_plan(result: Result[TrainingInstance, Iteration]) -> Iterator[str]:
         channels = M * plan.channel_time
         if channels.size and channels.max() > 0:
             c = int(channels.argmax())
-            told = f"{time_in_words(float(channels[c]), 's')}, {channels[c] / span:.1%} of the iteration"
-            yield f"The channel behind stage {c} is the fullest: it moves tensors for {told}."
+            busy = f"{time_in_words(float(channels[c]), 's')}, {channels[c] / span:.1%} of the iteration"
+            yield f"The channel behind stage {c} is the fullest: it moves tensors for {busy}."
         sums = float(plan.allreduce_time.max())
         if sums > 0:
             yield f"Gradients of a stage are added up for {time_in_words(sums, 's')} at most."
@@ -114,9 +114,9 @@ def explain_grid(result: Result[GridInstance, GridPlan]) -> Iterator[str]:
     groups = np.bincount(np.arange(plan.stages) % plan.groups, of_stages, plan.groups)
     g, names = int(groups.argmax()), [layer.name for layer in plan.chain.layers]
     stages = [(a, b) for n, (a, b) in enumerate(pairwise(plan.cuts)) if n % plan.groups == g]
-    own = [names[a] if b == a + 1 else f"{names[a]} to {names[b - 1]}" for a, b in stages]
+    layers = [names[a] if b == a + 1 else f"{names[a]} to {names[b - 1]}" for a, b in stages]
     share = f"{time_in_words(float(groups[g]), 's')}, {groups[g] / plan.time:.1%} of the step"
-    yield f"Group {g} is the slowest: {printable(_listed(own))} compute {share}."
+    yield f"Group {g} is the slowest: {printable(_listed(layers))} compute {share}."
     yield f"Devices run no pass for {plan.bubble:.1%} of the step."
     moved = float(plan.transfer_time.max(initial=0.0))
     if moved > 0:
@@ -157,8 +157,8 @@ def explain_flow(result: Result[FlowInstance, FlowAnswer]) -> Iterator[str]:
     instance, rate = answer.instance, "requests/s"
     bound = result.bound
     if bound is not None and bound.value > 0:
-        most = figures(1 / bound.value, rate)
-        yield f"{figures(answer.flow, rate)} pass, and no layers let more than {most} pass ({_by(result)})."
+        limit = figures(1 / bound.value, rate)
+        yield f"{figures(answer.flow, rate)} pass, and no layers let more than {limit} pass ({_by(result)})."
     else:
         yield f"{figures(answer.flow, rate)} pass; nothing says how many could."
     n, passing, network = instance.n, answer.passing, answer.network
@@ -175,11 +175,12 @@ def explain_flow(result: Result[FlowInstance, FlowAnswer]) -> Iterator[str]:
     ]
     if links:
         yield f"{len(links)} links are full: {_listed(links)}."
-    held = np.zeros(instance.layers)
+    capacity = np.zeros(instance.layers)
     for i, (begin, end) in enumerate(answer.interval.tolist()):
-        held[begin:end] += answer.capacity[i]
-    layer = int(held.argmin())
-    yield f"Devices alone, without links, let the fewest pass at layer {layer}: {figures(float(held[layer]), rate)}."
+        capacity[begin:end] += answer.capacity[i]
+    layer = int(capacity.argmin())
+    fewest = figures(float(capacity[layer]), rate)
+    yield f"Devices alone, without links, let the fewest pass at layer {layer}: {fewest}."
 
 
 def _interval(answer: FlowAnswer, i: int) -> str:
@@ -243,13 +244,13 @@ def _part(time: float, whole: float, unit: str) -> str:
 
 def _limit_of_memory(sizes: Sequence[float], limit: float, name: str) -> str:
     fullest = max(range(len(sizes)), key=sizes.__getitem__)
-    told = f"The fullest device is of {name} {fullest}: {bytes_in_words(sizes[fullest])}"
-    return f"{told}; there is no limit." if math.isinf(limit) else f"{told} of {bytes_in_words(limit)}."
+    sentence = f"The fullest device is of {name} {fullest}: {bytes_in_words(sizes[fullest])}"
+    return f"{sentence}; there is no limit." if math.isinf(limit) else f"{sentence} of {bytes_in_words(limit)}."
 
 
 def _listed(words: Sequence[str]) -> str:
-    shown = [*words[:_MOST_NAMED], *([f"{len(words) - _MOST_NAMED} more"] if len(words) > _MOST_NAMED else [])]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    listed = [*words[:_MOST_NAMED], *([f"{len(words) - _MOST_NAMED} more"] if len(words) > _MOST_NAMED else [])]
+    return " and ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
 
 
 # Explanation of a partition: the best bound, a better partition if one is found, the least cost of a stage.
@@ -292,12 +293,12 @@ def explain(
     bounds, known = list(stated), Result("given", partition.instance, partition if fits else None)
     best = max(bounds, key=lambda bound: bound.value, default=None)
     if best is None or _is_more(partition.bottleneck, best.value):
-        told = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
+        limited = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
         start = partition if fits else None
-        known = certify(partition.instance, told, start=start, on_progress=on_progress, on_fault=on_fault)
+        known = certify(partition.instance, limited, start=start, on_progress=on_progress, on_fault=on_fault)
         if known.bound is not None and (best is None or known.bound.value > best.value):
             best = known.bound
-    found = Findings(
+    findings = Findings(
         partition=partition,
         bound=best,
         stated=best is not None and best is not known.bound,
@@ -305,11 +306,11 @@ def explain(
         impossible=known.impossible,
     )
     if known.interrupted or not 0 < partition.bottleneck < math.inf or partition.kind_names:
-        return found, known.interrupted
-    nodes = np.flatnonzero(partition.block == found.slowest).tolist()
+        return findings, known.interrupted
+    nodes = np.flatnonzero(partition.block == findings.slowest).tolist()
     with catch_interrupt() as interrupted:
         cut = pinned(partition, Deadline.after(options.time_limit, interrupted).share(_CUTS), nodes).bound
-    return replace(found, cut=cut), interrupted.is_set()
+    return replace(findings, cut=cut), interrupted.is_set()
 
 
 def _is_more(cost: float, other: float) -> bool:

@@ -99,8 +99,8 @@ class LeastK:
         """State the least k, and why no smaller one will do."""
         goal = "that fits" if math.isinf(self.good_enough) else self.goal
         if self.k is None:
-            found = f"none {goal} is known" if self.open else f"there is none {goal}"
-            return f"Of all numbers of blocks up to {self.most} {found}." + self._why(self.most)
+            outcome = f"none {goal} is known" if self.open else f"there is none {goal}"
+            return f"Of all numbers of blocks up to {self.most} {outcome}." + self._why(self.most)
         if self.k == 1:
             return f"k = 1 is the least {goal}."
         if self.open:
@@ -163,9 +163,9 @@ def find_least_k(
             instance = least.instance(k)
             if instance is None:
                 continue
-            known = list(least.known.values())
+            answers = list(least.known.values())
             least.known[k] = certify(
-                instance, options, known=known, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
+                instance, options, known=answers, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
             )
             least.interrupted = least.known[k].interrupted
             if not (rules_out(least.known[k], good_enough) or reaches(least.known[k], good_enough)):
@@ -257,12 +257,12 @@ class LeastPrice(LeastK):
     def sentence(self) -> str:
         """State the cheapest devices, and why no cheaper ones will do."""
         if self.devices is None:
-            left = f"; open are {', '.join(map(str, self.undecided[-3:]))}" if self.undecided else ""
-            return f"No choice of the devices {'is known' if left else 'there is'} {self.goal}{left}."
-        told = f"{self.devices} at a price of {self.devices.price:g} are the cheapest devices {self.goal}"
+            undecided = f"; open are {', '.join(map(str, self.undecided[-3:]))}" if self.undecided else ""
+            return f"No choice of the devices {'is known' if undecided else 'there is'} {self.goal}{undecided}."
+        sentence = f"{self.devices} at a price of {self.devices.price:g} are the cheapest devices {self.goal}"
         if self.undecided:
-            return f"{told} that are known; open are {', '.join(map(str, self.undecided[-3:]))}."
-        return f"{told}: all cheaper ones are excluded, by all ideals of the graph or by `certify`."
+            return f"{sentence} that are known; open are {', '.join(map(str, self.undecided[-3:]))}."
+        return f"{sentence}: all cheaper ones are excluded, by all ideals of the graph or by `certify`."
 
 
 def find_least(
@@ -301,11 +301,11 @@ def find_least(
         deadline = Deadline.after(options.time_limit, interrupted)
         for counts in sufficient_counts(question, choices, good_enough, deadline):
             looked_at = choices.index(counts) + 1
-            left = deadline.share(_PART).time_limit
-            part = replace(options, time_limit=None if left is None else max(left, _LEAST))
-            found = _on(question, counts, part, good_enough, on_progress, on_fault)
-            least.interrupted = found.interrupted or interrupted.is_set()
-            if _decided(least, found, devices.subset(counts)) or least.interrupted:
+            share = deadline.share(_PART).time_limit
+            part = replace(options, time_limit=None if share is None else max(share, _LEAST))
+            answer = _on(question, counts, part, good_enough, on_progress, on_fault)
+            least.interrupted = answer.interrupted or interrupted.is_set()
+            if _decided(least, answer, devices.subset(counts)) or least.interrupted:
                 break
         least.interrupted |= interrupted.is_set()
         if least.devices is None and deadline.passed:
@@ -313,17 +313,17 @@ def find_least(
             if not least.interrupted and looked_at < len(choices):  # all devices are the last choice
                 least.undecided.pop()
                 at_once = replace(options, time_limit=_LEAST)
-                found = _on(question, devices.counts, at_once, good_enough, on_progress, on_fault)
-                _decided(least, found, devices)
+                answer = _on(question, devices.counts, at_once, good_enough, on_progress, on_fault)
+                _decided(least, answer, devices)
     return least
 
 
-def _decided(least: LeastPrice, found: Result, chosen: Machines) -> bool:
+def _decided(least: LeastPrice, answer: Result, chosen: Machines) -> bool:
     """Take in what is found on some devices; whether it is good enough."""
-    if reaches(found, least.good_enough):
-        least.devices, least.known = chosen, {chosen.total: found}
+    if reaches(answer, least.good_enough):
+        least.devices, least.known = chosen, {chosen.total: answer}
         return True
-    if not rules_out(found, least.good_enough):
+    if not rules_out(answer, least.good_enough):
         least.undecided.append(chosen)
     return False
 

@@ -103,13 +103,13 @@ class Candidate(Generic[Q, A]):
 
 def _candidates(methods: Iterable[Method[Q, A]]) -> list[Candidate[Q, A]]:
     """A candidate for each method, in their order; what comes behind another one follows it."""
-    made: dict[int, Candidate[Q, A]] = {}
+    candidates: dict[int, Candidate[Q, A]] = {}
     for method in methods:
-        made[id(method)] = Candidate(method, None if method.behind is None else made[id(method.behind)])
-    return list(made.values())
+        candidates[id(method)] = Candidate(method, None if method.behind is None else candidates[id(method.behind)])
+    return list(candidates.values())
 
 
-def next_candidate(candidates: Sequence[Candidate[Q, A]], left: float = math.inf) -> Candidate[Q, A] | None:
+def next_candidate(candidates: Sequence[Candidate[Q, A]], remaining: float = math.inf) -> Candidate[Q, A] | None:
     """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
 
     None if the seconds left are too few for any.
@@ -117,7 +117,7 @@ def next_candidate(candidates: Sequence[Candidate[Q, A]], left: float = math.inf
     able = [
         candidate
         for candidate in candidates
-        if candidate.method.least <= left and (candidate.behind is None or candidate.behind.cut_off)
+        if candidate.method.least <= remaining and (candidate.behind is None or candidate.behind.cut_off)
     ]
     untried = next((candidate for candidate in able if candidate.spent == 0), None)
     return untried or max(able, key=lambda candidate: (candidate.gain, -candidate.spent), default=None)
@@ -231,8 +231,8 @@ class Loop(Generic[Q, A]):
         best, watch, answer = self.best, Stopwatch(), None
         report = _reporter(method, best, self.watch, self.on_progress)
         report(None)
-        left = deadline.time_limit
-        options = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
+        remaining = deadline.time_limit
+        options = replace(self.options, time_limit=None if remaining is None else max(remaining, _LEAST))
         controls = Controls(options, deadline, report=report, known=0.0 if best.bound is None else best.bound.value)
         try:
             with leaving_out(method.name, self.note):
@@ -272,28 +272,28 @@ def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
     """Of each method the best bound, and all answers without one, as they came from elsewhere."""
     best: dict[str, Result[Q, A]] = {}
     for answer in answers:
-        known = best.get(answer.method)
+        incumbent = best.get(answer.method)
         if answer.bound is not None and (
-            known is None or known.bound is None or answer.bound.value > known.bound.value
+            incumbent is None or incumbent.bound is None or answer.bound.value > incumbent.bound.value
         ):
             best[answer.method] = answer
     return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
 
 
-def _log_ratio(known: Result[Q, A]) -> float:
+def _log_ratio(result: Result[Q, A]) -> float:
     """The logarithm of the ratio; infinite if that is none."""
-    return math.inf if known.ratio is None or known.ratio == math.inf else math.log(known.ratio)
+    return math.inf if result.ratio is None or result.ratio == math.inf else math.log(result.ratio)
 
 
-def reaches(known: Result[Q, A], good_enough: float) -> bool:
+def reaches(result: Result[Q, A], good_enough: float) -> bool:
     """Whether an answer is known that costs at most `good_enough`."""
-    return known.cost is not None and known.cost <= good_enough
+    return result.cost is not None and result.cost <= good_enough
 
 
-def rules_out(known: Result[Q, A], good_enough: float) -> bool:
+def rules_out(result: Result[Q, A], good_enough: float) -> bool:
     """Whether it is proved that there is no such answer, rounding aside."""
-    above = known.bound is not None and exceeds(known.bound.value, good_enough)
-    return known.impossible is not None or above
+    above = result.bound is not None and exceeds(result.bound.value, good_enough)
+    return result.impossible is not None or above
 
 
 def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError]:
@@ -309,10 +309,10 @@ def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError]:
 
 
 def _reporter(
-    method: Method[Q, A], known: Result[Q, A], watch: Stopwatch, on_progress: Callable[[Progress], None]
+    method: Method[Q, A], best: Result[Q, A], watch: Stopwatch, on_progress: Callable[[Progress], None]
 ) -> Callable[[Progress | None], None]:
     """Make a listener that combines progress of a method with the best results so far."""
-    cost, proved = known.cost, None if known.bound is None else known.bound.value
+    cost, proved = best.cost, None if best.bound is None else best.bound.value
 
     def report(moment: Progress | None) -> None:
         nonlocal cost, proved

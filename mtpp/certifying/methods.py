@@ -143,7 +143,7 @@ def covered_grid(
         assert plan is not None
         provenance = {"planner": "grid", "time_limit": time_limit}
         seconds, limited = watch.seconds(search=watch.passed), time_limit is not None
-        found = GridResult("grid", question, plan, seconds=seconds, provenance=provenance, clocked=limited)
+        planned = GridResult("grid", question, plan, seconds=seconds, provenance=provenance, clocked=limited)
 
         def prove(_: GridResult, controls: Controls) -> GridResult:
             watch = Stopwatch()
@@ -151,7 +151,7 @@ def covered_grid(
             seconds = watch.seconds(bound=watch.passed)
             return combine(*(GridResult(bound.method, question, plan, bound, seconds) for bound in bounds))
 
-        loop = Loop(question, SolveOptions(), Deadline.after(time_limit, interrupted), [found])
+        loop = Loop(question, SolveOptions(), Deadline.after(time_limit, interrupted), [planned])
         loop.steps([Method("bounds", prove, timeless=True)])
     result = replace(loop.result(), method="grid", provenance=provenance)
     return CoveredGrid(result, search.uniform, "" if result.bound is None else COVERED[result.bound.method])

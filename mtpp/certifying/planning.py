@@ -107,18 +107,18 @@ def _covered(result: PlanResult, *, hurried: bool, stopped: bool) -> CoveredPlan
         bound = work_bound(instance) if stopped else iteration_bound(instance, ceiling=iteration.time)
         seconds = {**result.seconds, "bound": watch.passed}
         return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
-    own, classes = class_of(schedule), list(CLASSES)
-    ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
+    narrowest, classes = class_of(schedule), list(CLASSES)
+    ceiling = iteration.time * (1 if narrowest == "fixed" or hurried else _CEILING)
     bounds = bounds_by_coverage(instance, ceiling, hurried=hurried, stopped=stopped)
     seconds = {**result.seconds, "bound": watch.passed}
     return CoveredPlan(
-        result=replace(result, bound=bounds[own], seconds=seconds),
-        words=CLASSES[own],
+        result=replace(result, bound=bounds[narrowest], seconds=seconds),
+        words=CLASSES[narrowest],
         bounds={name: bound.value for name, bound in bounds.items()},
         wider=tuple(
             replace(result, bound=bounds[name])
-            for name in classes[classes.index(own) + 1 :]
-            if bounds[name].method != bounds[own].method
+            for name in classes[classes.index(narrowest) + 1 :]
+            if bounds[name].method != bounds[narrowest].method
         ),
     )
 
@@ -144,18 +144,18 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
 def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> Iteration:
     """The plan of the search if it is legal, or the best with equal replicas, whichever takes less time."""
     assert search.legal is not None
-    found = []
+    iterations = []
     with suppress(InputError):
         one = _found(instance, rng, search)
-        found += [one] if one.plan is not None and search.legal(one.plan) else []
+        iterations += [one] if one.plan is not None and search.legal(one.plan) else []
     if instance.network is not None:
         with suppress(InputError):
             limits = Limits(Deadline.after(search.time_limit))
-            found.append(equal_replicas(instance, search.legal, search.orders, limits))
-    if not found:
+            iterations.append(equal_replicas(instance, search.legal, search.orders, limits))
+    if not iterations:
         why = "no plan was found that the runtime can express; give another number of devices, or leave its name out."
         raise InputError(f"{instance.label}: {why}")
-    return min(found, key=lambda iteration: iteration.time)
+    return min(iterations, key=lambda iteration: iteration.time)
 
 
 def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
@@ -177,8 +177,8 @@ def guarantees(iteration: Iteration) -> list[str]:
     """The paper's guarantees for an iteration of SPP, with their slack, one a line."""
     (schedule,), instance = iteration.schedules, iteration.instance
     least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
-    found = [lemma_1(schedule), lemma_2(instance, least)]
+    results = [lemma_1(schedule), lemma_2(instance, least)]
     if not instance.full_duplex:  # W is no bound in full duplex
         bound = iteration_bound(instance, allow_idle=False, ceiling=iteration.time)
-        found.append(theorem_1(instance, iteration.time, bound.value))
-    return [str(guarantee) for guarantee in found]
+        results.append(theorem_1(instance, iteration.time, bound.value))
+    return [str(guarantee) for guarantee in results]

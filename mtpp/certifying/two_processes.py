@@ -77,12 +77,12 @@ class _Listener:
         context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
         try:
             for methods in plans:
-                here, there = context.Pipe()
-                told = (self.loop, methods, there, (*processes, here), os.getpid())
-                process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
+                receiver, sender = context.Pipe()
+                arguments = (self.loop, methods, sender, (*processes, receiver), os.getpid())
+                process: BaseProcess = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
-                processes[here] = process
-                there.close()
+                processes[receiver] = process
+                sender.close()
             self._listen(processes)
         finally:
             for line, process in processes.items():
@@ -104,14 +104,14 @@ class _Listener:
             for line in wait(lines, _HEARTBEAT):
                 assert isinstance(line, Connection)
                 try:
-                    said = line.recv()
+                    message = line.recv()
                 except (EOFError, OSError):
                     lines.remove(line)
                     if until == math.inf:
                         self._tell_of_death(processes[line])
                     continue
-                self._hear(said, line)
-                if isinstance(said, Turn) and until == math.inf and self.loop.is_done:
+                self._hear(message, line)
+                if isinstance(message, Turn) and until == math.inf and self.loop.is_done:
                     return
 
     def _tell_of_death(self, process: BaseProcess) -> None:
@@ -121,24 +121,24 @@ class _Listener:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
             self.loop.on_fault(SolverNotAvailableError(f"{words}; give more memory, or {said('threads', 1)}."))
 
-    def _hear(self, said: Any, line: Connection) -> None:
+    def _hear(self, message: Any, line: Connection) -> None:
         loop = self.loop
-        if isinstance(said, _Question):
+        if isinstance(message, _Question):
             with suppress(OSError):
                 line.send(loop.best)
-        elif isinstance(said, Result):
-            loop.answers.append(_ours(said, loop.instance))
+        elif isinstance(message, Result):
+            loop.answers.append(_ours(message, loop.instance))
             loop.drop_refuted_bounds()
-        elif isinstance(said, Turn):
-            loop.on_step(loop.turn_of(said.method, said.seconds))
-        elif isinstance(said, Progress):
-            loop.on_progress(said)
-        elif isinstance(said, SolverNotAvailableError):
-            loop.on_fault(said)
-        elif isinstance(said, str):
-            loop.note(said)
+        elif isinstance(message, Turn):
+            loop.on_step(loop.turn_of(message.method, message.seconds))
+        elif isinstance(message, Progress):
+            loop.on_progress(message)
+        elif isinstance(message, SolverNotAvailableError):
+            loop.on_fault(message)
+        elif isinstance(message, str):
+            loop.note(message)
         else:
-            raise said
+            raise message
 
 
 def _work(
@@ -155,7 +155,7 @@ def _work(
     interrupted = loop.deadline.interrupted
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too
     signal.signal(signal.SIGTERM, lambda number, frame: interrupted.set())
-    own = replace(
+    local = replace(
         loop,
         options=replace(loop.options, threads=max(1, loop.options.threads - 1)),
         on_progress=line.send,
@@ -163,13 +163,13 @@ def _work(
         on_step=line.send,
         on_answer=line.send,
         on_note=line.send,
-        before_step=lambda: _ask(line, own.instance, own.answers),
+        before_step=lambda: _ask(line, local.instance, local.answers),
     )
     try:
         if os.getppid() == parent:
-            own.steps(methods.opening)
-            own.short_turns(methods.short)
-            own.turns(methods.turns)
+            local.steps(methods.opening)
+            local.short_turns(methods.short)
+            local.turns(methods.turns)
     except (BrokenPipeError, EOFError, KeyboardInterrupt):
         pass  # nobody listens any more
     except Exception as error:
@@ -185,17 +185,17 @@ def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
     """Add the results of the other process, if they are better."""
     line.send(_Question())
     best: Result = line.recv()
-    known = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
+    incumbent = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
     proved = max((answer.bound.value for answer in answers if answer.bound is not None), default=0.0)
-    better = best.partition is not None and best.partition.bottleneck < known
+    better = best.partition is not None and best.partition.bottleneck < incumbent
     more = best.bound is not None and best.bound.value > proved
     if better or more:
         answers.append(replace(_ours(best, instance), interrupted=False))
 
 
-def _ours(said: Result, instance: Instance) -> Result:
+def _ours(result: Result, instance: Instance) -> Result:
     """Rebind a received result to the local instance; it came with a copy of the whole graph."""
-    return replace(said, instance=instance, answer=said.partition and said.partition.under(instance))
+    return replace(result, instance=instance, answer=result.partition and result.partition.under(instance))
 
 
 def _portable(error: Exception) -> Exception:

@@ -262,11 +262,11 @@ def plot_rules(
     ax = axes_of(ax, 7.5, 1.2 + 0.22 * len(labels))
     places = range(len(labels))
     for i, (name, values) in enumerate(ratios.items()):
-        held = [(value, place) for value, place in zip(values, places, strict=True) if value is not None]
+        defined = [(value, place) for value, place in zip(values, places, strict=True) if value is not None]
         shift = 0.26 * (i - (len(ratios) - 1) / 2)
         ax.plot(
-            [value for value, _ in held],
-            [place + shift for _, place in held],
+            [value for value, _ in defined],
+            [place + shift for _, place in defined],
             _MARKS[i % len(_MARKS)],
             color=matplotlib.colormaps["tab10"](i),
             markersize=5,

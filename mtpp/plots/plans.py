@@ -85,12 +85,12 @@ def trial_section(trial: Trial) -> Section:
 def grid_figure(plan: GridPlan, bound: Bound | None = None, uniform: GridPlan | None = None) -> Figure:
     """Passes of the plan with the bound, of the uniform plan with the same scale of time, and memory of the plan."""
     plans = {"planned": plan} | ({} if uniform is None else {"best uniform plan": uniform})
-    heights = [chart_height(shown.groups) for shown in (*plans.values(), plan)]
+    heights = [chart_height(pictured.groups) for pictured in (*plans.values(), plan)]
     figure = Figure(figsize=(11, sum(heights)), layout="constrained")
     *above, below = figure.subplots(len(heights), height_ratios=heights)
-    for (name, shown), ax in zip(plans.items(), above, strict=True):
-        section = step_section(shown, bound, None if shown is uniform else uniform)
-        draw(section, ax).set_title(f"{name}: {shown.time:.4g} s", loc="left", fontsize="medium")
+    for (name, pictured), ax in zip(plans.items(), above, strict=True):
+        section = step_section(pictured, bound, None if pictured is uniform else uniform)
+        draw(section, ax).set_title(f"{name}: {pictured.time:.4g} s", loc="left", fontsize="medium")
     draw(group_memory(plan), below)
     return figure
 

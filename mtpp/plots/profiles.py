@@ -53,12 +53,14 @@ def _draw_bounds(ax: Axes, turns: Sequence[Turn], time_unit: str) -> None:
         ("best bottleneck", "", [turn.bottleneck for turn in turns], _UPPER),
         ("best bound", f" ({last.by})", [turn.bound for turn in turns], _LOWER),
     ):
-        known = [(turn.end, value / scale.size) for turn, value in zip(turns, values, strict=True) if value is not None]
-        if not known:
+        points = [
+            (turn.end, value / scale.size) for turn, value in zip(turns, values, strict=True) if value is not None
+        ]
+        if not points:
             continue
-        times, heights = zip(*known, strict=True)
+        times, heights = zip(*points, strict=True)
         changes = [i for i, height in enumerate(heights) if i == 0 or height != heights[i - 1]]
-        label = f"{name}, {scale.cell(known[-1][1] * scale.size)} {scale.unit}{by}"
+        label = f"{name}, {scale.cell(points[-1][1] * scale.size)} {scale.unit}{by}"
         ax.step(times, heights, where="post", label=label, color=colour, marker=".", markevery=changes)
     if last.bottleneck is not None and last.bound:
         ax.set_title(f"ratio {last.bottleneck / last.bound:.4f} after {last.end:.3g} s", loc="left", fontsize="medium")
@@ -150,16 +152,18 @@ def plot_intervals(cells: pd.DataFrame, label: str, ax: Axes | None = None) -> A
     ax = axes_of(ax, 8, 0.6 * len(rows) + 1.6)
     step = 0.7 / max(1, len(columns))
     for i, column in enumerate(columns):
-        here = cells[cells["column"] == column]
-        places = np.array([rows.index(row) for row in here["row"]]) + (i - (len(columns) - 1) / 2) * step
+        subset = cells[cells["column"] == column]
+        places = np.array([rows.index(row) for row in subset["row"]]) + (i - (len(columns) - 1) / 2) * step
         colour = matplotlib.colormaps["viridis"](i / max(1, len(columns)))
-        width = np.nan_to_num(np.array([here["value"] - here["low"], here["high"] - here["value"]], dtype=float))
+        width = np.nan_to_num(
+            np.array([subset["value"] - subset["low"], subset["high"] - subset["value"]], dtype=float)
+        )
         ax.errorbar(
-            here["value"], places, xerr=np.maximum(width, 0), fmt="o", color=colour, markersize=4, linewidth=1.4,
+            subset["value"], places, xerr=np.maximum(width, 0), fmt="o", color=colour, markersize=4, linewidth=1.4,
             label=str(column),
         )  # fmt: skip
-        if "theirs" in here:
-            ax.plot(here["theirs"], places, "D", color=colour, fillstyle="none", markersize=5, linestyle="none")
+        if "theirs" in subset:
+            ax.plot(subset["theirs"], places, "D", color=colour, fillstyle="none", markersize=5, linestyle="none")
     if "theirs" in cells:
         ax.plot([], [], "D", color="0.3", fillstyle="none", markersize=5, linestyle="none", label="the paper")
     if len(cells) and np.nanmax(cells["value"]) > 3 * np.nanmin(cells["value"]) > 0:
@@ -182,10 +186,10 @@ def _profiles(ratios: Mapping[str, NDArray[np.float64]], label: str, ax: Axes | 
     hues = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
     for i, (name, values) in enumerate(ratios.items()):
         reached = np.sort(values[np.isfinite(values)])
-        shown = reached[reached <= end]
-        share = np.arange(len(shown) + 1) / max(1, len(values))
+        counted = reached[reached <= end]
+        share = np.arange(len(counted) + 1) / max(1, len(values))
         ax.step(
-            np.concatenate(([1.0], shown, [end])),
+            np.concatenate(([1.0], counted, [end])),
             np.append(share, share[-1]),
             where="post",
             label=name,
@@ -216,6 +220,6 @@ def _end(finite: NDArray[np.float64]) -> float:
     """Where the axis ends: beyond the ratio that nearly all stay below, or the largest if that is near."""
     if not len(finite):
         return _SHORTEST
-    most, nearly = float(finite.max()), float(np.quantile(finite, _SHOWN, method="higher"))
-    near = most if most <= 1 + 1.5 * (nearly - 1) else nearly
+    largest, nearly = float(finite.max()), float(np.quantile(finite, _SHOWN, method="higher"))
+    near = largest if largest <= 1 + 1.5 * (nearly - 1) else nearly
     return max(_SHORTEST, near * _MARGIN)

@@ -199,10 +199,10 @@ def hue(number: int) -> tuple[int, int, int]:
 
 def shortened(words: str, longest: int | None = 60) -> str:
     """A printable text; the middle of one that is longer than `longest` is left out."""
-    shown = printable(words)
-    if longest is None or len(shown) <= longest:
-        return shown
-    return f"{shown[: longest // 2]}…{shown[-((longest - 1) // 2) :]}"
+    label = printable(words)
+    if longest is None or len(label) <= longest:
+        return label
+    return f"{label[: longest // 2]}…{label[-((longest - 1) // 2) :]}"
 
 
 # Places of nodes in pictures of graphs: columns from left to right, and rows in them.
@@ -217,13 +217,13 @@ def block_columns(partition: Partition) -> tuple[FloatArray, list[tuple[float, f
         for v in successor[start[u] : start[u + 1]]:
             if block[u] == block[v]:
                 depth[v] = max(depth[v], depth[u] + 1)
-    bounds, left = [], 0.0
+    bounds, x = [], 0.0
     for b in range(partition.instance.k):
         inside = block == b
-        right = left + (depth[inside].max() + 1 if inside.any() else 0)
-        depth[inside] += left
-        bounds.append((left - 0.5, right - 0.5))
-        left = right
+        right = x + (depth[inside].max() + 1 if inside.any() else 0)
+        depth[inside] += x
+        bounds.append((x - 0.5, right - 0.5))
+        x = right
     return depth, bounds
 
 

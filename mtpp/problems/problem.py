@@ -103,9 +103,9 @@ class Problems:
     def add(self, problem: Problem) -> None:
         """Take one more problem."""
         classes = [problem.question.path, *(named.path for named in problem.stated)]
-        for known, names in ((self._names, [problem.name]), (self._classes, classes)):
+        for registered, names in ((self._names, [problem.name]), (self._classes, classes)):
             for name in names:
-                if name in known:
+                if name in registered:
                     raise TypeError(f"{name} of the problem {problem.name!r} is registered twice.")
         self._names[problem.name] = problem
         self._classes |= dict.fromkeys(classes, problem)
@@ -130,9 +130,9 @@ class Problems:
             If it is of none.
         """
         for kind in type(record).__mro__:
-            found = self._classes.get(f"{kind.__module__}:{kind.__qualname__}")
-            if found is not None:
-                return found
+            problem = self._classes.get(f"{kind.__module__}:{kind.__qualname__}")
+            if problem is not None:
+                return problem
         raise TypeError(f"{type(record).__name__} is no question of {', '.join(self._names)}.")
 
     def named(self, value: Value) -> Problem:

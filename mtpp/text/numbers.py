@@ -242,8 +242,8 @@ def parse_bandwidth(
         _not_small(rate, given, word, _RATE)
     in_bits, doubtful = _reading(rate.unit)
     if doubtful:
-        taken = "bits, not bytes" if in_bits else "bytes, not bits"
-        _doubt(f"{said(word, given)} is taken as {taken}; write GB/s or Gbps.")
+        unit = "bits, not bytes" if in_bits else "bytes, not bits"
+        _doubt(f"{said(word, given)} is taken as {unit}; write GB/s or Gbps.")
     return rate.value / 8 if in_bits else rate.value
 
 
@@ -374,8 +374,8 @@ def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
     """Advice on a number with an unknown unit."""
     if not prefix:
         return f"give for example {kind.examples}."
-    shown = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")
-    return f"did you mean {' or '.join(f'{number}{shown}{unit}' for unit in kind.proposals)}?"
+    written = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")
+    return f"did you mean {' or '.join(f'{number}{written}{unit}' for unit in kind.proposals)}?"
 
 
 def _reading(unit: str) -> tuple[bool, bool]:

@@ -64,7 +64,7 @@ def _headline(reported: Reported) -> str:
         name = result.answer.cost_name
         cost = text(f"{name} {result._facts()[name]}", None)
         measures: Mapping[str, str] = getattr(result.answer, "measures", {})
-        cost += paragraph(", ".join(f"{label} {told}" for label, told in measures.items()), "soft")
+        cost += paragraph(", ".join(f"{label} {value}" for label, value in measures.items()), "soft")
     faults = "" if verdict is None else "".join(paragraph(fault, "bad") for fault in verdict.faults)
     return f'<div class="headline">{cost}<p class="{kind}">{text(words, None)}</p>{faults}</div>'
 
@@ -82,21 +82,21 @@ def _standing(reported: Reported) -> tuple[str, str]:
     if verdict.proved_of_all:
         return "good", f"Proved again: {verdict.proved_of_all}."
     proved = verdict.proved_ratio
-    shown = None if proved is None else float(proved)
-    if shown is None:
+    ratio = None if proved is None else float(proved)
+    if ratio is None:
         return "warn", "No bound says how good this answer is." if not verdict.checks else _trusted(verdict)
     method = max(verdict.checks, key=lambda check: check.proved or 0).claim.method
     covered = PROBLEMS.of(result.instance).covers(method)
-    if shown <= 1 + PROOF_TOLERANCE:
-        told = f"Optimal over {covered}" if covered else "Optimal: no answer to this question costs less"
-        return "good", f"{told}; proved again for this page."
+    if ratio <= 1 + PROOF_TOLERANCE:
+        sentence = f"Optimal over {covered}" if covered else "Optimal: no answer to this question costs less"
+        return "good", f"{sentence}; proved again for this page."
     if verdict.rests_on_trust:
         return (
             "warn",
-            f"{_trusted(verdict)} By bounds proved again for this page alone it is at most {shown - 1:.2%} above.",
+            f"{_trusted(verdict)} By bounds proved again for this page alone it is at most {ratio - 1:.2%} above.",
         )
-    told = f"At most {shown - 1:.2%} above the optimum (ratio {shown:.6f})"
-    return "good", f"{told}{f' over {covered}' if covered else ''}; proved again for this page."
+    sentence = f"At most {ratio - 1:.2%} above the optimum (ratio {ratio:.6f})"
+    return "good", f"{sentence}{f' over {covered}' if covered else ''}; proved again for this page."
 
 
 def _trusted(verdict: Verdict) -> str:

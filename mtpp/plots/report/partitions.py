@@ -44,18 +44,18 @@ _LISTED = 2000
 def partition_question(partition: Partition) -> dict[str, str]:
     """The question of a partition, label to text."""
     instance = partition.instance
-    found = dict(instance._facts())
-    found["source"] = instance.graph.source or "not stated"
+    facts = dict(instance._facts())
+    facts["source"] = instance.graph.source or "not stated"
     if math.isfinite(instance.platform.memory):
-        found["beyond the memory"] = "nothing fits" if instance.platform.fit else "takes time"
+        facts["beyond the memory"] = "nothing fits" if instance.platform.fit else "takes time"
     rules = instance.constraints
     counts = {
         "groups kept together": len(rules.together),
         "windows": len(rules.windows),
         "least numbers": len(rules.at_least),
     }
-    told = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
-    return found | ({"constraints": told} if told else {})
+    counted = ", ".join(f"{count} {label}" for label, count in counts.items() if count)
+    return facts | ({"constraints": counted} if counted else {})
 
 
 def partition_sections(partition: Partition, bound: Bound | None, *, memory: bool = True) -> Iterator[Section]:
@@ -218,15 +218,15 @@ _FULL = 1 - 1e-9
 def flow_question(answer: FlowAnswer) -> dict[str, str]:
     """The question of a flow, label to text."""
     instance = answer.instance
-    found = dict(instance._facts())
+    facts = dict(instance._facts())
     for t, row in enumerate(instance.capacity):
-        held = np.flatnonzero(row)
-        told = "holds no layer"
-        if len(held):
-            ends = dict.fromkeys((int(held[0]), int(held[-1])))
-            told = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
-        found[f"kind {t}"] = f"{instance.counts[t]} devices: {told}"
-    return found
+        supported = np.flatnonzero(row)
+        capacity = "holds no layer"
+        if len(supported):
+            ends = dict.fromkeys((int(supported[0]), int(supported[-1])))
+            capacity = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
+        facts[f"kind {t}"] = f"{instance.counts[t]} devices: {capacity}"
+    return facts
 
 
 def flow_sections(answer: FlowAnswer, bound: Bound | None) -> Iterator[Section]:

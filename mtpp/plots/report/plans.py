@@ -72,8 +72,8 @@ def _bar(operation: Operation, microbatches: int) -> Bar:
     words = title.get(kind, f"{kind}, stage {n}") + ("" if m is None else f", microbatch {m}")
     words += f": {time_in_words(start, 's')} to {time_in_words(end, 's')}"
     shade = 1.0 if m is None else (m + 1) / microbatches
-    shown, label = ("transfer" if kind in ("send", "return") else kind), (str(m) if kind in _PASSES else "")
-    return Bar(start, end, shown, words, *_LANES[kind], label, shade)
+    category, label = ("transfer" if kind in ("send", "return") else kind), (str(m) if kind in _PASSES else "")
+    return Bar(start, end, category, words, *_LANES[kind], label, shade)
 
 
 def plan_question(iteration: Iteration) -> dict[str, str]:
@@ -142,7 +142,7 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
     servers, state = question.servers, question.state_bytes
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
     fixed = {name: getattr(question.fixed, name) for name in ("pp", "tp", "dp", "v")}
-    found = {
+    facts = {
         "model": f"{chain.name}, {how_many(chain.n, 'layer')}, {chain.parameters:,.0f} parameters",
         "times of layers": chain.source or "measured",
         "numbers": f"{chain.dtype}; {state.weights:g} bytes a parameter, {state.gradients:g} of gradients, "
@@ -155,8 +155,8 @@ def grid_question(plan: GridPlan) -> dict[str, str]:
         "ZeRO may be": ", ".join(map(str, question.zero)),
         "layers may recompute": ", ".join(question.modes),
     }
-    told = ", ".join(f"{name} {value}" for name, value in fixed.items() if value is not None)
-    return found | ({"fixed": told} if told else {})
+    choices = ", ".join(f"{name} {value}" for name, value in fixed.items() if value is not None)
+    return facts | ({"fixed": choices} if choices else {})
 
 
 def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[Section]:
@@ -190,7 +190,7 @@ def group_memory(plan: GridPlan) -> Section:
 def _degrees(plan: GridPlan) -> dict[str, str]:
     tensor, chain, V = ", ".join(map(str, sorted(set(plan.tensor)))), plan.chain, plan.instance.servers.devices
     stages, groups = how_many(plan.stages, "stage"), how_many(plan.groups, "group")
-    found = {
+    facts = {
         "pipeline": f"pp {plan.groups}: {stages} on {groups} of devices, v {plan.turns}",
         "layers shared by": f"tp {tensor}, cp {plan.context}, ep {plan.expert}",
         "replicas": f"dp {how_many(plan.pipelines, 'equal pipeline')}, ZeRO {plan.zero}",
@@ -199,8 +199,8 @@ def _degrees(plan: GridPlan) -> dict[str, str]:
     }
     if chain.sequence is not None:
         rate = plan.instance.global_batch * chain.sequence / plan.time
-        found["speed"] = f"{rate:,.0f} tokens/s, {rate / V:,.0f} a device"
-    return found
+        facts["speed"] = f"{rate:,.0f} tokens/s, {rate / V:,.0f} a device"
+    return facts
 
 
 def _section_of_stages(plan: GridPlan) -> Section:
@@ -225,16 +225,16 @@ def _section_of_stages(plan: GridPlan) -> Section:
 def _device_section(plan: GridPlan) -> Section:
     """Where the devices of each group lie, of the first pipelines."""
     assert plan.first_device is not None
-    size, shown = plan.instance.servers.size, min(plan.pipelines, 8)
+    size, count = plan.instance.servers.size, min(plan.pipelines, 8)
     rows = []
     for g in range(plan.groups):
         width, cells = plan.context * plan.tensor[g], list[str]()
-        for first in plan.first_device[g, :shown].tolist():
+        for first in plan.first_device[g, :count].tolist():
             server, place = divmod(first, size)
             cells.append(f"{server}: {place}" + (f"–{place + width - 1}" if width > 1 else ""))
         rows.append([str(g), *cells])
-    rest = f" The first {shown} of {plan.pipelines} pipelines are shown." if shown < plan.pipelines else ""
-    header = ["group", *(f"pipeline {d}" for d in range(shown))]
+    rest = f" The first {count} of {plan.pipelines} pipelines are shown." if count < plan.pipelines else ""
+    header = ["group", *(f"pipeline {d}" for d in range(count))]
     words = f"Server, and devices there, of each group.{rest}"
     return Section("Devices", sentences=[words], table=Table(header, rows))
 
