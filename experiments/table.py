@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from instances.errors import InputError
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
@@ -28,14 +26,14 @@ if TYPE_CHECKING:
 
 _Targets = Annotated[
     list[str],
-    typer.Argument(
+    options.argument(
         metavar="SUITE|GRAPH|RUNS…",
         help="A suite (mtpp list suites), architectures, files; or training, placeto, serving, unlike.",
     ),
 ]
 _Methods = Annotated[
     str | None,
-    typer.Option(
+    options.of_search(
         metavar="NAME[,NAME…]",
         help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
         "that; heuristics of your own as mine.py:function or package.module:function.  [default: all, and exact+all]",
@@ -43,12 +41,14 @@ _Methods = Annotated[
 ]
 _Quick = Annotated[
     bool,
-    typer.Option("--quick", help="Of training: one cluster instead of three; of placeto: little training."),
+    options.of_limits(
+        "--quick", basic=False, help="Of training: one cluster instead of three; of placeto: little training."
+    ),
 ]
 
 
 _FromRuns = Annotated[
-    bool, typer.Option("--from", help="The arguments are files of runs; make the tables of these, and run nothing.")
+    bool, options.of_files("--from", help="The arguments are files of runs; make the tables of these, and run nothing.")
 ]
 
 
@@ -57,23 +57,28 @@ class Running:
     """Workers that make the runs, and files and form of the tables; the fields are the words of the command line."""
 
     jobs: Annotated[
-        int, typer.Option(metavar="N", help="Processes on this machine; the answers do not depend on it.")
+        int, options.of_limits(metavar="N", help="Processes on this machine; the answers do not depend on it.")
     ] = 1
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
+        str | None,
+        options.of_limits(basic=False, metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead."),
     ] = None
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = Path(
-        "runs.jsonl"
+    out: Annotated[Path, options.of_files(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = (
+        Path("runs.jsonl")
     )
     tables: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
+        options.of_files(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
     ] = None
     accept_old: Annotated[
         bool,
-        typer.Option("--accept-old", help="Take answers from runs that do not know the code that made them, too."),
+        options.of_files(
+            "--accept-old", basic=False, help="Take answers from runs that do not know the code that made them, too."
+        ),
     ] = False
-    style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt"
+    style: Annotated[
+        str, options.of_output("--format", basic=False, metavar="txt|md|csv|tex", help="Of the printed tables.")
+    ] = "txt"
 
     def workers(self) -> AbstractContextManager[Workers]:
         """Processes of this machine, or the workers of a cluster."""
@@ -103,13 +108,17 @@ def table(
     platform: PlatformWords,
     methods: _Methods = None,
     time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For each bound; ends heuristics of your own, too.")
+        float, options.of_limits(metavar="SECONDS", help="For each bound; ends heuristics of your own, too.")
     ] = 60.0,
     budgets: Annotated[
         str | None,
-        typer.Option(metavar="SECONDS[,…]", help="For each heuristic.  [default: its own number of evaluations]"),
+        options.of_limits(
+            basic=False, metavar="SECONDS[,…]", help="For each heuristic.  [default: its own number of evaluations]"
+        ),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="N[,N…]", help="Of the heuristics, instead of --seed.")] = None,
+    seeds: Annotated[
+        str | None, options.of_search(basic=False, metavar="N[,N…]", help="Of the heuristics, instead of --seed.")
+    ] = None,
     proof: ProofWords,
     running: Running,
     quick: _Quick = False,
@@ -176,24 +185,29 @@ def table(
 
 
 _Out = Annotated[
-    Path, typer.Option(metavar="FOLDER", help="Runs, tables, figures and verdicts; a rerun goes on there.")
+    Path, options.of_files(metavar="FOLDER", help="Runs, tables, figures and verdicts; a rerun goes on there.")
 ]
 
 
 @command
 def paper(
     *,
-    papers: Annotated[str, typer.Argument(metavar="[mtpp|spp|placeto|all]", help="Whose numbers.")] = "all",
+    papers: Annotated[str, options.argument(metavar="[mtpp|spp|placeto|all]", help="Whose numbers.")] = "all",
     profile: Annotated[
-        str, typer.Option(metavar="smoke|quick|laptop|cluster|paper", help="Extent: minutes, 1 hour, 1 day, a cluster.")
+        str,
+        options.of_limits(
+            metavar="smoke|quick|laptop|cluster|paper", help="Extent: minutes, 1 hour, 1 day, a cluster."
+        ),
     ] = "laptop",
     running: Annotated[Running, Without({"out", "tables", "style", "accept_old"})],
     out: _Out = Path("paper"),
     regal: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="REGAL's test graphs; without, graphs in their style.")
+        Path | None, options.of_files(metavar="FOLDER", help="REGAL's test graphs; without, graphs in their style.")
     ] = None,
-    plan: Annotated[Path | None, typer.Option(metavar="FILE", help="What is run instead (mtpp-paper/1).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say how many runs and hours this takes.")] = False,
+    plan: Annotated[
+        Path | None, options.of_files(basic=False, metavar="FILE", help="What is run instead (mtpp-paper/1).")
+    ] = None,
+    dry_run: Annotated[bool, options.of_output("--dry-run", help="Say how many runs and hours this takes.")] = False,
     printing: Printing,
 ) -> int:
     """Make the runs behind the numbers of MTPP, SPP and Placeto, and say of each number whether it holds here.

@@ -100,9 +100,12 @@ def certify(
     question: PartitioningWords,
     solving: SolvingWords,
     starting: StartWords,
-    explain: Annotated[bool, options.of_printing("--explain", help="Also what each step cost and gained.")] = False,
+    explain: Annotated[
+        bool, options.of_output("--explain", basic=False, help="Also what each step cost and gained.")
+    ] = False,
     plot_progress: Annotated[
-        Path | None, options.of_files(metavar="FILE", help="Draw bottleneck and bound over time (.png, .svg or .pdf).")
+        Path | None,
+        options.of_files(basic=False, metavar="FILE", help="Draw bottleneck and bound over time (.png, .svg or .pdf)."),
     ] = None,
     files: Files,
     printing: Printing,

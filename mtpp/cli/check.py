@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from instances import save_graph
 from instances.graph.graph_file import graph_document
 from instances.graph.memory import Summary, summarise
@@ -96,11 +94,11 @@ def _shown(value: object, depth: int = 2) -> str:
 @command
 def check(
     *,
-    file: Annotated[Path, typer.Argument(metavar="SETTINGS", help="A file of mtpp export --out.")],
+    file: Annotated[Path, options.argument(metavar="SETTINGS", help="A file of mtpp export --out.")],
     runtime: options.ExportFor,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="For accelerate the folder of config.json, for openvino the ONNX file."),
+        options.of_files(metavar="MODEL", help="For accelerate the folder of config.json, for openvino the ONNX file."),
     ] = None,
     printing: Printing,
 ) -> int:

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from itertools import combinations
@@ -15,6 +16,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import typer
+from typer.models import ParameterInfo
 
 from instances import InputError, Instance, Partition, Result
 from instances.errors import WordError, assuming, printable, said
@@ -23,7 +25,7 @@ from instances.results import A, Q
 from mtpp.cli import options
 from mtpp.cli.options import option_of
 from mtpp.questions.files import as_partition
-from mtpp.questions.words import Word, checked, types_of, words_of
+from mtpp.questions.words import PANELS, Word, checked, types_of, words_of
 from mtpp.text.numbers import parse_dims
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ class PlanFiles(Files):
     export: Annotated[
         Path | None,
         options.of_files(
+            basic=False,
             metavar="FILE",
             help="Order for torch.distributed.pipelining (.csv), Perfetto trace (.json), or settings of --for.",
         ),
@@ -164,7 +167,7 @@ class Without(frozenset[str]):
 
 
 class Hidden(frozenset[str]):
-    """Words that a verb takes and its help does not show, as they will go."""
+    """Words that a verb takes and no help shows, as they will go."""
 
 
 def command(verb: Callable[..., int]) -> Callable[..., int]:
@@ -189,8 +192,46 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
             return _called(verb, given)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    run.__signature__ = inspect.Signature([context, *_options(verb)])  # type: ignore[attr-defined]
+    taken = sorted(_options(verb), key=_panel)
+    run.__signature__ = inspect.Signature([context, *taken, *_help(taken)])  # type: ignore[attr-defined]
     return run
+
+
+def _help(taken: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """The options --help, which shows those that are basic, and --help-all."""
+    shown = [option.name for option in taken if not _declared(option).hidden]
+    basic = [option.name for option in taken if option.name in shown and getattr(_declared(option), "basic", True)]
+
+    def show(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
+        if not asked or context.resilient_parsing:
+            return
+        verb = copy(context.command)
+        if option.name == "help":
+            verb.params = [option for option in verb.params if option.name in (*basic, "help", "help_all")]
+        print(verb.get_help(context))
+        raise typer.Exit
+
+    more = len(shown) - len(basic)
+    flags = {
+        "help": (("--help", "-h"), "Show the basic options and leave."),
+        "help_all": (("--help-all",), f"Show all options, {more} more, and leave."),
+    }
+    for name, (spellings, text) in flags.items():
+        option = options.of_output(*spellings, help=text, is_eager=True, expose_value=False, callback=show)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(name, keyword, default=False, annotation=Annotated[bool, option])
+
+
+def _declared(option: inspect.Parameter) -> ParameterInfo:
+    """What typer is told of an option or an argument."""
+    marks = getattr(option.annotation, "__metadata__", ())
+    return next((mark for mark in marks if isinstance(mark, ParameterInfo)), ParameterInfo())
+
+
+def _panel(option: inspect.Parameter) -> int:
+    """The place of its panel in the help; what has none of ours, as arguments, comes first."""
+    panel = _declared(option).rich_help_panel
+    return PANELS.index(panel) if panel in PANELS else -1
 
 
 def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
@@ -242,11 +283,12 @@ def _option(name: str, hint: Any, word: Word, *, hidden: bool) -> inspect.Parame
     """The option of a word."""
     kind = _text_type(hint)
     flag = option_of(name)
-    option = typer.Option(
+    option = options.of_panel(
+        word.panel,
         f"{flag}/--no-{name}" if kind is bool and word.default else flag,
         metavar=word.metavar or ("N" if types_of(hint) == {int} else None),
         help=word.help,
-        rich_help_panel=word.panel,
+        basic=word.basic,
         hidden=hidden,
     )
     optional = kind if word.default is not None else kind | None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from instances.registry import find
 from mtpp.cli import options
 from mtpp.cli.command import Files, Without, command, complain
@@ -23,7 +21,7 @@ def export(
     *,
     file: Annotated[
         Path,
-        typer.Argument(
+        options.argument(
             metavar="FILE",
             help="A certificate, a partition, a serving front, a plan with its question, or a stages folder.",
         ),
@@ -32,7 +30,9 @@ def export(
     runtime: options.ExportFor,
     runtime_version: Annotated[
         str | None,
-        typer.Option(metavar="VERSION", help="Its release, where words differ.  [default: the latest that is known]"),
+        options.of_question(
+            basic=False, metavar="VERSION", help="Its release, where words differ.  [default: the latest that is known]"
+        ),
     ] = None,
     words: ReadingWords,
     out: Annotated[

@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from instances.errors import InputError, InputWarning, NothingFitsError, spelling
+from instances.registry import unknown
 from instances.system.processes import terminate_as_interrupt
 from mtpp.cli.certify import certify
 from mtpp.cli.check import check, import_graph
@@ -32,7 +34,7 @@ from mtpp.cli.command import complain
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.export import export, report
 from mtpp.cli.listing import list_names, show_versions
-from mtpp.cli.options import spelled
+from mtpp.cli.options import option_of, spelled
 from mtpp.cli.partition import bound, partition
 from mtpp.cli.placement import flow, place, serve
 from mtpp.cli.plan import plan, train
@@ -50,6 +52,12 @@ class _Verbs(TyperGroup):
         """Look up a verb; entry points are asked on a miss."""
         return super().get_command(ctx, cmd_name) or _registered(cmd_name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Look up the verb of a command line; an `InputError` names the nearest one if there is none."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise InputError(unknown([name for name in self.list_commands(ctx) if name != args[0]], args[0], "verb"))
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: Any) -> list[str]:
         """All names, as the help lists them."""
         own = super().list_commands(ctx)
@@ -60,7 +68,7 @@ def _registered(name: str) -> Any:
     """Load a verb of another package; None if there is none, or if it fails to load, which is a warning."""
     for entry in entry_points(group=_GROUP, name=name):
         try:
-            one = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="markdown")
+            one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
             one.command(name)(entry.load())
             return get_command(one)
         except Exception as error:
@@ -117,8 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain("This needs more memory than there is; ask for less, or give a smaller graph.", WRONG)
     except Exception as error:
         if hasattr(error, "format_message"):  # usage errors of typer; their class has moved between its versions
-            message = error.format_message()
-            return complain(f"{message} Try: mtpp --help", WRONG) if message else WRONG
+            message, context = _usage(error), getattr(error, "ctx", None)
+            path = "mtpp" if context is None else context.command_path
+            return complain(f"{message} Try: {path} --help", WRONG) if message else WRONG
         from mtpp import SolverNotAvailableError
         from mtpp.runs.workers import WorkersLostError
 
@@ -128,6 +137,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         fault = f"{type(error).__name__}: {error}"
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
+
+
+def _usage(error: Any) -> str:
+    """The message of a usage error of typer; where there is no such option, with the nearest one."""
+    if not hasattr(error, "possibilities"):
+        return str(error.format_message())
+    shown = [option for option in error.ctx.command.get_params(error.ctx) if not getattr(option, "hidden", False)]
+    names = {name.lstrip("-"): name for option in shown for name in (*option.opts, *option.secondary_opts)}
+    word = error.option_name.lstrip("-")
+    renamed = option_of(word.replace("-", "_")).lstrip("-")  # of Python's word
+    near = [renamed] if renamed in names else get_close_matches(word, names, n=1)
+    return f"{error.message}{f'; did you mean {names[near[0]]}?' if near else '.'}"
 
 
 @cache

@@ -1,19 +1,142 @@
-"""Options that several verbs share, beside the words of questions; how words are spelled as options."""
+"""Options: their panels, what may be given for them, how words are spelled, and those that several verbs share."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-# As `typer.Option`, each in its panel of the help.
-of_question = partial(typer.Option, rich_help_panel="The question")
-of_search = partial(typer.Option, rich_help_panel="The search")
-of_exchange = partial(typer.Option, rich_help_panel="Other programs")
-of_files = partial(typer.Option, rich_help_panel="Files")
-of_printing = partial(typer.Option, rich_help_panel="What is printed")
+from mtpp.questions import words
+
+# Names that there are to choose from, from the registries; a registry is loaded when it is asked.
+
+
+Rows = list[tuple[str, ...]]
+
+
+def _methods(module: str, registry: str) -> Rows:
+    """Methods of this project and of installed packages, by the module and the name of their registry."""
+    methods = getattr(import_module(module), registry)
+    methods.load()
+    return [(name, method.summary, f"[{method.reference}]") for name, method in methods.items()]
+
+
+def _models() -> Rows:
+    from mtpp.certifying.planning import MILPS
+    from mtpp_models import MODELS
+    from mtpp_models.placement.registry import PLACEMENT_MODELS
+    from mtpp_models.planning.models import FORMS
+
+    both = (*MODELS.items(), *PLACEMENT_MODELS.items())
+    models = [(name, model.summary, f"[{model.reference}]") for name, model in both]
+    plans = [(name, f"mtpp plan --planner {name}: {FORMS[form].summary}") for name, form in MILPS.items()]
+    return [*models, *((name, summary, "[mtpp_models/planning]") for name, summary in plans)]
+
+
+def _solvers() -> Rows:
+    from mtpp_models import SOLVERS, available_solvers
+
+    here = available_solvers()
+    return [(name, here.get(name, f"not available: install {spec.package}")) for name, spec in SOLVERS.items()]
+
+
+def _suites() -> Rows:
+    from instances.suites import SUITES
+
+    return [(name, f"{len(suite.entries)} graphs", suite.summary) for name, suite in SUITES.items()]
+
+
+def _networks() -> Rows:
+    from instances.suites.suite import NETWORKS
+
+    return [
+        (it.network, f"{it.package} {it.version}", it.licence, f"{it.nodes} nodes", f"{it.edges} edges", it.cluster)
+        for it in NETWORKS
+    ]
+
+
+def _architectures() -> Rows:
+    from instances.architectures import ARCHITECTURES
+
+    return [
+        (name, architecture.summary, " ".join(f"{dim}={value}" for dim, value in architecture.dims.items()))
+        for name, architecture in ARCHITECTURES.items()
+    ]
+
+
+def _readers() -> Rows:
+    from instances.readers import READERS
+
+    return [(name, reader.summary) for name, reader in READERS.items()]
+
+
+def _devices() -> Rows:
+    from instances.graph.display import figures
+    from instances.machines import SHIPPED
+
+    rows: Rows = []
+    for name, kind in SHIPPED.items():
+        assert kind.roofline is not None
+        assert kind.bandwidth is not None
+        peak, own = kind.roofline.peak_flops / 1e12, figures(kind.roofline.memory_bandwidth, "bytes/s")
+        sizes = figures(kind.memory, "bytes"), figures(kind.bandwidth, "bytes/s")
+        rows.append((name, f"{peak:g} TFLOP/s", f"{own} to {sizes[0]}", f"{sizes[1]} to others"))
+    return rows
+
+
+#: What can be listed, and its rows.
+LISTINGS: dict[str, Callable[[], Rows]] = {
+    "heuristics": partial(_methods, "heuristics", "HEURISTICS"),
+    "models": _models,
+    "solvers": _solvers,
+    "devices": _devices,
+    "suites": _suites,
+    "networks": _networks,
+    "architectures": _architectures,
+    "readers": _readers,
+    "planners": partial(_methods, "heuristics.planning", "PLANNERS"),
+    "placers": partial(_methods, "heuristics.placement", "PLACERS"),
+    "runtimes": partial(_methods, "instances.runtimes", "RUNTIMES"),
+}
+
+
+# Options and arguments; the shell completes their values.
+
+
+def argument(**settings: Any) -> Any:
+    """As `typer.Argument`."""
+    return typer.Argument(autocompletion=_choices(settings), **settings)
+
+
+def of_panel(panel: str, *flags: str, basic: bool = True, **settings: Any) -> Any:
+    """As `typer.Option`, in its panel of the help; one that is not basic is left out of the short help."""
+    option = typer.Option(*flags, rich_help_panel=panel, autocompletion=_choices(settings), **settings)
+    option.basic = basic  # for `mtpp.cli.command`
+    return option
+
+
+def _choices(settings: dict[str, Any]) -> Callable[[], list[tuple[str, str]]] | None:
+    """Values with a line about each: words of the metavar, and names of lists in the help; None if there are none."""
+    values = [
+        value for value in re.split(r"[][|]", settings.get("metavar") or "") if value.isalnum() and value.islower()
+    ]
+    lists = re.findall(r"mtpp list (\w+)", settings.get("help") or "")
+
+    def choices() -> list[tuple[str, str]]:
+        rows = (row for name in lists for row in LISTINGS[name]())
+        return [*((value, "") for value in values), *((name, about) for name, about, *_ in rows)]
+
+    return choices if values or lists else None
+
+
+of_question, of_machines, of_limits, of_search, of_files, of_output = (
+    partial(of_panel, panel) for panel in words.PANELS
+)
 # Words whose options are called otherwise.
 _OPTIONS = {"k": "-k", "dims": "--dim", "runtime": "--for"}
 
@@ -28,18 +151,17 @@ def spelled(name: str, value: Any) -> str:
     return option_of(name) if value is None or value is True else f"{option_of(name)} {value}"
 
 
-Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
+Graph = Annotated[str, argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
 Answers = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="FILE…", help="Files that certify, bound, plan, place, flow or serve wrote, or folders of split."
-    ),
+    argument(metavar="FILE…", help="Files that certify, bound, plan, place, flow or serve wrote, or folders of split."),
 ]
 GraphOfFile = Annotated[
-    str | None, typer.Argument(metavar="[GRAPH]", help="That of a partition; the other files hold their graphs.")
+    str | None, argument(metavar="[GRAPH]", help="That of a partition; the other files hold their graphs.")
 ]
 GraphOfFiles = Annotated[
-    str | None, typer.Option("--graph", metavar="GRAPH", help="That of partitions; the other files hold their graphs.")
+    str | None,
+    of_question("--graph", basic=False, metavar="GRAPH", help="That of partitions; the other files hold their graphs."),
 ]
 Blocks = Annotated[str, of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")]
 BlocksOrAuto = Annotated[
@@ -51,15 +173,15 @@ BlocksOrAuto = Annotated[
     ),
 ]
 Throughput = Annotated[
-    str | None, of_question(metavar="RATE", help="With -k auto: runs per unit of time to reach, such as 250/s.")
+    str | None,
+    of_question(basic=False, metavar="RATE", help="With -k auto: runs per unit of time to reach, such as 250/s."),
 ]
-ExportFor = Annotated[str, typer.Option("--for", metavar="NAME", help="The runtime (mtpp list runtimes).")]
+ExportFor = Annotated[str, of_question("--for", metavar="NAME", help="The runtime (mtpp list runtimes).")]
 Out = Annotated[
     Path | None, of_files(metavar="FILE", help="Write the answer as JSON; with several k, '-kK' is put into the name.")
 ]
 Json = Annotated[
-    bool,
-    of_printing("--json", help="One JSON document on stdout, that of --out, and nothing else; of several k a list."),
+    bool, of_output("--json", help="One JSON document on stdout, that of --out, and nothing else; of several k a list.")
 ]
-Quiet = Annotated[bool, of_printing("--quiet", help="No progress, and of the answer the result line only.")]
+Quiet = Annotated[bool, of_output("--quiet", basic=False, help="No progress, and of the answer the result line only.")]
 Plot = Annotated[Path | None, of_files(metavar="FILE", help="Draw the partition (.png, .svg or .pdf).")]

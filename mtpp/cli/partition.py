@@ -74,14 +74,16 @@ class Exchange:
 
     export: Annotated[
         Path | None,
-        options.of_exchange(
+        options.of_files(
+            basic=False,
             metavar="FILE",
             help="Write the model (.lp or .mps) instead of solving it, and its names in full (.names.json).",
         ),
     ] = None
     solution: Annotated[
         Path | None,
-        options.of_exchange(
+        options.of_files(
+            basic=False,
             metavar="FILE",
             help="Read what a solver wrote of the exported model (HiGHS, CBC, GLPK, SCIP, Gurobi, a list of names and "
             "values) instead of solving it; with several k, '-kK' is put into the name.",
@@ -89,7 +91,8 @@ class Exchange:
     ] = None
     stated_bound: Annotated[
         float | None,
-        options.of_exchange(
+        options.of_files(
+            basic=False,
             metavar="X",
             help="What that solver states as its bound, in multiples of the file's unit of time. It is written as "
             "stated, not proved.",

@@ -6,8 +6,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtpp.cli import options
 from mtpp.cli.command import Files, Hidden, command
 from mtpp.cli.printing import OnFault, Printing
@@ -38,7 +36,7 @@ def place(
     *,
     graph: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="GRAPH", help="An architecture, a file, or a graph of a family: nmt-SEED, cifar10-SEED, ptb-SEED."
         ),
     ],
@@ -97,7 +95,7 @@ def flow(
     *,
     question: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="QUESTION",
             help="A file of layers, devices and links (mtpp-flow-question/1, helix-instance), or with --devices a "
             "decoder (mtpp list architectures, config.json).",
@@ -161,7 +159,7 @@ def serve(
         str | None, options.of_question("-k", metavar="K", help="Number of stages.  [default: all of --devices]")
     ] = None,
     memory: Annotated[
-        str | None, options.of_question(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")
+        str | None, options.of_machines(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")
     ] = None,
     words: ServingWords,
     out: Annotated[

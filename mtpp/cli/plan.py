@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
@@ -68,11 +66,11 @@ def train(
     *,
     model: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="MODEL", help="A model by name, a config.json of Hugging Face, or a file of mtpp-chain/2 or Piper."
         ),
     ],
-    cluster: Annotated[str, options.of_question(metavar="CLUSTER", help="Equal servers such as 8x8.")],
+    cluster: Annotated[str, options.of_machines(metavar="CLUSTER", help="Equal servers such as 8x8.")],
     words: TrainWords,
     files: PlanFiles,
     printing: Printing,
@@ -97,20 +95,23 @@ def plan(
     *,
     chain: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="CHAIN", help="A chain file, a PipeDream profile, an architecture, a graph, or simulation."
         ),
     ],
     cluster: Annotated[
         str,
-        options.of_question(
+        options.of_machines(
             metavar="CLUSTER",
             help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
         ),
     ],
     microbatches: Annotated[int | None, options.of_question(metavar="M", help="Microbatches of an iteration.")] = None,
     planner: Annotated[
-        str, options.of_search(metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact.")
+        str,
+        options.of_search(
+            basic=False, metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact."
+        ),
     ] = "improved",
     question: Annotated[PlanQuestionWords, Hidden(words_of(GridWords))],
     search: PlanSearchWords,

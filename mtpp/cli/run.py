@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from instances import InputError
 from instances.json_files import write_json
 from mtpp.cli import options
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 @command
 def split(
     *,
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, with its weights beside it.")],
+    model: Annotated[Path, options.argument(metavar="MODEL.onnx", help="An ONNX model, with its weights beside it.")],
     k: Annotated[int | None, options.of_question("-k", metavar="K", help="Number of stages.")] = None,
     partition: Annotated[
         Path | None,
@@ -79,13 +77,15 @@ _FAR = 3.0
 @command
 def run(
     *,
-    stages: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="What mtpp split has written.")] = None,
+    stages: Annotated[Path | None, options.argument(metavar="[FOLDER]", help="What mtpp split has written.")] = None,
     words: RunWords,
     calibrate: Annotated[
-        bool, options.of_search("--calibrate", help="Measure links between processes, for --bandwidth measured.")
+        bool, options.of_machines("--calibrate", help="Measure links between processes, for --bandwidth measured.")
     ] = False,
     out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write the measures as JSON.")] = None,
-    trace: Annotated[Path | None, options.of_files(metavar="FILE", help="Write a trace for Perfetto (.json).")] = None,
+    trace: Annotated[
+        Path | None, options.of_files(basic=False, metavar="FILE", help="Write a trace for Perfetto (.json).")
+    ] = None,
     plot: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Draw stages at work (.png, .svg or .pdf).")
     ] = None,

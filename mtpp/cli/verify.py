@@ -7,13 +7,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from instances import Result
 from instances.errors import InputError
 from instances.json_files import finite_or_none
 from mtpp.cli import options
-from mtpp.cli.command import Without, command, complain
+from mtpp.cli.command import Hidden, Without, command, complain
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG
 from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.partitioning import ExplainWords
@@ -32,7 +30,7 @@ def explain(
     *,
     file: Annotated[
         Path,
-        typer.Argument(
+        options.argument(
             metavar="FILE",
             help='A file that another verb wrote, or by hand {"block": [0, 0, 1]} or {"stages": [["a", "b"], ["c"]]}.',
         ),
@@ -125,9 +123,9 @@ def verify(
     *,
     certificates: options.Answers,
     graph: Annotated[
-        str | None, typer.Option(metavar="GRAPH", help="The graph that you asked about; another one is a fault.")
+        str | None, options.of_question(metavar="GRAPH", help="The graph that you asked about; another one is a fault.")
     ] = None,
-    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"})],
+    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"}), Hidden({"ideals"})],
     printing: Printing,
 ) -> int:
     """Check certificates without the programs that made them.

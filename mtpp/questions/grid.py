@@ -21,7 +21,7 @@ from instances.errors import (
     word,
 )
 from instances.graph.display import figures
-from mtpp.questions.words import Word
+from mtpp.questions.words import MACHINES, Word
 from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
 
 if TYPE_CHECKING:
@@ -197,7 +197,6 @@ def numbers_of(name: str, given: str) -> list[int]:
 # The question of training in a grid: layers with configurations, servers, the samples of a step.
 
 
-_GRID = "Training in a grid"
 _DEVICE, _UPDATE_BYTES = "A100-80", 42
 _GRADIENT_BYTES, _MOMENT_BYTES, _COPY_BYTES = 4.0, 8.0, 4.0
 #: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
@@ -209,24 +208,13 @@ _FIXED = ("pp", "tp", "dp", "v", "cp", "ep")
 class GridWords(TypedDict, total=False):
     """Words of a plan for a global batch."""
 
-    global_batch: Annotated[
-        int | None,
-        Word(
-            "Samples of a step.",
-            None,
-            "G",
-            _GRID,
-            1,
-        ),
-    ]
-    micro_batch: Annotated[
-        int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]", _GRID)
-    ]
-    tp: Annotated[int | str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]", _GRID)]
-    cp: Annotated[int | str, Word("Context degrees to choose from.", "1", "N[,N]", _GRID)]
-    ep: Annotated[int | str, Word("Expert degrees to choose from.", "1", "N[,N]", _GRID)]
+    global_batch: Annotated[int | None, Word("Samples of a step.", None, "G", basic=True, least=1)]
+    micro_batch: Annotated[int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]")]
+    tp: Annotated[int | str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]")]
+    cp: Annotated[int | str, Word("Context degrees to choose from.", "1", "N[,N]")]
+    ep: Annotated[int | str, Word("Expert degrees to choose from.", "1", "N[,N]")]
     zero: Annotated[
-        int | str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3", _GRID)
+        int | str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3")
     ]
     checkpoint: Annotated[
         str,
@@ -234,20 +222,25 @@ class GridWords(TypedDict, total=False):
             "What each layer may recompute: nothing, norms and activations, attention, all.",
             "auto",
             "auto|none|act|core|full",
-            _GRID,
         ),
     ]
     attention: Annotated[
-        str, Word("Attention in one kernel, or in several that keep all scores.", "fused", "fused|eager", _GRID)
+        str, Word("Attention in one kernel, or in several that keep all scores.", "fused", "fused|eager")
     ]
-    fix: Annotated[
-        str | None, Word("Degrees that the plan must have, such as pp=8,tp=4,dp=2,v=2.", None, "NAME=N[,…]", _GRID)
-    ]
+    fix: Annotated[str | None, Word("Degrees that the plan must have, such as pp=8,tp=4,dp=2,v=2.", None, "NAME=N[,…]")]
     device: Annotated[
         str | None,
-        Word("V100-16, V100-32, A100-40, A100-80, H100-80 or H200-141.  [default: A100-80]", None, "NAME", _GRID),
+        Word(
+            "V100-16, V100-32, A100-40, A100-80, H100-80 or H200-141.  [default: A100-80]",
+            None,
+            "NAME",
+            MACHINES,
+            basic=True,
+        ),
     ]
-    price: Annotated[float | None, Word("Of an hour of a device, for the cost of a step.", None, "X", _GRID, 0)]
+    price: Annotated[
+        float | None, Word("Of an hour of a device, for the cost of a step.", None, "X", MACHINES, least=0)
+    ]
 
 
 @dataclass(frozen=True)

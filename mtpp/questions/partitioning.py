@@ -22,7 +22,18 @@ from instances.partitioning.constraints_file import KINDS, read_constraints
 from instances.partitioning.problem import Instance
 from instances.registry import find, unknown
 from mtpp.questions.reading import ReadingWords, read_graph
-from mtpp.questions.words import SEARCH, GraphLike, ProofWords, SeedWords, SolvingWords, Word, chosen, pick
+from mtpp.questions.words import (
+    LIMITS,
+    MACHINES,
+    SEARCH,
+    GraphLike,
+    ProofWords,
+    SeedWords,
+    SolvingWords,
+    Word,
+    chosen,
+    pick,
+)
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_throughput
 
 if TYPE_CHECKING:
@@ -43,7 +54,10 @@ class BandwidthWords(TypedDict, total=False):
         Word(
             "Between blocks: 25GB/s, 200Gbps, or a bare number, the bytes per unit of work time.  "
             "[default: 25GB/s; 1 where communication is cost]",
-            metavar="RATE",
+            None,
+            "RATE",
+            MACHINES,
+            basic=True,
         ),
     ]
 
@@ -53,7 +67,9 @@ class DeviceMemoryWords(TypedDict, total=False):
 
     memory: Annotated[
         Quantity | None,
-        Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
+        Word(
+            "Of a device: 16GB, 16GiB, or a number of bytes.  [default: no limit]", None, "BYTES", MACHINES, basic=True
+        ),
     ]
 
 
@@ -62,12 +78,14 @@ class MemoryWords(TypedDict, total=False):
 
     memory: Annotated[
         Quantity | None,
-        Word("Fast memory of a block: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
+        Word(
+            "Of a block: 16GB, 16GiB, or a number of bytes.  [default: no limit]", None, "BYTES", MACHINES, basic=True
+        ),
     ]
     activation_buffer: Annotated[
-        Quantity | None, Word("Part of the memory that is kept for activations.", metavar="BYTES")
+        Quantity | None, Word("Part of the memory that is kept for activations.", None, "BYTES", MACHINES)
     ]
-    fit: Annotated[bool, Word("The memory is a hard limit: what does not fit is no answer.", False)]
+    fit: Annotated[bool, Word("The memory is a hard limit: what does not fit is no answer.", False, panel=MACHINES)]
 
 
 class PlatformWords(BandwidthWords, MemoryWords, total=False):
@@ -178,6 +196,8 @@ class DevicesWords(TypedDict, total=False):
             "as 4xA100,6xL4@1.25GB/s, or a file (mtpp-devices/2); k is then the most of them that are used.  "
             "[default: k devices that are alike]",
             metavar="KINDS|FILE",
+            panel=MACHINES,
+            basic=True,
         ),
     ]
 
@@ -294,7 +314,7 @@ class PartitioningWords(DevicesWords, PlatformWords, ReadingWords, total=False):
     ]
     colour_classes: Annotated[bool, Word("Nodes of a colour class of an MSR inference profile stay together.", False)]
     runtime: Annotated[
-        str | None, Word("Only cuts that this runtime can express (mtpp list runtimes).", metavar="NAME")
+        str | None, Word("Only cuts that this runtime can express (mtpp list runtimes).", metavar="NAME", basic=True)
     ]
 
 
@@ -310,7 +330,7 @@ class StartWords(TypedDict, total=False):
 class PartitionWords(PartitioningWords, SeedWords, total=False):
     """Words of `mtpp.partition`."""
 
-    time_limit: Annotated[float | None, Word("For each k.  [default: none]", None, "SECONDS", SEARCH)]
+    time_limit: Annotated[float | None, Word("For each k.  [default: none]", None, "SECONDS", LIMITS, basic=True)]
 
 
 class SolveWords(PartitioningWords, SolvingWords, total=False):
@@ -330,32 +350,30 @@ class BoundWords(CertifyWords, total=False):
 class ExplainWords(PartitioningWords, ProofWords, total=False):
     """Words of `mtpp.explain`."""
 
-    time_limit: Annotated[float, Word("To prove a bound.", 10.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[float, Word("To prove a bound.", 10.0, "SECONDS", LIMITS, basic=True)]
 
 
 class ReportWords(PartitioningWords, total=False):
     """Words of `mtpp.report`."""
 
-    time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", "The check")]
+    time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", LIMITS, basic=True)]
 
 
 class CompareWords(PlatformWords, SeedWords, total=False):
     """Words of `mtpp.compare`."""
 
-    gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", SEARCH)]
-    threads: Annotated[int, Word("Threads of a solver.", 1, "N", SEARCH)]
+    gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X")]
+    threads: Annotated[int, Word("Threads of a solver.", 1, "N")]
     time_limit: Annotated[
-        float | None, Word("For each bound; ends a heuristic of your own that has no budget.", 60.0, "SECONDS", SEARCH)
+        float | None, Word("For each bound; ends a heuristic of your own that has no budget.", 60.0, "SECONDS")
     ]
-    seeds: Annotated[int | str | Iterable[int] | None, Word("Of heuristics, in place of seed.", panel=SEARCH)]
+    seeds: Annotated[int | str | Iterable[int] | None, Word("Of heuristics, in place of seed.")]
     budgets: Annotated[
-        float | str | Iterable[float] | None, Word("Seconds for heuristics, in place of their own steps.", panel=SEARCH)
+        float | str | Iterable[float] | None, Word("Seconds for heuristics, in place of their own steps.")
     ]
-    jobs: Annotated[int, Word("Processes on this machine; the answers do not depend on it.", 1, "N", SEARCH)]
-    scheduler: Annotated[
-        str | None, Word("Of dask.distributed, whose workers are used instead.", metavar="ADDRESS", panel=SEARCH)
-    ]
-    file: Annotated[str | PathLike[str] | None, Word("File of runs.", metavar="FILE", panel="Files")]
+    jobs: Annotated[int, Word("Processes on this machine; the answers do not depend on it.", 1, "N")]
+    scheduler: Annotated[str | None, Word("Of dask.distributed, whose workers are used instead.", metavar="ADDRESS")]
+    file: Annotated[str | PathLike[str] | None, Word("File of runs.", metavar="FILE")]
     accept_old: Annotated[bool, Word("Take answers from runs that do not know the code that made them.", False)]
 
 

@@ -36,7 +36,7 @@ from mtpp.questions.partitioning import (
     works_of_kinds,
 )
 from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, read_graph
-from mtpp.questions.words import SEARCH, GraphLike, SeedWords, Word, checked, chosen, pick
+from mtpp.questions.words import LIMITS, MACHINES, SEARCH, GraphLike, SeedWords, Word, checked, chosen, pick
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -62,16 +62,24 @@ class ClusterWords(DevicesWords, DeviceWords, total=False):
             "Dimension of the decoder, such as context=4096 or phase=prefill; batch is the most sequences that a "
             "device works at in a step, fewer where their caches do not fit; may be repeated.",
             metavar="NAME=N",
+            basic=True,
         ),
     ]
-    memory: Annotated[Quantity | None, Word("Of devices whose kind states none: 24GB, 24GiB.", metavar="BYTES")]
-    bandwidth: Annotated[Quantity | None, Word("Of devices whose kind states none.  [default: 64GB/s]", metavar="RATE")]
+    memory: Annotated[
+        Quantity | None, Word("Of devices whose kind states none: 24GB, 24GiB.", None, "BYTES", MACHINES, basic=True)
+    ]
+    bandwidth: Annotated[
+        Quantity | None,
+        Word("Of devices whose kind states none.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True),
+    ]
 
 
 class SearchOnlyWords(TypedDict, total=False):
     """Whether an answer comes with a proof."""
 
-    search_only: Annotated[bool, Word("Search alone, without a proof of how good the answer is.", False, panel=SEARCH)]
+    search_only: Annotated[
+        bool, Word("Search alone, without a proof of how good the answer is.", False, panel=SEARCH, basic=True)
+    ]
     certify: Annotated[bool | None, Word("The default now; it will go.", panel=SEARCH)]
 
 
@@ -87,7 +95,9 @@ def is_search_only(words: SearchOnlyWords) -> bool:
 class FlowWords(ClusterWords, SearchOnlyWords, SeedWords, total=False):
     """Words of `mtpp.flow`."""
 
-    time_limit: Annotated[float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[
+        float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", LIMITS, basic=True)
+    ]
 
 
 def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:
@@ -151,8 +161,12 @@ ORDERS = {"bottleneck": 0, "capacity": -1}
 class ServingWords(DevicesWords, DecoderWords, total=False):
     """Words of `mtpp.serve`."""
 
-    bandwidth: Annotated[Quantity | None, Word("Between stages.  [default: 64GB/s]", metavar="RATE")]
-    runtime: Annotated[str, Word("Cuts that this runtime can express.", "vllm", "NAME")]
+    bandwidth: Annotated[
+        Quantity | None, Word("Between stages.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True)
+    ]
+    runtime: Annotated[
+        str, Word("Cuts that this runtime can express (mtpp list runtimes).", "vllm", "NAME", basic=True)
+    ]
     first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
 
 
@@ -252,6 +266,8 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
             "Out of each device: 25GB/s, 200Gbps, or a bare number, the bytes per unit of work time.  [default: "
             "7.6e9 for a family, else 25GB/s]",
             metavar="RATE",
+            panel=MACHINES,
+            basic=True,
         ),
     ]
     devices: Annotated[
@@ -259,7 +275,10 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
         Word(
             "Devices of several kinds, as 4xA100,6xL4@1.25GB/s (mtpp list devices), or a file (mtpp-devices/2, or a "
             "table, mtpp-devices/1).  [default: k devices that are alike]",
-            metavar="KINDS|FILE",
+            None,
+            "KINDS|FILE",
+            MACHINES,
+            basic=True,
         ),
     ]
     unequal: Annotated[
@@ -271,18 +290,17 @@ class PlaceWords(PlacementWords, SearchOnlyWords, SeedWords, total=False):
     """Words of `mtpp.place`."""
 
     groups: Annotated[
-        int | None,
-        Word("Search with at most N groups of nodes.  [default: single nodes]", None, "N", SEARCH, least=1),
+        int | None, Word("Search with at most N groups of nodes.  [default: single nodes]", None, "N", LIMITS, least=1)
     ]
     policy: Annotated[
         str | PathLike[str] | None,
         Word("A checkpoint for the method placeto.  [default: train for this graph alone]", None, "FILE", SEARCH),
     ]
     time_limit: Annotated[
-        float | None, Word("Of the search, and as much again of the proof, or none.", 5.0, "SECONDS", SEARCH)
+        float | None, Word("For the search, and as much for the proof, or none.", 5.0, "SECONDS", LIMITS, basic=True)
     ]
     solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
-    threads: Annotated[int, Word("Threads of the solver.", 1, "N", SEARCH)]
+    threads: Annotated[int, Word("Threads of the solver.", 1, "N", LIMITS)]
 
 
 def placement_instance(

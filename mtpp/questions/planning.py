@@ -16,7 +16,7 @@ from instances.registry import find
 from mtpp.questions.grid import GridQuestion, GridWords, grid_question
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
-from mtpp.questions.words import SEARCH, SeedWords, Word, chosen, pick, words_of
+from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick, words_of
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -129,16 +129,21 @@ class _TrainedWords(DeviceMemoryWords, total=False):
             "Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps or 16GB/s; "
             "a bare number is in bytes per second.",
             metavar="RATE[,RATE]",
+            panel=MACHINES,
+            basic=True,
         ),
     ]
     nic: Annotated[
         str,
-        Word("Of a server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]"),
+        Word(
+            "A server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]", MACHINES
+        ),
     ]
     dtype: Annotated[
-        str | None, Word("fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16]", metavar="NAME")
+        str | None,
+        Word("fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16]", metavar="NAME", basic=True),
     ]
-    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N")]
+    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", basic=True)]
     optimizer_bytes: Annotated[
         float | None,
         Word(
@@ -147,13 +152,14 @@ class _TrainedWords(DeviceMemoryWords, total=False):
             metavar="X",
         ),
     ]
-    full_duplex: Annotated[bool, Word("Links carry both directions at once.", False)]
+    full_duplex: Annotated[bool, Word("Links carry both directions at once.", False, panel=MACHINES)]
     runtime: Annotated[
         str | None,
         Word(
             "Only plans that this runtime can express: whole layers, equal replicas (mtpp list runtimes). For a global "
             "batch megatron or torchtitan, whose settings can be exported.",
             metavar="NAME",
+            basic=True,
         ),
     ]
 
@@ -162,7 +168,7 @@ class PlanningWords(ChainWords, _TrainedWords, total=False):
     """A question of planning, but for chain, cluster and microbatches."""
 
     network: Annotated[
-        str, Word("Cards that servers share, or links that share nothing, as in the paper.", "shared", "shared|paper")
+        str, Word("Cards that servers share, or links that share nothing.", "shared", "shared|paper", MACHINES)
     ]
     parameter_copies: Annotated[
         float | None, Word("The same for each byte of parameters.  [default of the paper's network: 4]", metavar="X")
@@ -179,7 +185,8 @@ class TrainingWords(GridWords, _TrainedWords, DeviceWords, TimeUnitWords, total=
     """A question of training, but for model and cluster."""
 
     memory: Annotated[
-        Quantity | None, Word("Of a device: 16GB, 16GiB.  [default: 94 % of what it has]", metavar="BYTES")
+        Quantity | None,
+        Word("Of a device: 16GB, 16GiB.  [default: 94 % of what it has]", None, "BYTES", MACHINES, basic=True),
     ]
 
 
@@ -188,7 +195,7 @@ class TrainWords(TrainingWords, total=False):
 
     time_limit: Annotated[
         float | None,
-        Word("For the search, and as much again for bounds.  [default: none]", None, "SECONDS", SEARCH),
+        Word("For the search, and as much for bounds.  [default: none]", None, "SECONDS", LIMITS, basic=True),
     ]
 
 
@@ -196,8 +203,7 @@ class PlanSearchWords(SeedWords, total=False):
     """How a plan is searched for."""
 
     effort: Annotated[
-        int,
-        Word("Of improved: 3 searches until the time limit, 2 as long as it pays.", 2, "0…3", SEARCH),
+        int, Word("Of improved: 3 searches until the time limit, 2 as long as it pays.", 2, "0…3", SEARCH)
     ]
     orders: Annotated[
         str,
@@ -208,10 +214,7 @@ class PlanSearchWords(SeedWords, total=False):
             SEARCH,
         ),
     ]
-    time_limit: Annotated[
-        float | None,
-        Word("For the search.  [default: none]", None, "SECONDS", SEARCH),
-    ]
+    time_limit: Annotated[float | None, Word("For the search.  [default: none]", None, "SECONDS", LIMITS, basic=True)]
 
 
 class PlanWords(PlanQuestionWords, PlanSearchWords, total=False):

@@ -12,7 +12,7 @@ from instances.devices import Device, assumed_device
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
-from mtpp.questions.words import Word, chosen, takes_words
+from mtpp.questions.words import MACHINES, Word, chosen, takes_words
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-_DEVICE = "The device"
 #: Words of PyTorch modules alone.
 _OF_MODULES = ("args", "kwargs", "observe")
 
@@ -34,7 +33,7 @@ class TimeUnitWords(TypedDict, total=False):
 class _SourceWords(TimeUnitWords, total=False):
     dims: Annotated[
         Mapping[str, int | str] | None,
-        Word("Dimension of a network, such as batch=8 or phase=decode; may be repeated.", metavar="NAME=N"),
+        Word("Dimension of a network, such as batch=8 or phase=decode; may be repeated.", metavar="NAME=N", basic=True),
     ]
     input_work: Annotated[
         str | None,
@@ -46,8 +45,7 @@ class _SourceWords(TimeUnitWords, total=False):
     args: Annotated[Sequence[Any] | None, Word("Example inputs of a PyTorch module.", only_python=True)]
     kwargs: Annotated[Mapping[str, Any] | None, Word("The same, by name.", only_python=True)]
     observe: Annotated[
-        bool,
-        Word("A module runs once on its example, to see sizes that depend on values.", False, only_python=True),
+        bool, Word("A module runs once on its example, to see sizes that depend on values.", False, only_python=True)
     ]
 
 
@@ -60,7 +58,7 @@ class DeviceWords(TypedDict, total=False):
             "What prices an architecture, an ONNX model or a .pt2: 312TFLOP/s, or a bare number of operations per "
             "second.  [default: 100T]",
             metavar="FLOP/S",
-            panel=_DEVICE,
+            panel=MACHINES,
         ),
     ]
     memory_bandwidth: Annotated[
@@ -68,7 +66,7 @@ class DeviceWords(TypedDict, total=False):
         Word(
             "Of that device to its own memory: 1.5TB/s, or a bare number of bytes per second.  [default: 1.5TB/s]",
             metavar="RATE",
-            panel=_DEVICE,
+            panel=MACHINES,
         ),
     ]
 
@@ -84,9 +82,9 @@ class _FileWords(ChainWords, total=False):
     cost: Annotated[
         str | None,
         Word(
-            "Work of an ONNX model: from the options below, or from onnxruntime on this machine.  [default: roofline]",
+            "Work of an ONNX model: by a roofline, or measured by onnxruntime on this machine.  [default: roofline]",
             metavar="roofline|measured",
-            panel=_DEVICE,
+            panel=MACHINES,
         ),
     ]
 

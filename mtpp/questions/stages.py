@@ -25,7 +25,7 @@ from mtpp.questions.partitioning import (
     rules_of,
 )
 from mtpp.questions.reading import ChainWords, DeviceWords, ReadingWords, read_graph
-from mtpp.questions.words import SolvingWords, Word, checked, chosen, pick, words_of
+from mtpp.questions.words import FILES, LIMITS, MACHINES, SEARCH, SolvingWords, Word, checked, chosen, pick, words_of
 from mtpp.text.numbers import Quantity
 
 #: In place of a bandwidth: that of links between processes of this machine.
@@ -48,7 +48,7 @@ class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
 
     bandwidth: Annotated[
         Quantity | None,
-        Word("Between stages: 25GB/s, or what it is here.  [default: 25GB/s]", metavar="RATE|measured"),
+        Word("Between stages, or that of here.  [default: 25GB/s]", None, "RATE|measured", MACHINES, basic=True),
     ]
     constraints: Annotated[
         Rules,
@@ -62,32 +62,27 @@ class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
 class SplitWords(StagesWords, SolvingWords, total=False):
     """Words of `mtpp.split`."""
 
-    samples: Annotated[bool, Word("Run the whole model once, to compare outputs with.", True, panel="Files")]
+    samples: Annotated[bool, Word("Run the whole model once, to compare outputs with.", True, panel=FILES)]
     method: Annotated[
         str | None,
-        Word("Search by this alone (mtpp list heuristics), and prove next to nothing.", None, "NAME", "The search"),
+        Word("Search by this alone (mtpp list heuristics), and prove next to nothing.", None, "NAME", SEARCH),
     ]
 
 
 class RunWords(TypedDict, total=False):
     """Words of `mtpp.run`."""
 
-    requests: Annotated[int, Word("That are measured.", 200, "N", "The search", 2, 10**6)]
-    queue: Annotated[int, Word("That wait between two stages.", 2, "N", "The search", 1, 64)]
+    requests: Annotated[int, Word("That are measured.", 200, "N", LIMITS, basic=True, least=2, most=10**6)]
+    queue: Annotated[int, Word("That wait between two stages.", 2, "N", LIMITS, least=1, most=64)]
     timeout: Annotated[
-        float, Word("Without progress, after which a stage is stopped.", 60.0, "SECONDS", "The search", 0.1)
+        float, Word("Without progress, after which a stage is stopped.", 60.0, "SECONDS", LIMITS, least=0.1)
     ]
     fusion: Annotated[
-        bool,
-        Word(
-            "onnxruntime may fuse operators: faster, but not what was priced, nor the same digits.",
-            False,
-            panel="The search",
-        ),
+        bool, Word("onnxruntime may fuse operators: faster, but not what was priced, nor the same digits.", False)
     ]
     compare: Annotated[
         str | PathLike[str] | None,
-        Word("The whole model: also measure it on the same cores, in one process and in copies.", metavar="MODEL"),
+        Word("The whole model, measured on the same cores in one process and in copies.", metavar="MODEL", basic=True),
     ]
 
 

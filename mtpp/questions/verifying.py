@@ -35,7 +35,7 @@ from mtpp.questions.partitioning import (
 from mtpp.questions.placement import decoder_of, layer_runtime, placement_works
 from mtpp.questions.planning import PlanningWords, chain_of, load_cluster
 from mtpp.questions.reading import ChainWords, ReadingWords, device_of, read_graph
-from mtpp.questions.words import GraphLike, Word, checked, pick
+from mtpp.questions.words import LIMITS, MACHINES, SEARCH, GraphLike, Word, checked, pick
 from mtpp.text.numbers import Quantity, parse_bytes
 
 if TYPE_CHECKING:
@@ -52,32 +52,33 @@ if TYPE_CHECKING:
 #: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
 Compare = dict[str, Callable[[], str | None]]
 
-_PANEL = "The question that the file has to answer"
 _HASH, _EARLIER = re.compile(rf"{HASH}[0-9a-f]{{16,64}}"), re.compile(r"[0-9a-f]{16,64}")
 
 
 class StatementWords(TypedDict, total=False):
     """Statements of a caller on a question; all that is None is not compared."""
 
-    question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", _PANEL)]
-    k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", _PANEL)]
-    bandwidth: Annotated[Quantity | None, Word("Between blocks or devices.", None, "RATE[,RATE]", _PANEL)]
-    memory: Annotated[Quantity | None, Word("Of a block or device.", None, "BYTES", _PANEL)]
+    question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", basic=True)]
+    k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", basic=True)]
+    bandwidth: Annotated[Quantity | None, Word("Between blocks or devices.", None, "RATE[,RATE]", MACHINES, basic=True)]
+    memory: Annotated[Quantity | None, Word("Of a block or device.", None, "BYTES", MACHINES, basic=True)]
     activation_buffer: Annotated[
-        Quantity | None, Word("Part of the memory that is kept for activations.", None, "BYTES", _PANEL)
+        Quantity | None, Word("Part of the memory that is kept for activations.", None, "BYTES", MACHINES)
     ]
-    fit: Annotated[bool | None, Word("Whether the memory is a hard limit.", None, panel=_PANEL)]
-    constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE", _PANEL)]
-    runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME", _PANEL)]
+    fit: Annotated[bool | None, Word("Whether the memory is a hard limit.", None, panel=MACHINES)]
+    constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE")]
+    runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME")]
     devices: Annotated[
         Machines | str | PathLike[str] | None,
-        Word("Devices of several kinds, such as 2xA100,2xT4, or a file.", None, "KINDS|FILE", _PANEL),
+        Word("Devices of several kinds, such as 2xA100,2xT4, or a file.", None, "KINDS|FILE", MACHINES, basic=True),
     ]
-    cluster: Annotated[str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", _PANEL)]
-    microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M", _PANEL)]
-    global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES", _PANEL)]
-    dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME", _PANEL)]
-    sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N", _PANEL)]
+    cluster: Annotated[
+        str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", MACHINES)
+    ]
+    microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M")]
+    global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES")]
+    dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME")]
+    sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N")]
 
 
 def other_question(stated: Envelope, question: Any) -> str | None:
@@ -323,21 +324,16 @@ def _one(k: Blocks) -> int:
 # How a certificate is checked, and against which question and graph.
 
 
-_CHECK = "The check"
-
-
 class VerifyWords(StatementWords, ReadingWords, total=False):
     """Words of `mtpp.verify`."""
 
-    ideals: Annotated[
-        bool, Word("Has no effect any more: ideals are always looked at. It will go.", False, panel=_CHECK)
-    ]
+    ideals: Annotated[bool, Word("Has no effect any more: ideals are always looked at. It will go.", False)]
     rerun: Annotated[
         bool,
-        Word("Also let the solvers and programs of this machine prove again what is trusted.", False, panel=_CHECK),
+        Word("Also let solvers and programs of this machine prove what is trusted.", False, panel=SEARCH, basic=True),
     ]
     time_limit: Annotated[
-        float, Word("For each certificate, and as much again for the rerun.", 60.0, "SECONDS", _CHECK)
+        float, Word("For each certificate, and as much again for the rerun.", 60.0, "SECONDS", LIMITS, basic=True)
     ]
 
 

@@ -49,6 +49,16 @@ if TYPE_CHECKING:
 #: An architecture or a file, a graph, or a whole question.
 GraphLike: TypeAlias = "str | PathLike[str] | ComputationGraph | nx.DiGraph[Any] | Instance"
 
+#: Panels of the help of a verb, in their order.
+PANELS = QUESTION, MACHINES, LIMITS, SEARCH, FILES, OUTPUT = (
+    "Question",
+    "Machines",
+    "Limits",
+    "Search and proof",
+    "Files",
+    "Output",
+)
+
 W = TypeVar("W", bound=Mapping[str, Any])
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +70,8 @@ class Word:
     help: str
     default: Any = None
     metavar: str | None = None  # its value in the help of the command line
-    panel: str = "The question"  # of that help
+    panel: str = QUESTION  # of that help
+    basic: bool = False  # also in the short help
     least: float = -math.inf
     most: float = math.inf
     only_python: bool = False  # no option of the command line, as its values are objects
@@ -207,16 +218,11 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
 # How a question is solved: solver, time, seed.
 
 
-#: The panel of the help with words of searches and proofs.
-SEARCH = "The search"
-
-
 class SeedWords(TypedDict, total=False):
     """Randomness."""
 
     seed: Annotated[
-        int,
-        Word("Same seed, same answer, without a time limit.", 0, panel=SEARCH, least=0, most=2**31 - 1),
+        int, Word("Same seed, same answer, without a time limit.", 0, panel=SEARCH, least=0, most=2**31 - 1)
     ]
 
 
@@ -224,17 +230,17 @@ class ProofWords(SeedWords, total=False):
     """How models are solved, but for the time."""
 
     solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
-    gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", SEARCH)]
+    gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", LIMITS)]
     threads: Annotated[
         int,
-        Word("Threads of solver and price trees; certify lets one of several search beside proofs.", 1, "N", SEARCH),
+        Word("Threads of solver and price trees; certify lets one of several search beside proofs.", 1, "N", LIMITS),
     ]
 
 
 class SolvingWords(ProofWords, total=False):
     """How models are solved."""
 
-    time_limit: Annotated[float | None, Word("For each k, or none.", 60.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[float | None, Word("For each k, or none.", 60.0, "SECONDS", LIMITS, basic=True)]
 
 
 def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:

@@ -90,7 +90,7 @@ def check_words(command: str) -> None:
         verb = _verbs()[words[0]]
         known = {name for option in verb.params for name in (*option.opts, *option.secondary_opts)}
         given = {word.partition("=")[0] for word in words if word.startswith("-")}
-        assert given <= known | {"--help"}, f"{command}: {given - known}"
+        assert given <= known, f"{command}: {given - known}"
         if verb.params[0].name in _GRAPHS and words[1:] and not words[1].startswith("-"):
             assert is_known(words[1]), f"{command}: no graph is called {words[1]}"
 

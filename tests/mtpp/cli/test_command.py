@@ -45,7 +45,8 @@ def verb(
 def test_members_are_options_in_their_order() -> None:
     """But for what is left out, and what only Python says."""
     parameters = inspect.signature(verb).parameters
-    assert list(parameters) == ["context", "graph", "seed", "level", "out"]  # the first one is typer's own
+    expected = ["context", "graph", "seed", "level", "out", "help", "help_all"]  # the first one is typer's own
+    assert list(parameters) == expected
     assert parameters["graph"].default is inspect.Parameter.empty
     assert parameters["level"].default == "operator"
     assert (verb.__name__, verb.__doc__) == ("verb", "Do it.")
