@@ -223,7 +223,7 @@ def _help(taken: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
 
 
 def _declared(option: inspect.Parameter) -> ParameterInfo:
-    """What typer is told of an option or an argument."""
+    """The record of an option or an argument for typer."""
     marks = getattr(option.annotation, "__metadata__", ())
     return next((mark for mark in marks if isinstance(mark, ParameterInfo)), ParameterInfo())
 

@@ -48,7 +48,7 @@ def test_every_name_is_there() -> None:
 TRANSLATED = {
     *("graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"),
     *("constraints", "colour_classes", "throughput", "solution", "stated_bound", "explain", "plot_progress", "runtime"),
-    *("model", "stages", "calibrate", "trace", "help", "help_all"),
+    *("model", "stages", "calibrate", "trace", "help", "help_all", "unequal"),
 }
 #: Words that belong to the graph: those of `mtpp.load`.
 READING = {
