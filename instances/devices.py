@@ -125,10 +125,10 @@ class Platform:
     fit: bool = False
 
     def __post_init__(self) -> None:
-        given = {"k": self.k, "bandwidth": self.bandwidth, "memory": self.memory}
+        values = {"k": self.k, "bandwidth": self.bandwidth, "memory": self.memory}
         if self.activation_buffer is not None:
-            given["activation_buffer"] = self.activation_buffer
-        for name, value in given.items():  # one type for each, or equal platforms had different keys
+            values["activation_buffer"] = self.activation_buffer
+        for name, value in values.items():  # one type for each, or equal platforms had different keys
             if not isinstance(value, numbers.Real):
                 raise InputError(f"{name} is {value!r}; it must be a number.")
             try:
@@ -315,12 +315,12 @@ class Cluster(Displayed):
 
     def subset(self, devices: Iterable[int]) -> Cluster:
         """The cluster of some devices, in ascending order, with their names."""
-        kept = np.array(sorted(devices), dtype=np.int64)
-        sizes = np.bincount(self.server[kept])
+        order = np.array(sorted(devices), dtype=np.int64)
+        sizes = np.bincount(self.server[order])
         return Cluster(
-            self.bandwidth[np.ix_(kept, kept)],
+            self.bandwidth[np.ix_(order, order)],
             tuple(sizes[sizes > 0].tolist()),
-            tuple(self.names[v] for v in kept),
+            tuple(self.names[v] for v in order),
             self.name,
         )
 
@@ -407,8 +407,8 @@ class Ports(NamedTuple):
     def allreduce_load(self, size: float, devices: Sequence[int]) -> FloatArray:
         """(P,) seconds that an AllReduce of `size` bytes loads each port; none inside a server."""
         r = len(devices)
-        here = np.bincount(self.server[list(devices)], minlength=self._servers) > 0
-        crossing = np.where(here, 2 * (r - 1) * size / r if here.sum() > 1 else 0.0, 0.0)
+        present = np.bincount(self.server[list(devices)], minlength=self._servers) > 0
+        crossing = np.where(present, 2 * (r - 1) * size / r if present.sum() > 1 else 0.0, 0.0)
         return self._seconds(crossing, crossing)
 
     @property

@@ -215,11 +215,11 @@ class Machines:
     def pair_rates(self) -> FloatArray:
         """(T, T) rates between devices of each two kinds, the least of their bandwidths and of the rate of the pair."""
         default = self.bandwidth if self.rates is None else math.inf
-        own = np.array([default if kind.bandwidth is None else kind.bandwidth for kind in self.kinds])
-        between: FloatArray = np.minimum(own, own[:, None])
+        rates = np.array([default if kind.bandwidth is None else kind.bandwidth for kind in self.kinds])
+        between: FloatArray = np.minimum(rates, rates[:, None])
         if self.rates is not None:
             between = np.minimum(self.rates, between)
-        for t in np.flatnonzero(np.array(self.counts) == 1).tolist() if len(own) > 1 else ():
+        for t in np.flatnonzero(np.array(self.counts) == 1).tolist() if len(rates) > 1 else ():
             between[t, t] = 0.0  # a device that is alone sends nothing to its like
             between[t, t] = max(between[t].max(), between[:, t].max())
         freeze(between)
@@ -248,10 +248,10 @@ class Machines:
 
     def subset(self, counts: Sequence[int]) -> Machines:
         """So many devices of each kind, at least one in all, without the kinds of which there are none."""
-        kept = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
+        kinds = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
         used = [t for t, count in enumerate(counts) if count]
         rates = self.rates and [[self.rates[s][t] for t in used] for s in used]
-        return Machines(kept, self.order, rates, self.bandwidth)
+        return Machines(kinds, self.order, rates, self.bandwidth)
 
     @property
     def price(self) -> float | None:

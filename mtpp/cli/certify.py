@@ -68,11 +68,11 @@ def look(
 
 def no_k(least: LeastK, printing: Printing, files: Files) -> int:
     """Say why no number of blocks is known that will do, and write why not even the most will; the exit code."""
-    most = least.known.get(least.most)
-    if most is not None and not least.open and not least.by_itself:
+    largest = least.known.get(least.most)
+    if largest is not None and not least.open and not least.by_itself:
         from mtpp.problems.checking import result_document
 
-        files.write(partial(result_document, most))
+        files.write(partial(result_document, largest))
     code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())
     printing.document(lambda: {"instance": least.question.name, "k": None, "partition": None, "impossible": reason})
     return complain(least.sentence(), INTERRUPTED if least.interrupted else code)
@@ -128,7 +128,7 @@ def certify(
     from mtpp.problems.checking import result_document
 
     faults: list[SolverNotAvailableError] = []
-    told: list[tuple[Instance, list[Turn]]] = []
+    traces: list[tuple[Instance, list[Turn]]] = []
     least, interrupted = None, False
     try:
         if k == AUTO:
@@ -138,7 +138,7 @@ def certify(
             if least.k is None:
                 return no_k(least, printing, files)
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
-        with printing.answers(certificate_row, instances, files) as found:
+        with printing.answers(certificate_row, instances, files) as answers:
             for instance, begin in zip(instances, starts, strict=True):
                 steps: list[Turn] = []
                 with printing.working(instance.label) as live:
@@ -146,38 +146,38 @@ def certify(
                         instance,
                         settings,
                         start=begin,
-                        known=found.results if least is None else list(least.known.values()),
+                        known=answers.results if least is None else list(least.known.values()),
                         on_progress=live.show,
                         on_fault=faults.append,
                         on_step=steps.append,
-                        on_begin=partial(_hold, found, instance),
+                        on_begin=partial(_hold, answers, instance),
                     )
                 result = result.noted(*assumptions())
                 document = partial(result_document, result)
-                found.add(result, partial(with_steps, document, steps) if explain else document)
+                answers.add(result, partial(with_steps, document, steps) if explain else document)
                 if explain:
-                    told.append((instance, steps))
+                    traces.append((instance, steps))
                 if plot_progress is not None:
                     draw_steps(file_for(plot_progress, instance, instances), instance, steps)
-                if interrupted := result.interrupted or found.stopped:
+                if interrupted := result.interrupted or answers.stopped:
                     break
-        tell_steps(told, printing)
+        tell_steps(traces, printing)
         if interrupted:
             return INTERRUPTED
         tell(least, printing)
     finally:
         for fault in dict.fromkeys(map(str, faults)):
             complain(fault, NO_SOLVER)
-    return NO_SOLVER if faults else found.exit_code()
+    return NO_SOLVER if faults else answers.exit_code()
 
 
-def _hold(found: Answers, instance: Instance, known: Callable[[], Result | None]) -> None:
+def _hold(answers: Answers, instance: Instance, incumbent: Callable[[], Result | None]) -> None:
     """Have what is known written if a signal stops the work."""
     from mtpp.problems.checking import result_document
 
     def document() -> dict[str, object] | None:
-        result = known()
+        result = incumbent()
         empty = result is None or result.impossible is not None or (result.bound is None and result.partition is None)
         return None if empty or result is None else result_document(result)
 
-    found.at_work = instance, document
+    answers.at_work = instance, document

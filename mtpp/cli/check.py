@@ -111,7 +111,7 @@ def check(
     """
     from mtpp.api.verification import check as judged
 
-    said = judged(file, runtime, model=model)
-    printing.say(f"taken by {said}")
-    printing.document(lambda: {"runtime": runtime, "said": said})
+    judgement = judged(file, runtime, model=model)
+    printing.say(f"taken by {judgement}")
+    printing.document(lambda: {"runtime": runtime, "said": judgement})
     return DONE

@@ -127,9 +127,9 @@ def check_apart(given: Mapping[str, Any]) -> None:
         If two of them are the same file.
     """
     written = {name: given[name] for name in _WRITTEN if given.get(name) is not None}
-    for (name, path), (other, there) in combinations(written.items(), 2):
-        if _same(path, there):
-            raise WordError(name, path, f"{said(other, there)} is the same file; give another name.")
+    for (name, path), (other, target) in combinations(written.items(), 2):
+        if _same(path, target):
+            raise WordError(name, path, f"{said(other, target)} is the same file; give another name.")
     read = [value if isinstance(value, list) else [value] for name, value in given.items() if name not in _WRITTEN]
     for value in (value for values in read for value in values if isinstance(value, str | PathLike)):
         for name, path in written.items():
@@ -137,8 +137,8 @@ def check_apart(given: Mapping[str, Any]) -> None:
                 raise WordError(name, path, "this is a file to read; give another name.")
 
 
-def _same(one: str | PathLike[str], other: str | PathLike[str]) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _same(path: str | PathLike[str], other: str | PathLike[str]) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def file_for(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:
@@ -192,15 +192,17 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
             return _called(verb, given)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    taken = sorted(_options(verb), key=_panel)
-    run.__signature__ = inspect.Signature([context, *taken, *_help(taken)])  # type: ignore[attr-defined]
+    parameters = sorted(_options(verb), key=_panel)
+    run.__signature__ = inspect.Signature([context, *parameters, *_help(parameters)])  # type: ignore[attr-defined]
     return run
 
 
-def _help(taken: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
+def _help(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
     """The options --help, which shows those that are basic, and --help-all."""
-    shown = [option.name for option in taken if not _declared(option).hidden]
-    basic = [option.name for option in taken if option.name in shown and getattr(_declared(option), "basic", True)]
+    visible = [option.name for option in parameters if not _declared(option).hidden]
+    basic = [
+        option.name for option in parameters if option.name in visible and getattr(_declared(option), "basic", True)
+    ]
 
     def show(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
         if not asked or context.resilient_parsing:
@@ -211,7 +213,7 @@ def _help(taken: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
         print(verb.get_help(context))
         raise typer.Exit
 
-    more = len(shown) - len(basic)
+    more = len(visible) - len(basic)
     flags = {
         "help": (("--help", "-h"), "Show the basic options and leave."),
         "help_all": (("--help-all",), f"Show all options, {more} more, and leave."),
@@ -250,18 +252,18 @@ def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
 
 
 def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
-    taken = {}
+    arguments = {}
     for parameter, record, left_out in _parameters(taker):
         if record is None:
             if parameter.name in given:
-                taken[parameter.name] = _value(parameter.name, given[parameter.name], _kind_of(parameter))
+                arguments[parameter.name] = _value(parameter.name, given[parameter.name], _kind_of(parameter))
         elif is_typeddict(record):
             hints = {name: hint for name, (hint, _) in words_of(record).items() if name not in left_out}
             values = {name: _value(name, given[name], hint) for name, hint in hints.items() if name in given}
-            taken[parameter.name] = checked(record, values)
+            arguments[parameter.name] = checked(record, values)
         else:
-            taken[parameter.name] = _called(record, {name: given[name] for name in given.keys() - left_out})
-    return taker(**taken)
+            arguments[parameter.name] = _called(record, {name: given[name] for name in given.keys() - left_out})
+    return taker(**arguments)
 
 
 def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, frozenset[str]]]:
@@ -321,16 +323,16 @@ def _in_text(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(annotation=Annotated[text, *get_args(parameter.annotation)[1:]])
 
 
-def _value(name: str, given: Any, hint: Any) -> Any:
+def _value(name: str, text: Any, hint: Any) -> Any:
     """The value of an option that comes as a text."""
-    if name == "dims" and given is not None:
-        return parse_dims(given) or None
+    if name == "dims" and text is not None:
+        return parse_dims(text) or None
     kind, *others = types_of(hint)
-    if not isinstance(given, str) or others or kind not in (int, float):
-        return given
-    if given == "none" and NoneType in get_args(hint):
+    if not isinstance(text, str) or others or kind not in (int, float):
+        return text
+    if text == "none" and NoneType in get_args(hint):
         return None
     try:
-        return kind(given)
+        return kind(text)
     except ValueError:
-        raise WordError(name, given, f"give a {'whole ' if kind is int else ''}number.") from None
+        raise WordError(name, text, f"give a {'whole ' if kind is int else ''}number.") from None

@@ -54,9 +54,9 @@ def export(
     from instances.runtimes import RUNTIMES
     from mtpp.api.answers import exported
 
-    found = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
+    target = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
     Files(out=out).check(None if out is None else Path(f"{out}.certificate.json"))
-    answer = exported(file, found, graph, words, f"mtpp export {file}")
+    answer = exported(file, target, graph, words, f"mtpp export {file}")
     if out is None:
         printing.say(answer.text.removesuffix("\n"))
     else:
@@ -87,16 +87,16 @@ def report(
     from mtpp.api.answers import reported, written_page
 
     Files(out=out).check()
-    found = []
+    texts = []
     for file in files:
         with printing.working(str(file)):
-            found.append(reported(file, graph, words))
-    page = written_page(found)
+            texts.append(reported(file, graph, words))
+    page = written_page(texts)
     out.write_text(page, encoding="utf-8")
     printing.say(str(out))
-    printing.document(lambda: {"page": str(out), "bytes": len(page.encode()), "answers": len(found)})
+    printing.document(lambda: {"page": str(out), "bytes": len(page.encode()), "answers": len(texts)})
     codes = [DONE]
-    for file, one in zip(files, found, strict=True):
-        for fault in () if one.verdict is None else one.verdict.faults:
+    for file, text in zip(files, texts, strict=True):
+        for fault in () if text.verdict is None else text.verdict.faults:
             codes.append(complain(f"{file}: {fault}", FALSE))
     return max(codes)

@@ -27,7 +27,7 @@ def show_versions(*, printing: Printing) -> int:
     """Print the versions of everything that can change an answer."""
     from mtpp.versions import versions
 
-    found = versions()
-    printing.say(left_aligned(list(found.items())[: 1 if printing.quiet else None]))
-    printing.document(lambda: found)
+    packages = versions()
+    printing.say(left_aligned(list(packages.items())[: 1 if printing.quiet else None]))
+    printing.document(lambda: packages)
     return DONE

@@ -60,17 +60,17 @@ class _Verbs(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All names, as the help lists them."""
-        own = super().list_commands(ctx)
-        return [*own, *sorted({entry.name for entry in entry_points(group=_GROUP)} - {*own})]
+        names = super().list_commands(ctx)
+        return [*names, *sorted({entry.name for entry in entry_points(group=_GROUP)} - {*names})]
 
 
 def _registered(name: str) -> Any:
     """Load a verb of another package; None if there is none, or if it fails to load, which is a warning."""
     for entry in entry_points(group=_GROUP, name=name):
         try:
-            one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-            one.command(name)(entry.load())
-            return get_command(one)
+            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
+            single.command(name)(entry.load())
+            return get_command(single)
         except Exception as error:
             fault = f"the command {name} of {entry.value} cannot be loaded: {type(error).__name__}: {error}"
             warnings.warn(fault, InputWarning, stacklevel=2)
@@ -143,8 +143,8 @@ def _usage(error: Any) -> str:
     """The message of a usage error of typer; where there is no such option, with the nearest one."""
     if not hasattr(error, "possibilities"):
         return str(error.format_message())
-    shown = [option for option in error.ctx.command.get_params(error.ctx) if not getattr(option, "hidden", False)]
-    names = {name.lstrip("-"): name for option in shown for name in (*option.opts, *option.secondary_opts)}
+    visible = [option for option in error.ctx.command.get_params(error.ctx) if not getattr(option, "hidden", False)]
+    names = {name.lstrip("-"): name for option in visible for name in (*option.opts, *option.secondary_opts)}
     word = error.option_name.lstrip("-")
     renamed = option_of(word.replace("-", "_")).lstrip("-")  # of Python's word
     near = [renamed] if renamed in names else get_close_matches(word, names, n=1)
@@ -199,13 +199,13 @@ def _words_as_options() -> Iterator[None]:
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
     """Print each `InputWarning`, and what will go, once, on stderr."""
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if not issubclass(category, InputWarning | FutureWarning):
             others(message, category, *place, **more)
-        elif str(message) not in told:
-            told.add(str(message))
+        elif str(message) not in printed:
+            printed.add(str(message))
             complain(f"warning: {message}", DONE)
 
     with warnings.catch_warnings():

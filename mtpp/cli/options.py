@@ -41,8 +41,8 @@ def _models() -> Rows:
 def _solvers() -> Rows:
     from mtpp_models import SOLVERS, available_solvers
 
-    here = available_solvers()
-    return [(name, here.get(name, f"not available: install {spec.package}")) for name, spec in SOLVERS.items()]
+    available = available_solvers()
+    return [(name, available.get(name, f"not available: install {spec.package}")) for name, spec in SOLVERS.items()]
 
 
 def _suites() -> Rows:
@@ -83,9 +83,9 @@ def _devices() -> Rows:
     for name, kind in SHIPPED.items():
         assert kind.roofline is not None
         assert kind.bandwidth is not None
-        peak, own = kind.roofline.peak_flops / 1e12, figures(kind.roofline.memory_bandwidth, "bytes/s")
+        peak, rate = kind.roofline.peak_flops / 1e12, figures(kind.roofline.memory_bandwidth, "bytes/s")
         sizes = figures(kind.memory, "bytes"), figures(kind.bandwidth, "bytes/s")
-        rows.append((name, f"{peak:g} TFLOP/s", f"{own} to {sizes[0]}", f"{sizes[1]} to others"))
+        rows.append((name, f"{peak:g} TFLOP/s", f"{rate} to {sizes[0]}", f"{sizes[1]} to others"))
     return rows
 
 

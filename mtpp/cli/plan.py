@@ -127,10 +127,10 @@ def plan(
     files.check(files.export)
     if files.export is not None:
         _check_export(files.export, question)
-    asked = plan_question(chain, cluster, microbatches, question, planner, search)
-    if isinstance(asked, PlanningQuestion):
-        return _show_plan(asked, files, printing)
-    return show_grid(asked, files, printing)
+    task = plan_question(chain, cluster, microbatches, question, planner, search)
+    if isinstance(task, PlanningQuestion):
+        return _show_plan(task, files, printing)
+    return show_grid(task, files, printing)
 
 
 def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:

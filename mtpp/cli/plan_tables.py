@@ -40,12 +40,12 @@ def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None)
         ("step", f"{plan.time:.6g} s, {how_many(question.global_batch, 'sample')}, {plan.bubble:.1%} of it no pass"),
         *_speeds(plan, peak_flops, price),
     ]
-    most = float(plan.memory.total.max())
+    peak = float(plan.memory.total.max())
     limit = "" if math.isinf(question.memory) else f" of {question.memory / _GIB:.4g}"
     again = {mode: plan.modes.count(mode) for mode in dict.fromkeys(plan.modes) if mode != "none"}
     words = ", ".join(f"{count} {mode}" for mode, count in again.items())
     recomputed = f"layers that recompute: {words}" if words else "nothing recomputed"
-    rows.append(("memory", f"{most / _GIB:.4g}{limit} GiB on the fullest device; {recomputed}"))
+    rows.append(("memory", f"{peak / _GIB:.4g}{limit} GiB on the fullest device; {recomputed}"))
     if covered.uniform is not None:
         slower = covered.uniform.time / plan.time - 1
         rows.append(("uniform", f"{covered.uniform.time:.6g} s, {slower:+.2%}: {_grid(covered.uniform)}"))
@@ -76,7 +76,7 @@ def _speeds(plan: GridPlan, peak_flops: float, price: float | None) -> list[tupl
     if chain.flops is not None:
         useful = 3 * chain.flops * question.global_batch / (plan.time * V * peak_flops)
         times = (plan.forward_time + plan.backward_time).sum()
-        plain = sum(one.forward + one.backward for one in chain.plain((plan.tensor[0], plan.context, plan.expert)))
+        plain = sum(way.forward + way.backward for way in chain.plain((plan.tensor[0], plan.context, plan.expert)))
         hardware = useful * max(1.0, float(times) / plain) if len(set(plan.tensor)) == 1 else None
         words = f"{useful:.1%} of the devices' peak in model operations (MFU)"
         rows.append(("use", words if hardware is None else f"{words}, about {hardware:.1%} with recomputation"))
@@ -121,8 +121,8 @@ def comparison_rows(covered: CoveredGrid) -> tuple[list[str], list[list[str]]]:
     header, rows = ["plan", "grid", "step [s]", "memory [GiB]", "no pass"], []
     for name, plan in (("planned", _plan(covered)), ("uniform", covered.uniform)):
         if plan is not None:
-            most = float(plan.memory.total.max()) / _GIB
-            rows.append([name, _grid(plan), f"{plan.time:.6g}", f"{most:.4g}", f"{plan.bubble:.1%}"])
+            peak = float(plan.memory.total.max()) / _GIB
+            rows.append([name, _grid(plan), f"{plan.time:.6g}", f"{peak:.4g}", f"{plan.bubble:.1%}"])
     return header, rows
 
 
@@ -189,7 +189,7 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
         ("iteration", f"{iteration.time:.6g} s, devices compute {iteration.utilisation:.1%} of it"),
     ]
     if instance.network is not None:
-        peak = max(schedule.peaks, key=lambda one: one.total)
+        peak = max(schedule.peaks, key=lambda group: group.total)
         limit = "" if math.isinf(instance.memory) else f" of {instance.memory / 2**30:.4g}"
         rows.append(
             ("memory", f"{peak.total / 2**30:.4g}{limit} GiB on the fullest device, {peak.in_flight} in flight")

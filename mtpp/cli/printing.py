@@ -50,12 +50,12 @@ def tables(partition: Partition, width: int | None) -> list[str]:
     width : int, optional
         Of the terminal.
     """
-    found, moved = stages(partition), crossings(partition)
-    shown = [stage_table(partition, found, width)]
-    return [*shown, crossing_table(partition, found, moved, width)] if moved else shown
+    reports, moved = stages(partition), crossings(partition)
+    parts = [stage_table(partition, reports, width)]
+    return [*parts, crossing_table(partition, reports, moved, width)] if moved else parts
 
 
-def stage_table(partition: Partition, found: Sequence[StageReport], width: int | None) -> str:
+def stage_table(partition: Partition, reports: Sequence[StageReport], width: int | None) -> str:
     """One row a stage, of very many stages those that cost most; empty ones are counted.
 
     Parameters
@@ -65,14 +65,14 @@ def stage_table(partition: Partition, found: Sequence[StageReport], width: int |
     width : int, optional
         Of the terminal.
     """
-    cheapest_first = sorted(found, key=lambda stage: stage.cost)
-    hidden = cheapest_first[: max(0, len(found) - _MOST_ROWS)]
-    shown = sorted(cheapest_first[len(hidden) :], key=lambda stage: stage.stage)
-    time = Scale.of_times((stage.cost for stage in shown), partition.instance.time_unit)
-    times = ["work", "receive", "send", *(["overflow"] if any(stage.overflow for stage in found) else []), "cost"]
-    states = {"states": "state_bytes"} if any(stage.state_bytes for stage in found) else {}
+    cheapest_first = sorted(reports, key=lambda stage: stage.cost)
+    hidden = cheapest_first[: max(0, len(reports) - _MOST_ROWS)]
+    listed = sorted(cheapest_first[len(hidden) :], key=lambda stage: stage.stage)
+    time = Scale.of_times((stage.cost for stage in listed), partition.instance.time_unit)
+    times = ["work", "receive", "send", *(["overflow"] if any(stage.overflow for stage in reports) else []), "cost"]
+    states = {"states": "state_bytes"} if any(stage.state_bytes for stage in reports) else {}
     sizes = {"parameters": "param_bytes", **states, "peak": "peak_bytes"}
-    size = Scale.of_bytes(getattr(stage, field) for stage in shown for field in sizes.values())
+    size = Scale.of_bytes(getattr(stage, field) for stage in listed for field in sizes.values())
     on = [f" {printable(name)}" for name in partition.kind_names] or [""] * partition.instance.k
     rows = [
         [
@@ -84,20 +84,20 @@ def stage_table(partition: Partition, found: Sequence[StageReport], width: int |
             f"{stage.share:.1%}",
             *(size.cell(getattr(stage, field)) for field in sizes.values()),
         ]
-        for stage in shown
+        for stage in listed
     ]
     header = ["stage", "first node", "last node", "nodes", *(f"{name} [{time.unit}]" for name in times), "share"]
     table = fitted([*header, *(f"{name} [{size.unit}]" for name in sizes)], rows, width, words={0, 1, 2})
     notes = []
     if hidden:
         notes.append(f"… {len(hidden)} more stages, each at most {hidden[-1].share:.1%} of the bottleneck")
-    if empty := partition.instance.k - len(found):
+    if empty := partition.instance.k - len(reports):
         notes.append(f"empty: {empty} of {partition.instance.k} stages")
     return "\n".join([table, *notes])
 
 
 def crossing_table(
-    partition: Partition, found: Sequence[StageReport], moved: Sequence[Crossing], width: int | None
+    partition: Partition, reports: Sequence[StageReport], moved: Sequence[Crossing], width: int | None
 ) -> str:
     """The tensors that cross each cut between two stages that follow each other, largest first.
 
@@ -112,33 +112,35 @@ def crossing_table(
     width : int, optional
         Of the terminal.
     """
-    before = np.array([stage.stage for stage in found[:-1]])
+    before = np.array([stage.stage for stage in reports[:-1]])
     source = np.array([tensor.source for tensor in moved])
     last = np.array([tensor.readers[-1] for tensor in moved])
     size = np.array([tensor.bytes for tensor in moved])
     totals = _totals(np.searchsorted(before, source), np.searchsorted(before, last), size, len(before))
-    shown = np.sort(np.argsort(-totals, kind="stable")[:_MOST_ROWS])
-    largest = float(totals[shown].max())
+    cuts = np.sort(np.argsort(-totals, kind="stable")[:_MOST_ROWS])
+    largest = float(totals[cuts].max())
     sizes = Scale.of_bytes([largest])
     times = Scale.of_times([largest / partition.instance.platform.bandwidth], partition.instance.time_unit)
-    most = min(_MOST_A_CUT, max(1, _MOST_TENSORS // len(shown)))
+    limit = min(_MOST_A_CUT, max(1, _MOST_TENSORS // len(cuts)))
     outputs = np.diff(partition.instance.graph.output_start)
     rows: list[list[str]] = []
-    for cut in shown.tolist():
+    for cut in cuts.tolist():
         crossing = np.flatnonzero((source <= before[cut]) & (last > before[cut]))
         crossing = crossing[np.argsort(-size[crossing], kind="stable")]
-        label = f"{before[cut]}|{found[cut + 1].stage}"
-        rows += _cut_rows(label, [moved[i] for i in crossing.tolist()], most, outputs, (sizes, times))
+        label = f"{before[cut]}|{reports[cut + 1].stage}"
+        rows += _cut_rows(label, [moved[i] for i in crossing.tolist()], limit, outputs, (sizes, times))
     header = ["cut", "tensor", "from", "to", f"size [{sizes.unit}]", f"time [{times.unit}]"]
     table = fitted(header, rows, width, words={0, 1, 3})
-    left = len(before) - len(shown)
+    hidden = len(before) - len(cuts)
     return (
-        f"{table}\n… {left} more cuts, each of at most {bytes_in_words(float(totals[shown].min()))}" if left else table
+        f"{table}\n… {hidden} more cuts, each of at most {bytes_in_words(float(totals[cuts].min()))}"
+        if hidden
+        else table
     )
 
 
 def _cut_rows(
-    label: str, crossing: Sequence[Crossing], most: int, outputs: IntArray, scales: tuple[Scale, Scale]
+    label: str, crossing: Sequence[Crossing], limit: int, outputs: IntArray, scales: tuple[Scale, Scale]
 ) -> Iterator[list[str]]:
     """A tensor in a row with its cut; of several, the cut has a row of its own with the sums."""
 
@@ -149,11 +151,11 @@ def _cut_rows(
     if len(crossing) > 1:
         yield [label, f"{len(crossing)} tensors", "", "", *numbers(crossing)]
         label = ""
-    most += len(crossing) == most + 1  # a row that says "1 more" says less than the tensor
-    for tensor in crossing[:most]:
+    limit += len(crossing) == limit + 1  # a row that says "1 more" says less than the tensor
+    for tensor in crossing[:limit]:
         name = f"{tensor.producer}:{tensor.output}" if outputs[tensor.node] > 1 else tensor.producer
         yield [label, name, str(tensor.source), _ranges(tensor.readers), *numbers([tensor])]
-    if rest := crossing[most:]:
+    if rest := crossing[limit:]:
         yield ["", f"… {len(rest)} more", "", "", *numbers(rest)]
 
 
@@ -212,9 +214,9 @@ class Printing:
     def notes(self, *results: Result[Any, Any]) -> None:
         """Print what belongs to answers beside them, a line each; below a result line alone no defaults."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
-        shown = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith(ASSUMED))]
-        if shown:
-            self.say("\n" + "\n".join(shown))
+        lines = [f"{printable(note)}." for note in notes if not (self.quiet and note.startswith(ASSUMED))]
+        if lines:
+            self.say("\n" + "\n".join(lines))
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""
@@ -320,8 +322,8 @@ class Printing:
             return self.document((lambda: [document() for document in documents]) if several else documents[0])
         self.rows([row(result) for result in answers.results])
         self.notes(*answers.results)
-        found = [result.partition for result in answers.results if result.partition is not None]
-        self._tables(found if tables and not self.quiet else [])
+        partitions = [result.partition for result in answers.results if result.partition is not None]
+        self._tables(partitions if tables and not self.quiet else [])
         if len(answers.results) <= _MOST_TABLES:
             self.detail("\n".join(question_line(result.instance) for result in answers.results))
         return None
@@ -373,14 +375,14 @@ class Answers:
         """Take an answer, write and draw it."""
         with nullcontext() if self.stop is None else self.stop.deferred():
             self.at_work = None
-            own = self.files.of(result.instance, self.instances)
+            files = self.files.of(result.instance, self.instances)
             try:
-                if any(found is not None for found in (result.impossible, result.partition, result.bound)):
-                    own.write(document)
+                if any(part is not None for part in (result.impossible, result.partition, result.bound)):
+                    files.write(document)
             finally:
                 self.results.append(result)
                 self.documents.append(document)
-            own.draw(result)
+            files.draw(result)
 
     @property
     def stopped(self) -> bool:
@@ -393,8 +395,8 @@ class Answers:
             return
         instance, document = self.at_work
         with suppress(Exception):
-            if (known := document()) is not None:
-                self.files.of(instance, self.instances).write(lambda: known)
+            if (incumbent := document()) is not None:
+                self.files.of(instance, self.instances).write(lambda: incumbent)
 
     def exit_code(self, *, bound_will_do: bool = False) -> int:
         """The largest of all answers; what is missing is said in a line of its own."""

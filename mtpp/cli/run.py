@@ -181,7 +181,7 @@ def _outputs(trial: Trial) -> str:
 
 def _remarks(trial: Trial) -> list[str]:
     """Sentences on the comparison, on the prediction, and on the cores."""
-    told = []
+    sentences = []
     if trial.others is not None:
         rows = [
             ("the stages", trial.period),
@@ -189,15 +189,17 @@ def _remarks(trial: Trial) -> list[str]:
             ("copies", trial.others.copies),
         ]
         periods = ", ".join(f"{name} {time_in_words(period, 's')}" for name, period in rows if period is not None)
-        told.append(f"Time a request on {trial.others.cores} cores: {periods}.\n{trial.others.sentence(trial.period)}")
+        sentences.append(
+            f"Time a request on {trial.others.cores} cores: {periods}.\n{trial.others.sentence(trial.period)}"
+        )
     kinds = {stage.device for stage in trial.manifest.stages} - {None}
     if kinds:
-        told.append("All stages ran on this machine; their times were predicted for devices of other kinds.")
+        sentences.append("All stages ran on this machine; their times were predicted for devices of other kinds.")
     elif trial.over_predicted is not None and not 1 / _FAR < trial.over_predicted < _FAR:
-        told.append(
+        sentences.append(
             "The times were predicted for another machine than this: split with --cost measured --bandwidth measured."
         )
-    return told + _core_remarks(trial)
+    return sentences + _core_remarks(trial)
 
 
 def _core_remarks(trial: Trial) -> list[str]:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
     """The JSON document of an answer, and its steps where nothing needs a check."""
-    made = document()
-    return {**made, "provenance": {**made["provenance"], "steps": [asdict(step) for step in steps]}}
+    members = document()
+    return {**members, "provenance": {**members["provenance"], "steps": [asdict(step) for step in steps]}}
 
 
-def tell_steps(told: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printing) -> None:
+def tell_steps(traces: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printing) -> None:
     """Print a table of steps for each question."""
-    for instance, steps in told:
+    for instance, steps in traces:
         unit = instance.graph.time_unit
         header = ["step", "seconds", "at its end", f"bottleneck [{unit}]", f"bound [{unit}]", "by", "ratio"]
         rows = [_row(step) for step in steps]

@@ -53,11 +53,11 @@ def explain(
     result, false = explainable(str(file), graph, words, f"mtpp explain {file}")
     faults: list[SolverNotAvailableError] = []
     with printing.working(result.instance.label) as live:
-        found, interrupted = explained(result, words, live.show, faults.append)
-    sentences, width = found.sentences(), terminal_width()
+        findings, interrupted = explained(result, words, live.show, faults.append)
+    sentences, width = findings.sentences(), terminal_width()
     text = "\n".join(sentences if width is None else (fill(line, width) for line in sentences))
-    if isinstance(found, Findings):
-        _show_partition(found, text, printing)
+    if isinstance(findings, Findings):
+        _show_partition(findings, text, printing)
     else:
         printing.say(left_aligned([*result._facts().items()]))
         printing.detail(text, question_line(result.instance))
@@ -71,15 +71,15 @@ def explain(
     return FALSE if false else NO_SOLVER if faults else DONE
 
 
-def _show_partition(found: Findings, text: str, printing: Printing) -> None:
+def _show_partition(findings: Findings, text: str, printing: Printing) -> None:
     from mtpp.cli.printing import tables
     from mtpp.cli.rows import explained_row
     from mtpp.text.tables import terminal_width
 
-    partition = found.partition
-    printing.rows([explained_row(partition, found.bound)])
+    partition = findings.partition
+    printing.rows([explained_row(partition, findings.bound)])
     printing.detail(*tables(partition, terminal_width()), text, question_line(partition.instance))
-    printing.document(lambda: _document(found, found.sentences()))
+    printing.document(lambda: _document(findings, findings.sentences()))
 
 
 def result_summary(result: Result[Any, Any]) -> dict[str, Any]:
@@ -94,20 +94,20 @@ def result_summary(result: Result[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _document(found: Findings, said: list[str]) -> dict[str, Any]:
+def _document(findings: Findings, sentences: list[str]) -> dict[str, Any]:
     from instances.partitioning.partition_file import partition_document
 
-    bound, cost = found.bound, found.partition.bottleneck
+    bound, cost = findings.bound, findings.partition.bottleneck
     return {
-        "instance": found.partition.instance.name,
-        "partition": partition_document(found.partition),
+        "instance": findings.partition.instance.name,
+        "partition": partition_document(findings.partition),
         "cost": finite_or_none(cost),
         "bound": None if bound is None else bound.value,
         "method": None if bound is None else bound.method,
-        "stated": found.stated,
+        "stated": findings.stated,
         "ratio": None if bound is None or bound.value <= 0 or cost == math.inf else max(1.0, cost / bound.value),
-        "better": None if found.better is None else partition_document(found.better),
-        "sentences": said,
+        "better": None if findings.better is None else partition_document(findings.better),
+        "sentences": sentences,
     }
 
 

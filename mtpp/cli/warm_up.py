@@ -99,19 +99,19 @@ def _partitioning() -> Iterator[str]:
         method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
     yield "coarsening"
     for reach_nodes in (0, _NODES):
-        most, kind = np.ones(2), np.zeros(_NODES, dtype=np.int64)
-        clusters(instance, np.random.default_rng(0), most, True, kind, 1, reach_nodes)
+        limits, kind = np.ones(2), np.zeros(_NODES, dtype=np.int64)
+        clusters(instance, np.random.default_rng(0), limits, True, kind, 1, reach_nodes)
     yield "slicing"
     start = slice_by_bisection(instance, graph.topological_order)
     segment_costs(instance, graph.topological_order)
-    found = []
+    partitions = []
     for name in _MODELS:
         yield name
-        found.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
+        partitions.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
     yield "passing tensors"
     passing_tensors(Instance(graph, Platform(k=3, bandwidth=1.0, memory=1.0)), np.arange(_NODES))
     yield "verification"
-    verify(Value(json.loads(json_text(certificate_document(found))), "certificate"))
+    verify(Value(json.loads(json_text(certificate_document(partitions))), "certificate"))
     yield from _kinds_and_flows()
     yield "exact+all"
     find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
@@ -144,13 +144,13 @@ def _kinds_and_flows() -> Iterator[str]:
     rated = Instance(row, Machines(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]))
     rules = Constraints(windows=((0, 0, 0),))
     within = Instance(row, Machines(kinds), constraints=rules)
-    for own in (rated, within):
-        solve(own, "ideals", start=search(own, "portfolio", np.random.default_rng(0)).partition)
+    for machines in (rated, within):
+        solve(machines, "ideals", start=search(machines, "portfolio", np.random.default_rng(0)).partition)
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)
-    found = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
-    bound_flow(question, found.answer)
+    result = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
+    bound_flow(question, result.answer)
     exclude(question, 5.0, Deadline())
     Hubs(question).exclude(5.0, Deadline())
 
@@ -217,9 +217,9 @@ def _placement() -> Iterator[str]:
     yield "colocation"
     bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
     yield "second opinion on placements"
-    known = TimeBounds.of(Step.exact(instance), instance, Fraction(instance.total_work))
-    known.raise_both(Clock(_SECONDS))
-    known.longest_group(Clock(_SECONDS))
-    known.longest_window()
+    bounds = TimeBounds.of(Step.exact(instance), instance, Fraction(instance.total_work))
+    bounds.raise_both(Clock(_SECONDS))
+    bounds.longest_group(Clock(_SECONDS))
+    bounds.longest_window()
     yield "probing"
     probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())

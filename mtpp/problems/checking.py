@@ -182,7 +182,9 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
     return replace(verdict, checks=tuple(checks), faults=tuple(faults))
 
 
-def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def differences(
+    stated: Envelope, graph: OwnGraph | None, words: VerifyWords
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the words that were compared with the question of a file, and the differences that were found.
 
     Parameters
@@ -198,15 +200,15 @@ def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> t
         If a word is refused, or means nothing for the problem of the file.
     """
     problem = PROBLEMS.of(stated)
-    given: Mapping[str, Any] = {
+    statements: Mapping[str, Any] = {
         name: value for name, value in pick(StatementWords, words).items() if value is not None and name != "question"
     }
-    compare: Comparisons = problem.compare(stated, given, own)
+    compare: Comparisons = problem.compare(stated, statements, graph)
     compared, faults = [], list(compare.faults)
     if (question := words.get("question")) is not None:
         compared.append(word("question"))
         faults += [f"question: {fault}" for fault in [other_question(stated, question)] if fault is not None]
-    for name in [*given, *([] if own is None else ["graph"])]:
+    for name in [*statements, *([] if graph is None else ["graph"])]:
         if name not in compare.words:
             raise InputError(
                 f"{stated.file}: {word(name)} says nothing of {problem.article}; leave it out, or state its question "

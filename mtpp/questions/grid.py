@@ -120,9 +120,9 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
         return _read(text, words)
     if text in ARCHITECTURES:
         raise InputError(f"{text}: no costs are known of its layers; {_instead()}")
-    known = ", ".join(TRANSFORMERS)
+    names = ", ".join(TRANSFORMERS)
     raise InputError(
-        f"{text}: there is no such model with configurations; give {known}, a "
+        f"{text}: there is no such model with configurations; give {names}, a "
         f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; plan takes any graph."
     )
 
@@ -152,19 +152,19 @@ def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
 
 def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
     """A chain that has its own times."""
-    own = {"micro_batch": "auto", "tp": "auto", "cp": "1", "ep": "1", "sequence": None, "dtype": None}
-    for name, default in own.items():
+    fixed = {"micro_batch": "auto", "tp": "auto", "cp": "1", "ep": "1", "sequence": None, "dtype": None}
+    for name, default in fixed.items():
         if words[name] != default:
             raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
     return chain
 
 
-def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[int]:
+def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int]:
     """Degrees that are given, which must be possible, or all that are."""
-    if given == "auto":
+    if text == "auto":
         possible = [t for t in range(1, servers.size + 1) if servers.size % t == 0]
         return [t for t in possible if _divides(model, t)]
-    degrees = numbers_of("tp", given)
+    degrees = numbers_of("tp", text)
     for t in degrees:
         if servers.size % t:
             raise WordError("tp", t, f"it does not divide {servers.size}, the devices of a server.")
@@ -172,10 +172,10 @@ def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[in
     return degrees
 
 
-def _degrees(name: str, given: str, fixed: int | None) -> list[int]:
+def _degrees(name: str, text: str, fixed: int | None) -> list[int]:
     """Context or expert degrees to choose from: the fixed one, which must be among others that are given."""
-    degrees = numbers_of(name, given)
-    assume(name, f"{name} {given}")
+    degrees = numbers_of(name, text)
+    assume(name, f"{name} {text}")
     if fixed is None:
         return degrees
     if degrees != [1] and fixed not in degrees:
@@ -187,11 +187,11 @@ def _divides(model: Transformer, t: int) -> bool:
     return not is_refused(model.check_degree, t)
 
 
-def numbers_of(name: str, given: str) -> list[int]:
+def numbers_of(name: str, text: str) -> list[int]:
     """Whole numbers of a word such as 1,2,4, in rising order."""
-    if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", given):
-        raise WordError(name, given, "give one or more whole numbers, such as 1,2,4.")
-    return sorted({int(part) for part in given.split(",")})
+    if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", text):
+        raise WordError(name, text, "give one or more whole numbers, such as 1,2,4.")
+    return sorted({int(part) for part in text.split(",")})
 
 
 # The question of training in a grid: layers with configurations, servers, the samples of a step.
@@ -325,14 +325,16 @@ def _accelerator(words: Mapping[str, Any]) -> Accelerator:
     name = _DEVICE if words["device"] is None else words["device"]
     if name not in ACCELERATORS:
         raise WordError("device", name, f"choose one of {', '.join(ACCELERATORS)}.")
-    found = ACCELERATORS[name]
+    accelerator = ACCELERATORS[name]
     if words["peak_flops"] is not None:
-        found = replace(found, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
+        accelerator = replace(accelerator, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
     if words["memory_bandwidth"] is not None:
-        found = replace(found, memory_bandwidth=parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth"))
-    rates = f"{found.peak_flops / 1e12:g} TFLOP/s and {figures(found.memory_bandwidth, 'bytes/s')} to their memory"
-    assume("device", f"devices like {name} with {rates}")
-    return found
+        accelerator = replace(
+            accelerator, memory_bandwidth=parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth")
+        )
+    speed, rate = f"{accelerator.peak_flops / 1e12:g} TFLOP/s", figures(accelerator.memory_bandwidth, "bytes/s")
+    assume("device", f"devices like {name} with {speed} and {rate} to their memory")
+    return accelerator
 
 
 def _width(chain: ConfiguredChain) -> float:
@@ -340,8 +342,8 @@ def _width(chain: ConfiguredChain) -> float:
     from instances.planning.problem import ELEMENT_BYTES
 
     if chain.dtype not in ELEMENT_BYTES:
-        known = ", ".join(ELEMENT_BYTES)
-        raise InputError(f"{chain.name}: dtype is {chain.dtype}; give one of {known}.")
+        names = ", ".join(ELEMENT_BYTES)
+        raise InputError(f"{chain.name}: dtype is {chain.dtype}; give one of {names}.")
     return ELEMENT_BYTES[chain.dtype]
 
 
@@ -368,31 +370,31 @@ def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:
     return Servers(count, size, inner, min(between, card / max(size, 1)), _REACHED)
 
 
-def _stages_of_zero(given: str, runtime: str | None) -> tuple[int, ...]:
-    if given != "auto" and not re.fullmatch(r"[0-3](,[0-3])*", given):
-        raise WordError("zero", given, "give stages from 0 to 3, or auto.")
-    stages = sorted({int(part) for part in (given.split(",") if given != "auto" else "123")})
+def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
+    if text != "auto" and not re.fullmatch(r"[0-3](,[0-3])*", text):
+        raise WordError("zero", text, "give stages from 0 to 3, or auto.")
+    stages = sorted({int(part) for part in (text.split(",") if text != "auto" else "123")})
     if runtime == "megatron":
         stages = [stage for stage in stages if stage < _SHARDED]
     if not stages:
-        raise WordError("zero", given, "megatron divides optimizer states alone with a pipeline; give 0 or 1.")
+        raise WordError("zero", text, "megatron divides optimizer states alone with a pipeline; give 0 or 1.")
     return tuple(stages)
 
 
-def _modes(given: str, known: tuple[str, ...]) -> tuple[str, ...]:
+def _modes(text: str, modes: tuple[str, ...]) -> tuple[str, ...]:
     """Modes of layers that a plan may choose; nothing to recompute is always one."""
-    parts = list(known) if given == "auto" else given.split(",")
+    parts = list(modes) if text == "auto" else text.split(",")
     for part in parts:
-        if part not in known:
-            raise WordError("checkpoint", part, f"choose from {', '.join(known)}, or auto.")
-    return tuple(dict.fromkeys((known[0], *parts)))
+        if part not in modes:
+            raise WordError("checkpoint", part, f"choose from {', '.join(modes)}, or auto.")
+    return tuple(dict.fromkeys((modes[0], *parts)))
 
 
-def _fixed(given: str | None) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
-    for part in given.split(",") if given else ():
+def _fixed(text: str | None) -> dict[str, int | None]:
+    fixed: dict[str, int | None] = {}
+    for part in text.split(",") if text else ():
         match = re.fullmatch(r"(\w+)=([1-9]\d{0,5})", part)
-        if match is None or match[1] not in _FIXED or match[1] in found:
-            raise WordError("fix", given, f"give each of {', '.join(_FIXED)} at most once, such as pp=8,tp=4.")
-        found[match[1]] = int(match[2])
-    return found
+        if match is None or match[1] not in _FIXED or match[1] in fixed:
+            raise WordError("fix", text, f"give each of {', '.join(_FIXED)} at most once, such as pp=8,tp=4.")
+        fixed[match[1]] = int(match[2])
+    return fixed

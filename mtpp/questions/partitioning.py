@@ -139,7 +139,7 @@ def memory_limits(
     )
 
 
-def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
+def bandwidth_of(graph: ComputationGraph, rate: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
     """The bandwidth, or the default, which is then assumed [bytes per unit of work time].
 
     Raises
@@ -147,8 +147,8 @@ def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float
     InputError
         If it is no rate, or missing although the work of the graph is not in seconds.
     """
-    if given is not None:
-        return parse_bandwidth(given, graph.time_unit, plausible=_plausible_bandwidth(graph))
+    if rate is not None:
+        return parse_bandwidth(rate, graph.time_unit, plausible=_plausible_bandwidth(graph))
     if graph.time_unit != "s":
         raise InputError(
             f"{graph.name}: the work is in units of {graph.time_unit!r}; "
@@ -163,7 +163,7 @@ def assumed_bandwidth(rate: float) -> float:
     return rate
 
 
-def memory_of(given: Quantity | None) -> float:
+def memory_of(memory: Quantity | None) -> float:
     """The memory of a device, or that it has no limit, which is then assumed [bytes].
 
     Raises
@@ -171,10 +171,10 @@ def memory_of(given: Quantity | None) -> float:
     InputError
         If it is no size.
     """
-    if given is None:
+    if memory is None:
         assume("memory", "no limit on memory")
         return math.inf
-    return parse_bytes(given, "memory")
+    return parse_bytes(memory, "memory")
 
 
 def _plausible_bandwidth(graph: ComputationGraph) -> float:
@@ -202,7 +202,9 @@ class DevicesWords(TypedDict, total=False):
     ]
 
 
-def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: float, order: str = "free") -> Machines:
+def devices_of(
+    source: Machines | str | PathLike[str], bandwidth: float, memory: float, order: str = "free"
+) -> Machines:
     """Devices of an object, a text or a file; kinds without a bandwidth of their own have `bandwidth`.
 
     Parameters
@@ -220,7 +222,7 @@ def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: 
     InputError
         If they are refused.
     """
-    devices = given if isinstance(given, Machines) else _read_devices(given, memory, order)
+    devices = source if isinstance(source, Machines) else _read_devices(source, memory, order)
     if all(kind.memory < math.inf for kind in devices.kinds):
         disregard("memory")
     if all(kind.bandwidth is not None for kind in devices.kinds):
@@ -228,11 +230,11 @@ def devices_of(given: Machines | str | PathLike[str], bandwidth: float, memory: 
     return replace(devices, bandwidth=bandwidth)
 
 
-def _read_devices(given: str | PathLike[str], memory: float, order: str) -> Machines:
+def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Machines:
     """Devices of a text or a file, with `memory` where it states none; those of a table are in `order`."""
-    if not isinstance(given, str | PathLike):
-        raise WordError("devices", given, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
-    text = fspath(given)
+    if not isinstance(source, str | PathLike):
+        raise WordError("devices", source, "give mtpp.Machines, a text such as 4xA100,6xL4, or a file.")
+    text = fspath(source)
     kinds, at, rate = text.rpartition("@")
     apart = devices_of_text(kinds) if at else None
     if apart is not None:
@@ -246,13 +248,13 @@ def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -
 
     Devices that idle are no stages of the runtime.
     """
-    own = replace(rules, at_least=())
-    group = BlockRules.of(graph, 1, own).group
+    free = replace(rules, at_least=())
+    group = BlockRules.of(graph, 1, free).group
     for count, nodes in rules.at_least:
         if count > 1 or set(group.tolist()) - set(group[list(nodes)].tolist()):
             why = f"what each of its stages needs cannot be combined with {word('devices')} yet; leave one of them out."
             raise WordError("runtime", runtime, why)
-    return own
+    return free
 
 
 def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Machines, reading: ReadingWords) -> FloatArray:
@@ -447,8 +449,8 @@ def _check_limits(machines: Machines, buffer: float | None, *, fit: bool, is_ope
     """Refuse words that these machines cannot have."""
     if is_open and machines.is_fixed:
         raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
-    for name, given in (("fit", fit), ("activation_buffer", buffer is not None)):
-        if given and not machines.is_limited:
+    for name, present in (("fit", fit), ("activation_buffer", buffer is not None)):
+        if present and not machines.is_limited:
             why = f"no kind of devices has a limit on its memory; give one, or {word('memory')}."
             raise WordError(name, None, why)
 
@@ -499,19 +501,19 @@ def rules_of(constraints: Rules, graph: ComputationGraph) -> Constraints:
         return read_constraints(fspath(constraints), graph)
     if constraints is not None and not isinstance(constraints, Mapping):
         raise WordError("constraints", constraints, "give a file, a mapping or mtpp.Constraints.")
-    given = dict(constraints or {})
-    for name in given:
+    members = dict(constraints or {})
+    for name in members:
         if name not in KINDS:
             raise InputError(unknown(KINDS, name, "kind of constraint"))
-    return Constraints.of(graph, **given)
+    return Constraints.of(graph, **members)
 
 
 def _same_colour(graph: ComputationGraph) -> Constraints:
     classes = graph.attributes.get("colour_classes")
     if not classes:
         raise InputError(f"{word('colour_classes')}: {graph.name} has none; leave this option out.")
-    told = f"{len(classes)} colour classes keep {sum(map(len, classes))} of {graph.n} nodes together."
-    warnings.warn(f"{graph.name}: {told}", InputWarning, stacklevel=2)
+    note = f"{len(classes)} colour classes keep {sum(map(len, classes))} of {graph.n} nodes together."
+    warnings.warn(f"{graph.name}: {note}", InputWarning, stacklevel=2)
     return Constraints.of(graph, together=classes)
 
 

@@ -134,8 +134,8 @@ def _refuse(words: ClusterWords) -> None:
 
 def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInstance:
     limit, _ = memory_limits(words["memory"], None)
-    given = words["bandwidth"]
-    rate = assumed_bandwidth(DEFAULT_LINK) if given is None else parse_bandwidth(given)
+    bandwidth = words["bandwidth"]
+    rate = assumed_bandwidth(DEFAULT_LINK) if bandwidth is None else parse_bandwidth(bandwidth)
     assert words["devices"] is not None
     devices = devices_of(words["devices"], rate, limit)
     dims = _decode(words["dims"])
@@ -145,8 +145,8 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
     disregard_device(devices)
 
     def work(kind: Kind, batch: int) -> FloatArray:
-        own: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
-        return work_on_kind(question, loaded if kind.roofline else read_graph(question, own), kind, own)
+        batched: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
+        return work_on_kind(question, loaded if kind.roofline else read_graph(question, batched), kind, batched)
 
     return flow_of_decoder(loaded, devices, rate, work)
 
@@ -181,14 +181,14 @@ def layer_runtime(name: str) -> Runtime:
     from instances.runtimes import RUNTIMES
     from instances.runtimes.runtime import NodeRuntime
 
-    found = find(RUNTIMES, name, "runtime")
-    if isinstance(found, NodeRuntime):
+    runtime = find(RUNTIMES, name, "runtime")
+    if isinstance(runtime, NodeRuntime):
         raise WordError(
             "runtime",
             name,
             "it takes the stage of each operator, and layers are cut here; name a runtime of layers.",
         )
-    return found
+    return runtime
 
 
 def serving_instance(
@@ -225,11 +225,11 @@ def serving_instance(
                 "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
-    asked = Instance(loaded, devices, k=count, works=works, fit=True)
-    if asked.is_alike:
-        return serving_chain(asked.graph, asked.platform, runtime)
+    question = Instance(loaded, devices, k=count, works=works, fit=True)
+    if question.is_alike:
+        return serving_chain(question.graph, question.platform, runtime)
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
-    return serving_chain(loaded, asked.platform, runtime, devices, seen)
+    return serving_chain(loaded, question.platform, runtime, devices, seen)
 
 
 def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:

@@ -75,8 +75,8 @@ def _named(text: str) -> Cluster:
     if match := re.fullmatch(rf"{_SIMULATION}-(\d+)", text):
         return random_cluster(np.random.default_rng(int(match[1])))
     if not Path(text).is_file():
-        known = f"servers such as 8x4, {', '.join(TESTBEDS)} or {_SIMULATION}-0"
-        raise WordError("cluster", text, f"there is no such file; give one, {known}.")
+        examples = f"servers such as 8x4, {', '.join(TESTBEDS)} or {_SIMULATION}-0"
+        raise WordError("cluster", text, f"there is no such file; give one, {examples}.")
     return read_cluster(text)
 
 
@@ -319,7 +319,7 @@ def _assume(words: PlanningWords) -> None:
 
 def _check_paper(words: PlanningWords) -> None:
     """Refuse what the paper's network does not know."""
-    given = {
+    values = {
         "nic": None if words["nic"] == "full" else words["nic"],
         "dtype": words["dtype"],
         "sequence": words["sequence"],
@@ -327,7 +327,7 @@ def _check_paper(words: PlanningWords) -> None:
         "samples": words["samples"],
         "recompute": words["recompute"] or None,
     }
-    for name, value in given.items():
+    for name, value in values.items():
         if value is not None:
             shared = said("network", "shared")
             raise InputError(f"{word(name)}: the paper's network has no such thing; choose {shared}.")
@@ -337,8 +337,8 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
     """Tokens that the chain is priced for by default; None if its source has none."""
     if chain == _SIMULATION:
         return _SIMULATED_TOKENS
-    found = (words["dims"] or {}).get("sequence", _known_dims(chain).get("sequence"))
-    return found if isinstance(found, int) else None
+    sequence = (words["dims"] or {}).get("sequence", _known_dims(chain).get("sequence"))
+    return sequence if isinstance(sequence, int) else None
 
 
 def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerChain:
@@ -350,7 +350,7 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
     from instances.runtimes import RUNTIMES
     from instances.runtimes.modules import whole_layers
 
-    dims, given = _dims(chain, words), words["dims"]
+    dims, stated = _dims(chain, words), words["dims"]
     if isinstance(chain, LayerChain):
         if read := chosen(ChainWords, words):
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
@@ -359,8 +359,8 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
         text = fspath(chain)
         if text == _SIMULATION:
             return _simulation(words)
-        if given and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
-            first = "=".join(map(str, next(iter(given.items()))))
+        if stated and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
+            first = "=".join(map(str, next(iter(stated.items()))))
             raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
         if is_chain_file(text):
             return load_chain(text, input_work=words["input_work"], time_unit=words["time_unit"], device=device)
@@ -378,8 +378,8 @@ def _simulation(words: PlanningWords) -> LayerChain:
     """The chain of the paper's simulation."""
     from instances.planning.chains import bert_chain
 
-    if given := chosen(ChainWords, words):
-        raise InputError(f"{_SIMULATION}: this chain has no options; leave out {', '.join(map(word, given))}.")
+    if names := chosen(ChainWords, words):
+        raise InputError(f"{_SIMULATION}: this chain has no options; leave out {', '.join(map(word, names))}.")
     if words["dtype"] not in (None, _DTYPE):
         raise WordError("dtype", words["dtype"], f"the simulation is one in {_DTYPE}; leave this option out.")
     if words["sequence"] is None:
@@ -391,11 +391,11 @@ def _dims(chain: object, words: PlanningWords) -> dict[str, Any]:
     """Dimensions of an architecture, with those of dtype and sequence."""
     from instances.planning.problem import ELEMENT_BYTES
 
-    dims, known = dict(words["dims"] or {}), _known_dims(chain)
+    dims, priced = dict(words["dims"] or {}), _known_dims(chain)
     dtype = words["dtype"]
     others = {"element_bytes": dtype and ELEMENT_BYTES[dtype], "sequence": words["sequence"]}
     for name, value in others.items():
-        if value is not None and name in known and dims.setdefault(name, value) != value:
+        if value is not None and name in priced and dims.setdefault(name, value) != value:
             raise WordError("dims", f"{name}={dims[name]}", f"another option says {value}; leave one out.")
     return dims
 

@@ -156,11 +156,11 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
     if is_module(graph):
         return read_module(graph, words, device)
     if isinstance(graph, str | PathLike):
-        given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+        values: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
         for name in ("peak_flops", "memory_bandwidth", *_OF_MODULES):
-            given.pop(name, None)
+            values.pop(name, None)
         _refuse(words, _OF_MODULES, f"{fspath(graph)}: only PyTorch modules take examples")
-        return load_graph(fspath(graph), **given, device=device)
+        return load_graph(fspath(graph), **values, device=device)
     if names := chosen(ReadingWords, words):
         raise InputError(f"Only architectures and files are read; leave out {', '.join(names)}.")
     if isinstance(graph, ComputationGraph):
@@ -191,14 +191,14 @@ def read_program(model: Any, words: DeviceWords) -> tuple[ExportedProgram, Compu
     """
     from instances.readers.pytorch.export import decompose, export, from_exported_program
 
-    given: Any = words
+    values: Any = words
     name = _name(model)
-    _refuse(given, ("dims", "cost"), f"{name}: stages are cut from a program of fixed shapes")
+    _refuse(values, ("dims", "cost"), f"{name}: stages are cut from a program of fixed shapes")
     if type(model).__name__ == "ExportedProgram":
-        _refuse(given, _OF_MODULES, f"{name}: a program has its shapes")
+        _refuse(values, _OF_MODULES, f"{name}: a program has its shapes")
         program = decompose(model)
     else:
-        program = export(model, *_example(name, given))
+        program = export(model, *_example(name, values))
     return program, from_exported_program(program, device_of(words) or assumed_device(), name)
 
 
@@ -225,20 +225,20 @@ def read_module(graph: Any, words: ReadingWords, device: Device | None) -> Compu
     """
     from instances.readers.pytorch.export import from_exported_program, trace
 
-    given: Any = words
+    values: Any = words
     name = _name(graph)
     allowed = (*_OF_MODULES, "dims", "peak_flops", "memory_bandwidth")
-    _refuse(given, [word for word in chosen(ReadingWords, given) if word not in allowed], f"{name}: it is no file")
-    sizes = given.get("dims")
+    _refuse(values, [word for word in chosen(ReadingWords, values) if word not in allowed], f"{name}: it is no file")
+    sizes = values.get("dims")
     for size, value in (sizes or {}).items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(f"{word('dims')}: {size} is {value!r}; give a whole number.")
     device = device or assumed_device()
     if type(graph).__name__ != "ExportedProgram":
-        args, kwargs = _example(name, given)
-        return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))
-    _refuse(given, ("args", "kwargs"), f"{name}: a program has its shapes")
-    example = graph.example_inputs if given.get("observe") else None
+        args, kwargs = _example(name, values)
+        return trace(graph, args, kwargs, device, name, sizes, bool(values.get("observe")))
+    _refuse(values, ("args", "kwargs"), f"{name}: a program has its shapes")
+    example = graph.example_inputs if values.get("observe") else None
     return from_exported_program(graph, device, name, sizes, example)
 
 
@@ -257,8 +257,8 @@ def _example(name: str, words: Mapping[str, Any]) -> tuple[Sequence[Any], Mappin
 
 
 def _refuse(words: Mapping[str, Any], names: Sequence[str], why: str) -> None:
-    if given := [name for name in names if words.get(name)]:
-        raise InputError(f"{why}; leave out {', '.join(given)}.")
+    if present := [name for name in names if words.get(name)]:
+        raise InputError(f"{why}; leave out {', '.join(present)}.")
 
 
 def device_of(words: DeviceWords) -> Device | None:

@@ -103,14 +103,14 @@ def stages_question(
     if (partition is None) != counted:
         raise InputError(f"say how many stages there are with {word('k')}, or which ones with {word('partition')}.")
     if partition is None:
-        asked, *more = instances_of(model, k, checked(PartitioningWords, dict(words)))
+        instance, *more = instances_of(model, k, checked(PartitioningWords, dict(words)))
         if more:
             raise InputError(f"{word('k')}: give one number of stages.")
-        return asked, None
+        return instance, None
     if not isinstance(partition, str | PathLike):
-        given = given_partition(partition)
-        assert given is not None
-        return _of_certificate(model, given, words, word("partition"), given.instance.graph.attributes.get("dims"))
+        cut = given_partition(partition)
+        assert cut is not None
+        return _of_certificate(model, cut, words, word("partition"), cut.instance.graph.attributes.get("dims"))
     answer = AnswerFile.read(fspath(partition))
     if answer.holds_graph:
         return _of_certificate(model, answer.certified()[0], words, fspath(partition), words["dims"])
@@ -123,13 +123,13 @@ def stages_question(
     def platform_for(count: int, stated: Mapping[str, float | None]) -> Platform:
         return platform_of(graph, count, pick(PlatformWords, words), stated)
 
-    found = answer.partition(graph, platform_for, None if rules is None else rules_of(rules, graph))
-    return found.instance, found
+    cut = answer.partition(graph, platform_for, None if rules is None else rules_of(rules, graph))
+    return cut.instance, cut
 
 
 def _of_certificate(
     model: Path | ComputationGraph,
-    given: Partition,
+    partition: Partition,
     words: StagesWords,
     source: str,
     dims: Mapping[str, int | str] | None,
@@ -139,8 +139,8 @@ def _of_certificate(
         raise InputError(f"{source}: a certificate holds its question; leave out what says another: {others}.")
     reading = pick(ModelWords, words)
     reading["dims"] = dims
-    _check_same(read_graph(model, checked(ReadingWords, reading)), given.instance.graph, source)
-    return given.instance, given
+    _check_same(read_graph(model, checked(ReadingWords, reading)), partition.instance.graph, source)
+    return partition.instance, partition
 
 
 def check_model(path: Path) -> None:

@@ -36,12 +36,12 @@ def load_targets(
     """
     counts, bandwidth = counts_of(k), words["bandwidth"]
     limits = memory_limits(words["memory"], words["activation_buffer"])
-    found = []
+    instances = []
     for target in targets:
         if not is_suite(target):
             graph = _load(target)
             platforms = [Platform(count, bandwidth_of(graph, bandwidth), *limits, words["fit"]) for count in counts]
-            found += [Instance(graph, platform) for platform in platforms]
+            instances += [Instance(graph, platform) for platform in platforms]
             continue
         suite = find_suite(target)
         chosen = _counts(suite, counts)
@@ -53,8 +53,8 @@ def load_targets(
             if made is None:
                 continue
             rate = bandwidth_of(made, bandwidth) if entry.bandwidth is None else entry.bandwidth
-            found += [entry.question(made, Platform(count, rate, *limits, words["fit"])) for count in chosen]
-    return found
+            instances += [entry.question(made, Platform(count, rate, *limits, words["fit"])) for count in chosen]
+    return instances
 
 
 def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:

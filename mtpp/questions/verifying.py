@@ -90,25 +90,25 @@ def other_question(stated: Envelope, question: Any) -> str | None:
             raise WordError("question", question, f"a hash is {HASH} and 64 digits, of which 16 or more are given.")
         same = stated.true_hash.startswith(question.lower())
         return None if same else f"its hash is {stated.true_hash}, you ask for {question.lower()}"
-    asked = getattr(question, "instance", question) if not isinstance(question, Instance) else question
-    if not isinstance(getattr(asked, "question_hash", None), str):
+    instance = getattr(question, "instance", question) if not isinstance(question, Instance) else question
+    if not isinstance(getattr(instance, "question_hash", None), str):
         raise InputError(f"A question is an instance, a result or a hash, no {type(question).__name__}.")
-    if asked.question_hash == stated.true_hash:
+    if instance.question_hash == stated.true_hash:
         return None
-    if asked.question_words != stated.question_words:
-        return f"it is {stated.question_words}; you ask for {asked.question_words}"
-    return f"nodes, edges or constraints differ: its hash is {stated.true_hash}, you ask for {asked.question_hash}"
+    if instance.question_words != stated.question_words:
+        return f"it is {stated.question_words}; you ask for {instance.question_words}"
+    return f"nodes, edges or constraints differ: its hash is {stated.true_hash}, you ask for {instance.question_hash}"
 
 
-def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     """Statements of partitions and of serving fronts."""
     instance: Instance = stated.instance
     platform = instance.platform
 
     def rules() -> str | None:
-        asked = rules_of(given.get("constraints"), instance.graph)
-        if "runtime" in given:
-            asked += runtime_rules(given["runtime"], instance.graph)
+        asked = rules_of(statements.get("constraints"), instance.graph)
+        if "runtime" in statements:
+            asked += runtime_rules(statements["runtime"], instance.graph)
         if not instance.is_alike:  # devices that idle are no stages of a runtime
             asked = replace(asked, at_least=())
         own = replace(asked, on=()).canonical(instance.k)
@@ -120,37 +120,39 @@ def of_blocks(stated: Envelope, given: Mapping[str, Any]) -> Compare:
 
     def memory() -> str | None:
         if instance.is_alike:
-            return _size("memory", platform.memory, given["memory"])
-        return _other_memories(instance.machines, given["memory"])
+            return _size("memory", platform.memory, statements["memory"])
+        return _other_memories(instance.machines, statements["memory"])
 
     def devices() -> str | None:
-        asked = devices_asked(instance, given, platform.bandwidth)
+        devices = devices_asked(instance, statements, platform.bandwidth)
         if not instance.is_alike:
-            return _other_devices(instance.machines, asked, platform.bandwidth, instance.time_unit)
-        return _other_alike(instance, asked, asked.total if given.get("k") is None else instance.k)
+            return _other_devices(instance.machines, devices, platform.bandwidth, instance.time_unit)
+        return _other_alike(instance, devices, devices.total if statements.get("k") is None else instance.k)
 
     return {
-        "k": lambda: unlike("k", platform.k, _one(given["k"])),
-        "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, given["bandwidth"]),
+        "k": lambda: unlike("k", platform.k, _one(statements["k"])),
+        "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, statements["bandwidth"]),
         "memory": memory,
-        "activation_buffer": lambda: _size("activation_buffer", platform.activation_buffer, given["activation_buffer"]),
-        "fit": lambda: unlike("fit", platform.fit, given["fit"]),
+        "activation_buffer": lambda: _size(
+            "activation_buffer", platform.activation_buffer, statements["activation_buffer"]
+        ),
+        "fit": lambda: unlike("fit", platform.fit, statements["fit"]),
         "constraints": rules,
         "runtime": rules,
         "devices": devices,
     }
 
 
-def _other_memories(true: Machines, given: Quantity) -> str | None:
+def _other_memories(true: Machines, quantity: Quantity) -> str | None:
     """Hold a memory, of kinds that have none of their own, against those of all kinds."""
-    asked = parse_bytes(given, "memory")
-    found = asked in (kind.memory for kind in true.kinds)
-    return None if found else f"no kind of devices has a memory of {figures(asked, 'bytes')}, which you ask for"
+    memory = parse_bytes(quantity, "memory")
+    same = memory in (kind.memory for kind in true.kinds)
+    return None if same else f"no kind of devices has a memory of {figures(memory, 'bytes')}, which you ask for"
 
 
-def _other_places(instance: Instance, asked: Constraints) -> str | None:
+def _other_places(instance: Instance, rules: Constraints) -> str | None:
     """Hold the kinds that can run each node against those that are asked for."""
-    places = places_of_kinds(instance.graph, instance.machines, asked)
+    places = places_of_kinds(instance.graph, instance.machines, rules)
     for t, v in np.argwhere(places != instance.able)[:1].tolist():
         node, kind = f"node {v} ({instance.graph.names[v]})", instance.machines.kinds[t].name
         return (
@@ -162,13 +164,13 @@ def _other_places(instance: Instance, asked: Constraints) -> str | None:
 
 
 def devices_asked(
-    instance: Instance | PlacementInstance, given: Mapping[str, Any], rate: float, order: str = "free"
+    instance: Instance | PlacementInstance, statements: Mapping[str, Any], rate: float, order: str = "free"
 ) -> Machines:
     """The devices that a caller states, completed as those of the question were, which had this rate by default."""
-    if given.get("bandwidth") is not None:
-        rate = bandwidth_of(instance.graph, given["bandwidth"])
-    limit = math.inf if given.get("memory") is None else parse_bytes(given["memory"], "memory")
-    return devices_of(given["devices"], rate, limit, order)
+    if statements.get("bandwidth") is not None:
+        rate = bandwidth_of(instance.graph, statements["bandwidth"])
+    limit = math.inf if statements.get("memory") is None else parse_bytes(statements["memory"], "memory")
+    return devices_of(statements["devices"], rate, limit, order)
 
 
 def _other_devices(true: Machines, asked: Machines, default: float, time_unit: str) -> str | None:
@@ -199,12 +201,12 @@ def _other_devices(true: Machines, asked: Machines, default: float, time_unit: s
     return None if same else "its rates between kinds are not those that you ask for"
 
 
-def _other_alike(instance: Instance, asked: Machines, k: int) -> str | None:
+def _other_alike(instance: Instance, devices: Machines, k: int) -> str | None:
     """Hold devices that are all alike against those that are asked for, of which k are used."""
-    platform, (kind, *more) = instance.platform, asked.kinds
-    if more or asked.is_fixed or instance.k != k or k > asked.total:
-        return f"its devices are {instance.k} that are alike, you ask for {_counted(asked)}"
-    rate = float(asked.between[0, 0]) if asked.between is not None else kind.bandwidth
+    platform, (kind, *more) = instance.platform, devices.kinds
+    if more or devices.is_fixed or instance.k != k or k > devices.total:
+        return f"its devices are {instance.k} that are alike, you ask for {_counted(devices)}"
+    rate = float(devices.between[0, 0]) if devices.between is not None else kind.bandwidth
     if rate is not None and rate != platform.bandwidth:
         return unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
     if kind.memory == platform.memory:
@@ -216,102 +218,102 @@ def _counted(devices: Machines) -> str:
     return ",".join(f"{kind.count}x{printable(kind.name)}" for kind in devices.kinds)
 
 
-def unstated(instance: Instance, given: Mapping[str, Any]) -> Iterator[str]:
+def unstated(instance: Instance, statements: Mapping[str, Any]) -> Iterator[str]:
     """Restrictions of a question beyond its graph and devices that are not stated."""
     platform, rules = instance.platform, instance.constraints
-    if "k" not in given and platform.k != devices_asked(instance, given, platform.bandwidth).total:
+    if "k" not in statements and platform.k != devices_asked(instance, statements, platform.bandwidth).total:
         yield f"k is {platform.k}"
-    if "fit" not in given and platform.fit:
+    if "fit" not in statements and platform.fit:
         yield "fit is true"
-    if "activation_buffer" not in given and platform.activation_buffer is not None:
+    if "activation_buffer" not in statements and platform.activation_buffer is not None:
         yield f"activation buffer is {figures(platform.activation_buffer, 'bytes')}"
-    if not {"runtime", "constraints"} & given.keys():
+    if not {"runtime", "constraints"} & statements.keys():
         if rules:
             yield f"constraints are {rules_in_words(rules, platform.k)}"
         if not instance.is_alike:
             yield from filter(None, [_other_places(instance, rules)])
 
 
-def of_placement(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     """Statements of placements."""
     instance: PlacementInstance = stated.instance
     true = instance.machines
 
     def devices() -> str | None:
-        asked = devices_asked(instance, given, instance.bandwidth, "fixed").in_sequence
-        fault = _other_devices(true, asked, instance.bandwidth, instance.time_unit)
-        for own, kind in zip(true.kinds, asked.kinds, strict=False):
-            if fault is None and (own.speed or 1.0, own.roofline) != (kind.speed or 1.0, kind.roofline):
+        devices = devices_asked(instance, statements, instance.bandwidth, "fixed").in_sequence
+        fault = _other_devices(true, devices, instance.bandwidth, instance.time_unit)
+        for true_kind, kind in zip(true.kinds, devices.kinds, strict=False):
+            if fault is None and (true_kind.speed or 1.0, true_kind.roofline) != (kind.speed or 1.0, kind.roofline):
                 fault = f"{kind.name} is not as fast as you ask for"
         return fault
 
     def rate() -> str | None:
-        if "devices" in given:  # it completes these
+        if "devices" in statements:  # it completes these
             return None
-        return _rate(instance.graph, instance.bandwidth, given["bandwidth"])
+        return _rate(instance.graph, instance.bandwidth, statements["bandwidth"])
 
     return {
-        "k": lambda: unlike("k", instance.devices, _one(given["k"])),
+        "k": lambda: unlike("k", instance.devices, _one(statements["k"])),
         "bandwidth": rate,
-        "memory": lambda: _other_memories(true, given["memory"]),
+        "memory": lambda: _other_memories(true, statements["memory"]),
         "devices": devices,
     }
 
 
-def of_plan(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+def of_plan(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     """Statements of plans of so many microbatches."""
     instance: TrainingInstance = stated.instance
 
     def cluster() -> str | None:
         servers = "+".join(f"1x{size}" for size in instance.cluster.servers)
-        asked = load_cluster(given.get("cluster", servers), given.get("bandwidth"))
-        if asked.servers != instance.cluster.servers:
-            return f"its cluster has servers of {instance.cluster.servers} devices, you ask for {asked.servers}"
-        same = np.array_equal(asked.bandwidth, instance.cluster.bandwidth)
+        cluster = load_cluster(statements.get("cluster", servers), statements.get("bandwidth"))
+        if cluster.servers != instance.cluster.servers:
+            return f"its cluster has servers of {instance.cluster.servers} devices, you ask for {cluster.servers}"
+        same = np.array_equal(cluster.bandwidth, instance.cluster.bandwidth)
         return None if same else "the bandwidths of its cluster are not those that you ask for"
 
     return {
         "cluster": cluster,
         "bandwidth": cluster,
-        "microbatches": lambda: unlike("microbatches", instance.microbatches, given["microbatches"]),
-        "memory": lambda: _size("memory", instance.memory, given["memory"]),
-        "dtype": lambda: unlike("dtype", instance.dtype, given["dtype"]),
-        "sequence": lambda: unlike("sequence", instance.sequence, given["sequence"]),
+        "microbatches": lambda: unlike("microbatches", instance.microbatches, statements["microbatches"]),
+        "memory": lambda: _size("memory", instance.memory, statements["memory"]),
+        "dtype": lambda: unlike("dtype", instance.dtype, statements["dtype"]),
+        "sequence": lambda: unlike("sequence", instance.sequence, statements["sequence"]),
     }
 
 
-def of_grid(stated: Envelope, given: Mapping[str, Any]) -> Compare:
+def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
     """Statements of plans for a global batch; its chains, one a size of microbatches, have sequence and type."""
     instance: GridInstance = stated.instance
     chain = instance.chains[0]
     return {
-        "cluster": lambda: unlike("cluster", instance.servers.name, given["cluster"]),
-        "memory": lambda: _size("memory", instance.memory, given["memory"]),
-        "global_batch": lambda: unlike("global batch", instance.global_batch, given["global_batch"]),
-        "dtype": lambda: unlike("dtype", chain.dtype, given["dtype"]),
-        "sequence": lambda: unlike("sequence", chain.sequence, given["sequence"]),
+        "cluster": lambda: unlike("cluster", instance.servers.name, statements["cluster"]),
+        "memory": lambda: _size("memory", instance.memory, statements["memory"]),
+        "global_batch": lambda: unlike("global batch", instance.global_batch, statements["global_batch"]),
+        "dtype": lambda: unlike("dtype", chain.dtype, statements["dtype"]),
+        "sequence": lambda: unlike("sequence", chain.sequence, statements["sequence"]),
     }
 
 
-def unlike(name: str, true: Any, asked: Any) -> str | None:
+def unlike(name: str, true: Any, stated: Any) -> str | None:
     """The difference of a number or a text from what is stated; None if there is none."""
-    return None if true == asked else f"{name.replace('_', ' ')} is {true}, you ask for {asked}"
+    return None if true == stated else f"{name.replace('_', ' ')} is {true}, you ask for {stated}"
 
 
-def _rate(graph: ComputationGraph, true: float, given: Quantity) -> str | None:
-    asked, unit = bandwidth_of(graph, given), f"bytes/{graph.time_unit}"
-    return None if asked == true else unlike("bandwidth", *_apart(true, asked, unit))
+def _rate(graph: ComputationGraph, true: float, rate: Quantity) -> str | None:
+    bandwidth, unit = bandwidth_of(graph, rate), f"bytes/{graph.time_unit}"
+    return None if bandwidth == true else unlike("bandwidth", *_apart(true, bandwidth, unit))
 
 
-def _size(name: str, true: float | None, given: Quantity) -> str | None:
-    asked = parse_bytes(given, name)
-    return None if asked == true else unlike(name, *_apart(math.inf if true is None else true, asked, "bytes"))
+def _size(name: str, true: float | None, quantity: Quantity) -> str | None:
+    size = parse_bytes(quantity, name)
+    return None if size == true else unlike(name, *_apart(math.inf if true is None else true, size, "bytes"))
 
 
-def _apart(true: float, asked: float, unit: str) -> tuple[str, str]:
+def _apart(true: float, stated: float, unit: str) -> tuple[str, str]:
     """Both numbers with their unit, with all digits where six are not enough to tell them apart."""
-    shown = tuple("unlimited" if x == math.inf else figures(x, unit) for x in (true, asked))
-    return (shown[0], shown[1]) if shown[0] != shown[1] else (repr(true), repr(asked))
+    texts = tuple("unlimited" if x == math.inf else figures(x, unit) for x in (true, stated))
+    return (texts[0], texts[1]) if texts[0] != texts[1] else (repr(true), repr(stated))
 
 
 def _one(k: Blocks) -> int:
@@ -354,9 +356,9 @@ class OwnGraph:
 
     def of_placement(self, instance: PlacementInstance) -> str | None:
         """Why the graph of a placement is not this one; None if it is."""
-        loaded, asked = self._loaded(), self._words.get("devices")
+        loaded, devices = self._loaded(), self._words.get("devices")
         fault = _other_graph(instance.graph, loaded)
-        if fault is not None or asked is None:
+        if fault is not None or devices is None:
             return fault
         machines = devices_asked(instance, self._words, instance.bandwidth, "fixed").in_sequence
         works = placement_works(self._graph, loaded, machines, self._reading())
@@ -385,14 +387,14 @@ class OwnGraph:
     def _other_works(self, instance: Instance, loaded: ComputationGraph) -> str | None:
         """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
         own = self._graph.graph if isinstance(self._graph, Instance) else self._graph
-        asked = devices_asked(instance, self._words, instance.platform.bandwidth)
-        works = works_of_kinds(own, loaded, asked, self._reading())
+        devices = devices_asked(instance, self._words, instance.platform.bandwidth)
+        works = works_of_kinds(own, loaded, devices, self._reading())
         seen = [self._seen(replace(loaded, work=row)) for row in works]
         if instance.is_alike:
             return _other_graph(instance.graph, seen[0])
         fault = _other_graph(instance.graph, self._seen(loaded))
         names = [kind.name for kind in instance.machines.kinds]
-        for kind, row in zip(asked.kinds, (graph.work for graph in seen), strict=True):
+        for kind, row in zip(devices.kinds, (graph.work for graph in seen), strict=True):
             if fault is not None or kind.name not in names:  # other kinds are a difference of the devices
                 return fault
             t = names.index(kind.name)
@@ -423,11 +425,11 @@ class OwnGraph:
         return pick(ReadingWords, self._words)
 
     def _chain(self, instance: TrainingInstance) -> LayerChain:
-        given = dict(pick(ChainWords, self._words))
+        values = dict(pick(ChainWords, self._words))
         if instance.network is not None:
-            given |= {"dtype": instance.dtype, "sequence": instance.sequence}
-        own: Any = self._graph
-        return chain_of(own, checked(PlanningWords, given), device_of(self._reading()))
+            values |= {"dtype": instance.dtype, "sequence": instance.sequence}
+        chain: Any = self._graph
+        return chain_of(chain, checked(PlanningWords, values), device_of(self._reading()))
 
 
 class Comparisons(NamedTuple):
@@ -437,77 +439,77 @@ class Comparisons(NamedTuple):
     faults: Iterable[str]  # differences that are found in any case
 
 
-def compare_partition(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_partition(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
     """The question of a partition; graph and devices are all of it, so that nothing else may restrict it then."""
-    words = of_blocks(stated, given) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
-    faults = [] if own is None or "devices" not in given else unstated(stated.instance, given)
+    words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_partition(stated.instance))
+    faults = [] if own is None or "devices" not in statements else unstated(stated.instance, statements)
     return Comparisons(words, [f"question: {fault}, you state none" for fault in faults])
 
 
-def compare_front(stated: StatedServing, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
     """The question of a serving front, and what its runtime demands of it."""
     fault = _fault_of_runtime(stated)
-    words = of_blocks(stated, given) | _with_graph(own, lambda graph: graph.of_front(stated))
-    if "constraints" not in given:
-        words["runtime"] = lambda: unlike("runtime", stated.runtime, given["runtime"])
+    words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_front(stated))
+    if "constraints" not in statements:
+        words["runtime"] = lambda: unlike("runtime", stated.runtime, statements["runtime"])
     return Comparisons(words, [] if fault is None else [fault])
 
 
-def compare_placement(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_placement(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
     """The question of a placement."""
     return Comparisons(
-        of_placement(stated, given) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
+        of_placement(stated, statements) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
     )
 
 
-def compare_plan(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
     """The question of a plan of so many microbatches."""
-    return Comparisons(of_plan(stated, given) | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
+    return Comparisons(of_plan(stated, statements) | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
 
 
-def compare_grid(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_grid(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
     """The question of a plan for a global batch, which has no graph."""
-    return Comparisons(of_grid(stated, given), ())
+    return Comparisons(of_grid(stated, statements), ())
 
 
-def compare_flow(stated: Envelope, given: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
     """The question of a flow, of which there is nothing to state but its hash."""
     return Comparisons({}, ())
 
 
-def _with_graph(own: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:
+def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:
     """Comparison of the graph, if one is stated."""
 
     def compare() -> str | None:
-        fault = None if own is None else other(own)
-        return None if own is None or fault is None else f"it is not {own.name}: {fault}"
+        fault = None if graph is None else other(graph)
+        return None if graph is None or fault is None else f"it is not {graph.name}: {fault}"
 
     return {"graph": compare}
 
 
-def _other_graph(stated: ComputationGraph, own: ComputationGraph) -> str | None:
-    if (stated.n, stated.m) != (own.n, own.m):
-        return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"
-    for v, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
+def _other_graph(stated: ComputationGraph, graph: ComputationGraph) -> str | None:
+    if (stated.n, stated.m) != (graph.n, graph.m):
+        return f"{stated.n} nodes and {stated.m} edges against {graph.n} and {graph.m}"
+    for v, (name, other) in enumerate(zip(stated.names, graph.names, strict=True)):
         if name != other:
             return f"node {v} is called {name!r}, there {other!r}"
-    for v in (stated.work != own.work).nonzero()[0][:1].tolist():
-        return f"the work of node {v} ({own.names[v]}) is {float(stated.work[v])!r}, there {float(own.work[v])!r}"
-    if stated.content_hash != own.content_hash or stated.time_unit != own.time_unit:
+    for v in (stated.work != graph.work).nonzero()[0][:1].tolist():
+        return f"the work of node {v} ({graph.names[v]}) is {float(stated.work[v])!r}, there {float(graph.work[v])!r}"
+    if stated.content_hash != graph.content_hash or stated.time_unit != graph.time_unit:
         return "edges, bytes, parameters or units are others"
     return None
 
 
-def _other_chain(stated: LayerChain, own: LayerChain) -> str | None:
-    if stated.n != own.n:
-        return f"{stated.n} layers against {own.n}"
-    for layer, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
+def _other_chain(stated: LayerChain, chain: LayerChain) -> str | None:
+    if stated.n != chain.n:
+        return f"{stated.n} layers against {chain.n}"
+    for layer, (name, other) in enumerate(zip(stated.names, chain.names, strict=True)):
         if name != other:
             return f"layer {layer} is called {name!r}, there {other!r}"
-    for layer in (stated.forward != own.forward).nonzero()[0][:1].tolist():
-        times = f"{float(stated.forward[layer])!r}, there {float(own.forward[layer])!r}"
-        return f"the forward time of layer {layer} ({own.names[layer]}) is {times}"
-    return None if stated.content_hash == own.content_hash else "backward times, bytes or parameters are others"
+    for layer in (stated.forward != chain.forward).nonzero()[0][:1].tolist():
+        times = f"{float(stated.forward[layer])!r}, there {float(chain.forward[layer])!r}"
+        return f"the forward time of layer {layer} ({chain.names[layer]}) is {times}"
+    return None if stated.content_hash == chain.content_hash else "backward times, bytes or parameters are others"
 
 
 def _fault_of_runtime(front: StatedServing) -> str | None:

@@ -80,13 +80,13 @@ class Word:
 @cache
 def words_of(kind: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Word]]:
     """Type and description of each word of a `TypedDict`, in the order of their declaration."""
-    found = {}
+    words = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is not Annotated:
             raise TypeError(f"{kind.__name__}.{name} has no Word")
         plain, word = get_args(hint)
-        found[name] = (plain, word)
-    return found
+        words[name] = (plain, word)
+    return words
 
 
 def types_of(hint: Any) -> set[Any]:
@@ -123,12 +123,12 @@ def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = (
     WordError
         If a value has a wrong type, is not a number, or is out of its range.
     """
-    known = words_of(kind)
+    words = words_of(kind)
     for name in given:
-        if name not in known:
-            raise TypeError(unknown((*others, *known), name, "word"))
-    defaults = {name: word.default for name, (_, word) in known.items()}
-    return cast(W, defaults | {name: _checked(name, value, *known[name]) for name, value in given.items()})
+        if name not in words:
+            raise TypeError(unknown((*others, *words), name, "word"))
+    defaults = {name: word.default for name, (_, word) in words.items()}
+    return cast(W, defaults | {name: _checked(name, value, *words[name]) for name, value in given.items()})
 
 
 def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
@@ -162,8 +162,8 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
     if isinstance(value, int) and abs(value) >= 2**1024:
         raise WordError(name, "a number of many digits", "it is too large.")
     if not word.least <= value <= word.most:
-        most = "" if word.most == math.inf else f" and at most {word.most:.10g}"
-        raise WordError(name, value, f"it must be at least {word.least:g}{most}.")
+        limit = "" if word.most == math.inf else f" and at most {word.most:.10g}"
+        raise WordError(name, value, f"it must be at least {word.least:g}{limit}.")
     return value
 
 
@@ -188,12 +188,12 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        own = [
+        parameters = [
             parameter
             for parameter in inspect.signature(function).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         ]
-        names = tuple(parameter.name for parameter in own)
+        names = tuple(parameter.name for parameter in parameters)
 
         @wraps(function)
         def run(*values: Any, **given: Any) -> Any:
@@ -209,7 +209,7 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=word.default, annotation=hint)
             for name, (hint, word) in words_of(kind).items()
         ]
-        run.__signature__ = inspect.Signature([*own, *words])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([*parameters, *words])  # type: ignore[attr-defined]
         return cast(F, run)
 
     return decorate
@@ -256,7 +256,7 @@ def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
     return SolveOptions(words["solver"], time_limit, words["gap"], words["threads"], words["seed"])
 
 
-def seeds_of(given: Any) -> list[int]:
+def seeds_of(value: Any) -> list[int]:
     """Seeds: a number, several, or a text such as "0,1,2"; none if they are left out.
 
     Raises
@@ -265,10 +265,10 @@ def seeds_of(given: Any) -> list[int]:
         If one is no whole number, or out of its range.
     """
     (_, word) = words_of(SeedWords)["seed"]
-    return [int(seed) for seed in _numbers("seeds", given, operator.index, word.least, word.most)]
+    return [int(seed) for seed in _numbers("seeds", value, operator.index, word.least, word.most)]
 
 
-def budgets_of(given: Any) -> list[float | None]:
+def budgets_of(value: Any) -> list[float | None]:
     """Seconds for heuristics: a number, several, or a text such as "1,10,60"; their own steps if they are left out.
 
     Raises
@@ -276,21 +276,21 @@ def budgets_of(given: Any) -> list[float | None]:
     WordError
         If one is no number above 0.
     """
-    return list(_numbers("budgets", given, float, math.ulp(0.0), sys.float_info.max)) or [None]
+    return list(_numbers("budgets", value, float, math.ulp(0.0), sys.float_info.max)) or [None]
 
 
-def _numbers(name: str, given: Any, kind: Callable[[Any], float], least: float, most: float) -> list[float]:
-    if given is None:
+def _numbers(name: str, value: Any, kind: Callable[[Any], float], least: float, most: float) -> list[float]:
+    if value is None:
         return []
-    several = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
-    found = []
-    for one in several:
+    several = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else [value]
+    numbers = []
+    for item in several:
         try:
-            number = kind(one) if not isinstance(one, str) else int(one) if kind is operator.index else float(one)
+            number = kind(item) if not isinstance(item, str) else int(item) if kind is operator.index else float(item)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if isinstance(one, bool) or not least <= number <= most:
-            said = "whole numbers from 0 on" if kind is operator.index else "numbers of seconds above 0"
-            raise WordError(name, given, f"give {said}.")
-        found.append(number)
-    return list(dict.fromkeys(found))
+        if isinstance(item, bool) or not least <= number <= most:
+            kinds = "whole numbers from 0 on" if kind is operator.index else "numbers of seconds above 0"
+            raise WordError(name, value, f"give {kinds}.")
+        numbers.append(number)
+    return list(dict.fromkeys(numbers))
