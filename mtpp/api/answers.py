@@ -23,7 +23,7 @@ from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified
 from mtpp.certifying.explain import Reasons
 from mtpp.certifying.findings import Findings
-from mtpp.problems.checking import problem_of, read_result
+from mtpp.problems.checking import notes_of, problem_of, read_result
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.files import PartitionLike, given_partition, partition_of_file
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords, ReportWords
@@ -157,7 +157,7 @@ def explainable(
         false = [bound for bound in stated if exceeds(bound.value, partition.bottleneck)]
         proved = [bound for bound in stated if bound.proved and bound not in false]
         best = max(proved, key=lambda bound: bound.value, default=None)
-        return Result("given", partition.instance, partition, best), false
+        return Result("given", partition.instance, partition, best, notes=tuple(notes_of(document))), false
     if graph is not None or chosen(PartitioningWords, question):
         raise InputError("An answer has its question; leave out all that says another one.")
     if isinstance(answer, Result):

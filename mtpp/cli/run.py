@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances import InputError
+from instances.errors import assumptions
 from instances.json_files import write_json
 from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain
@@ -48,7 +49,7 @@ def split(
     label = splitting.instance.label
     faults: list[SolverNotAvailableError] = []
     with printing.working(label) as live:
-        best = splitting.certified(on_progress=live.show, on_fault=faults.append)
+        best = splitting.certified(on_progress=live.show, on_fault=faults.append).noted(*assumptions())
     if best.partition is None:
         if best.impossible is not None:
             return complain(f"{label}: {best.impossible}", IMPOSSIBLE)
@@ -58,6 +59,7 @@ def split(
 
     manifest = splitting.write(best)
     printing.rows([certificate_row(best)])
+    printing.notes(best)
     printing.say(f"{len(manifest.stages)} stages in {out}; run them: mtpp run {out}")
     printing.document(manifest.document)
     for fault in dict.fromkeys(map(str, faults)):

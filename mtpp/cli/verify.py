@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 from instances import Result
-from instances.errors import InputError
+from instances.errors import InputError, assumptions
 from instances.json_files import finite_or_none
 from mtpp.cli import options
 from mtpp.cli.command import Hidden, Without, command, complain
@@ -51,17 +51,19 @@ def explain(
     from mtpp.text.tables import left_aligned, terminal_width
 
     result, false = explainable(str(file), graph, words, f"mtpp explain {file}")
+    result = result.noted(*assumptions())
     faults: list[SolverNotAvailableError] = []
     with printing.working(result.instance.label) as live:
         findings, interrupted = explained(result, words, live.show, faults.append)
     sentences, width = findings.sentences(), terminal_width()
     text = "\n".join(sentences if width is None else (fill(line, width) for line in sentences))
     if isinstance(findings, Findings):
-        _show_partition(findings, text, printing)
+        _show_partition(findings, text, result, printing)
     else:
         printing.say(left_aligned([*result._facts().items()]))
+        printing.notes(result)
         printing.detail(text, question_line(result.instance))
-        printing.document(lambda: result_summary(result) | {"sentences": sentences})
+        printing.document(lambda: result_summary(result) | {"sentences": sentences, "notes": list(result.notes)})
     for bound in false:
         complain(f"{file}: the bound {bound.value:.6g} of {bound.method} is above the bottleneck; it is false.", FALSE)
     for fault in dict.fromkeys(map(str, faults)):
@@ -71,15 +73,16 @@ def explain(
     return FALSE if false else NO_SOLVER if faults else DONE
 
 
-def _show_partition(findings: Findings, text: str, printing: Printing) -> None:
+def _show_partition(findings: Findings, text: str, result: Result[Any, Any], printing: Printing) -> None:
     from mtpp.cli.printing import tables
     from mtpp.cli.rows import explained_row
     from mtpp.text.tables import terminal_width
 
     partition = findings.partition
     printing.rows([explained_row(partition, findings.bound)])
+    printing.notes(result)
     printing.detail(*tables(partition, terminal_width()), text, question_line(partition.instance))
-    printing.document(lambda: _document(findings, findings.sentences()))
+    printing.document(lambda: _document(findings, findings.sentences()) | {"notes": list(result.notes)})
 
 
 def result_summary(result: Result[Any, Any]) -> dict[str, Any]:

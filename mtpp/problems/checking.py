@@ -56,8 +56,14 @@ def read_result(document: Value) -> Result[Any, Any] | None:
     if problem is None:
         return None
     result: Result[Any, Any] = problem.read(document)
-    provenance = document.open_members(("provenance",))["provenance"].open_members(())
-    return result.noted(*(provenance["notes"].texts() if "notes" in provenance else ()))
+    return result.noted(*notes_of(document))
+
+
+def notes_of(document: Value) -> Sequence[str]:
+    """What a file says beside its answer, such as the defaults that it rests on; nothing checks it."""
+    fields = document.open_members(())
+    provenance = fields["provenance"].open_members(()) if "provenance" in fields else {}
+    return provenance["notes"].texts() if "notes" in provenance else ()
 
 
 def result_document(result: Result[Any, Any]) -> dict[str, Any]:

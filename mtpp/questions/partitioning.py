@@ -113,7 +113,9 @@ def platform_of(
     memory, buffer = stated.get("memory"), stated.get("activation_buffer")
     if words["memory"] is not None or words["activation_buffer"] is not None:
         memory, buffer = memory_limits(words["memory"], words["activation_buffer"])
-    return Platform(k, rate, math.inf if memory is None else memory, buffer, words["fit"] or bool(stated.get("fit")))
+    return Platform(
+        k, rate, memory_of(None) if memory is None else memory, buffer, words["fit"] or bool(stated.get("fit"))
+    )
 
 
 def memory_limits(

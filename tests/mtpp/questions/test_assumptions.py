@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import PATH
 
 import mtpp
 from instances.errors import assuming, sentence
@@ -148,3 +150,23 @@ def test_what_is_given_is_not_assumed_and_files_and_pages_say_the_rest(tmp_path:
     assert "1.5 TB/s to their memory" in mtpp.report(file)
     file = mtpp.partition("bert-base", 2, dims=dims, **rest).save(tmp_path / "partition.json")
     assert mtpp.read(file).notes == result.notes
+
+
+def test_explain_says_what_a_partition_by_hand_is_priced_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below its result line, and in JSON; of a file with its question what that rested on."""
+    (tmp_path / "hand.json").write_text('{"stages": [["0", "1"], ["2"]]}')
+    (tmp_path / "graph.json").write_text(json.dumps(PATH))
+    hand = f"{tmp_path}/hand.json {tmp_path}/graph.json --time-limit 1"
+    assert main(f"explain {hand}".split()) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Assumed: "))
+    defaults, _, words = line.removeprefix("Assumed: ").partition("; ")
+    assert set(defaults.split(", ")) == {"no limit on memory", "25 GB/s between devices"}
+    assert {"--memory", "--bandwidth"} <= set(words.replace(",", "").split())
+    assert main(f"explain {hand} --bandwidth 1 --memory 1GB --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == []
+    file = mtpp.partition(tmp_path / "graph.json", 2, "kahn", memory="1GB").save(tmp_path / "p.json")
+    assert main(["explain", str(file), "--json"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert note.startswith("Assumed: 25 GB/s between devices; ")
