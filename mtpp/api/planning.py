@@ -29,7 +29,7 @@ from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.loop import ignore
-from mtpp.certifying.methods import GridResult, answered, covered_grid, flow_methods, placement_methods
+from mtpp.certifying.methods import GridResult, answered, certify_grid, flow_methods, placement_methods
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.grid import grid_question
 from mtpp.questions.partitioning import runtime_of
@@ -362,7 +362,7 @@ def plan(
     question = plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))
     if isinstance(question, PlanningQuestion):
         return planned(question).result
-    return covered_grid(question.instance, question.time_limit, question.runtime).result  # type: ignore[return-value]
+    return certify_grid(question.instance, question.time_limit, question.runtime)  # type: ignore[return-value]
 
 
 @takes_words(TrainWords)
@@ -408,7 +408,7 @@ def train(
     2
     """
     question = grid_question(model, cluster, words, words["time_limit"])
-    return covered_grid(question.instance, question.time_limit, question.runtime).result
+    return certify_grid(question.instance, question.time_limit, question.runtime)
 
 
 def planned(question: PlanningQuestion, tell: Callable[[str, float], None] | None = None) -> CoveredPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mtpp.certifying.loop import Loop, Method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.flow import bound_flow
 from mtpp_models.placement.registry import bound_placement
-from mtpp_models.planning.grid import COVERED, grid_bounds
+from mtpp_models.planning.grid import grid_bounds
 from mtpp_models.solvers.interface import Controls
 
 # Answers to one question by methods in turn, the same for all problems whose methods are a search and bounds on it.
@@ -114,68 +114,83 @@ def flow_methods(
 GridResult = Result[GridInstance, GridPlan]
 
 
-@dataclass(frozen=True)
-class CoveredGrid:
-    """A plan with its bounds, beside the best uniform plan."""
-
-    result: GridResult
-    uniform: GridPlan | None  # None if no uniform plan fits
-    words: str  # which plans the bound of the result covers
+#: Name of the best uniform plan among the parts of a result.
+UNIFORM = "uniform"
 
 
-def covered_grid(
+def certify_grid(
     question: GridInstance,
     time_limit: float | None = None,
     runtime: str | None = None,
-    tell: Callable[[str, float], None] | None = None,
-) -> CoveredGrid:
+    on_progress: Callable[[Progress], None] = ignore,
+) -> GridResult:
     """Plan, such that `runtime` can run it if there is one, and prove how much faster any plan could be.
+
+    Parameters
+    ----------
+    time_limit : float, optional
+        For the search, and as much again for the bounds [s].
+
+    Returns
+    -------
+    Result
+        Its parts hold the bounds, and the best uniform plan if one fits.
 
     Raises
     ------
     InputError
         If nothing fits.
     """
-    with catch_interrupt() as interrupted:
+    provenance = {"planner": "grid", "time_limit": time_limit}
+
+    def search(_: GridResult, controls: Controls) -> GridResult:
+        def tell(phase: str, time: float) -> None:
+            controls.report(Progress(phase, 0.0, time, None, None))
+
         watch = Stopwatch()
-        search = plan_in_grid(question, Limits(Deadline.after(time_limit, interrupted)), runtime, tell)
-        plan = search.best
-        assert plan is not None
-        provenance = {"planner": "grid", "time_limit": time_limit}
-        seconds, limited = watch.seconds(search=watch.passed), time_limit is not None
-        planned = GridResult("grid", question, plan, seconds=seconds, provenance=provenance, clocked=limited)
+        plans = plan_in_grid(question, Limits(controls.deadline), runtime, tell)
+        seconds = watch.seconds(search=watch.passed)
+        best = GridResult("grid", question, plans.best, seconds=seconds, provenance=provenance)
+        return combine(best, *([] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]))
 
-        def prove(_: GridResult, controls: Controls) -> GridResult:
-            watch = Stopwatch()
-            bounds = grid_bounds(plan, controls.deadline)
-            seconds = watch.seconds(bound=watch.passed)
-            return combine(*(GridResult(bound.method, question, plan, bound, seconds) for bound in bounds))
+    def prove(best: GridResult, controls: Controls) -> GridResult:
+        assert best.answer is not None
+        watch = Stopwatch()
+        bounds = grid_bounds(best.answer, controls.deadline)
+        seconds = watch.seconds(bound=watch.passed)
+        return combine(*(GridResult(bound.method, question, best.answer, bound, seconds) for bound in bounds))
 
-        loop = Loop(question, SolveOptions(), Deadline.after(time_limit, interrupted), [planned])
-        loop.steps([Method("bounds", prove, timeless=True)])
-    result = replace(loop.result(), method="grid", provenance=provenance)
-    return CoveredGrid(result, search.uniform, "" if result.bound is None else COVERED[result.bound.method])
+    methods = [
+        Method("search", search, 0.5, timeless=True, exact=True),
+        Method("bounds", prove, timeless=True, exact=True),
+    ]
+    options = SolveOptions(time_limit=None if time_limit is None else 2 * time_limit)
+    return replace(answered(question, methods, options, on_progress), method="grid", provenance=provenance)
 
 
-#: A search for a placement within limits, which tells each phase and the best time by then.
-Placer = Callable[[Limits, Tell], Result[PlacementInstance, Placement]]
+def uniform_plan(result: GridResult) -> GridPlan | None:
+    """The best plan of equal stages and degrees that the search has met; None if none fits."""
+    return next((part.answer for part in result.parts if part.method == UNIFORM), None)
+
 
 # Certification of a placement: a search, bounds that need no solver, then exact models, while a gap is left.
 
 
+#: A search for a placement within limits, which tells each phase and the best time by then.
+Placer = Callable[[Limits, Tell], Result[PlacementInstance, Placement]]
 #: In order of effort: a name of `PLACEMENT_MODELS`, its part of the time that is left, and how many nodes it is worth
 #: that for. With more the exact model is hopeless for MIP solvers; CP-SAT, which nobody has named, takes some hundred.
 PLACEMENT_STEPS = (("colocation", 0.5, float("inf")), ("place-exact", 0.5, 24), ("place-cp", 1.0, 500))
 
 
 def placement_methods(
-    instance: PlacementInstance, search: Placer | None = None, *, search_only: bool = False
+    instance: PlacementInstance, search: Placer, *, search_only: bool = False
 ) -> list[Method[PlacementInstance, Placement]]:
-    """A search for half of the time, if there is one, and the bounds that are worth their time, each from the best.
+    """A search for half of the time, and the bounds that are worth their time, each from the best.
 
     Parameters
     ----------
-    search : callable, optional
+    search : callable
         From limits and a listener, as `search_placement`.
     search_only : bool
         Whether the search has all of the time, and bounds none.
@@ -186,7 +201,6 @@ def placement_methods(
             cost = time if math.isfinite(time) else None
             controls.report(Progress(phase, 0.0, cost, instance.lower_bound, None))
 
-        assert search is not None
         return search(Limits(controls.deadline), tell)
 
     def bound(model: str, share: float) -> Method[PlacementInstance, Placement]:
@@ -197,6 +211,6 @@ def placement_methods(
 
         return Method(model, run, share, optional=model == "place-cp")
 
-    whole = Method("search", find, 1.0 if search_only else 0.5, timeless=True, exact=True)
+    first = Method("search", find, 1.0 if search_only else 0.5, timeless=True, exact=True)
     bounds = [bound(model, share) for model, share, largest in PLACEMENT_STEPS if instance.graph.n <= largest]
-    return [*([] if search is None else [whole]), *([] if search_only else bounds)]
+    return [first, *([] if search_only else bounds)]

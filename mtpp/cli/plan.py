@@ -19,7 +19,7 @@ from mtpp.questions.words import words_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mtpp.certifying.methods import CoveredGrid, GridResult
+    from mtpp.certifying.methods import GridResult
     from mtpp.cli.printing import OnFault
     from mtpp.questions.grid import GridQuestion
     from mtpp.text.tables import LiveLine
@@ -30,33 +30,29 @@ if TYPE_CHECKING:
 def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from instances.runtimes.training import grid_settings
-    from mtpp.certifying.methods import covered_grid
+    from mtpp.certifying.methods import certify_grid, uniform_plan
     from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
     from mtpp.plots.plans import grid_figure
     from mtpp.text.tables import left_aligned
 
     runtime = question.runtime
-    covered: CoveredGrid
 
     def answer(live: LiveLine, _: OnFault) -> GridResult:
-        nonlocal covered
-        covered = covered_grid(question.instance, question.time_limit, runtime, live.tell)
-        return covered.result
+        return certify_grid(question.instance, question.time_limit, runtime, live.show)
 
     def show(result: GridResult) -> None:
-        assert result.answer is not None
-        printing.say(left_aligned(grid_headlines(covered, question.device.peak_flops, question.price)))
+        printing.say(left_aligned(grid_headlines(result, question.device.peak_flops, question.price)))
 
     def tables(result: GridResult) -> None:
         assert result.answer is not None
         printing.table(*stage_rows(result.answer), words={1, 4, 8})
-        printing.table(*comparison_rows(covered), words={0, 1})
+        printing.table(*comparison_rows(result), words={0, 1})
         if files.export is not None and runtime is not None:
             files.export.write_text(grid_settings(result.answer, runtime), encoding="utf-8")
 
     def draw(result: GridResult) -> Figure:
         assert result.answer is not None
-        return grid_figure(result.answer, result.bound, covered.uniform)
+        return grid_figure(result.answer, result.bound, uniform_plan(result))
 
     return printing.answer((question.instance.label, "best"), answer, files, show, tables, draw)
 

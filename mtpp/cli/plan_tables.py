@@ -13,8 +13,9 @@ from instances.planning import Iteration, Timeline, TrainingInstance
 from instances.planning.grid.plan import GridPlan
 from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
-from mtpp.certifying.methods import CoveredGrid
+from mtpp.certifying.methods import GridResult, uniform_plan
 from mtpp.certifying.planning import CoveredPlan
+from mtpp.problems.registry import PROBLEMS
 from mtpp.text.numbers import how_many
 
 # Tables of ``mtpp train``: question, speed, stages, memory, and the plan beside the uniform one.
@@ -23,9 +24,9 @@ from mtpp.text.numbers import how_many
 _GIB = 2**30
 
 
-def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None) -> list[tuple[str, str]]:
+def grid_headlines(result: GridResult, peak_flops: float, price: float | None) -> list[tuple[str, str]]:
     """Labels and words: what was asked, the degrees, how fast it is, and how fast any plan could be."""
-    result, plan = covered.result, _plan(covered)
+    plan, uniform = _plan(result), uniform_plan(result)
     question, chain = result.instance, plan.chain
     servers, sizes, layers = question.servers, question.state_bytes, how_many(chain.n, "layer")
     inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
@@ -46,18 +47,18 @@ def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None)
     words = ", ".join(f"{count} {mode}" for mode, count in again.items())
     recomputed = f"layers that recompute: {words}" if words else "nothing recomputed"
     rows.append(("memory", f"{peak / _GIB:.4g}{limit} GiB on the fullest device; {recomputed}"))
-    if covered.uniform is not None:
-        slower = covered.uniform.time / plan.time - 1
-        rows.append(("uniform", f"{covered.uniform.time:.6g} s, {slower:+.2%}: {_grid(covered.uniform)}"))
+    if uniform is not None:
+        slower = uniform.time / plan.time - 1
+        rows.append(("uniform", f"{uniform.time:.6g} s, {slower:+.2%}: {_grid(uniform)}"))
     if result.bound is None:
         return [*rows, ("bound", "–")]
-    rows.append(("bound", f"{result.bound.value:.6g} s for {covered.words}"))
-    return [*rows, ("gap", f"{result.gap:.2%}")]
+    covers = PROBLEMS.of(question).covers(result.bound.method)
+    return [*rows, ("bound", f"{result.bound.value:.6g} s for {covers}"), ("gap", f"{result.gap:.2%}")]
 
 
-def _plan(covered: CoveredGrid) -> GridPlan:
-    assert covered.result.answer is not None
-    return covered.result.answer
+def _plan(result: GridResult) -> GridPlan:
+    assert result.answer is not None
+    return result.answer
 
 
 def _grid(plan: GridPlan) -> str:
@@ -116,10 +117,10 @@ def stage_rows(plan: GridPlan) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def comparison_rows(covered: CoveredGrid) -> tuple[list[str], list[list[str]]]:
+def comparison_rows(result: GridResult) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text: the plan and the best uniform one."""
     header, rows = ["plan", "grid", "step [s]", "memory [GiB]", "no pass"], []
-    for name, plan in (("planned", _plan(covered)), ("uniform", covered.uniform)):
+    for name, plan in (("planned", _plan(result)), ("uniform", uniform_plan(result))):
         if plan is not None:
             peak = float(plan.memory.total.max()) / _GIB
             rows.append([name, _grid(plan), f"{plan.time:.6g}", f"{peak:.4g}", f"{plan.bubble:.1%}"])

@@ -166,7 +166,7 @@ def _planning() -> Iterator[str]:
     from instances.devices import NetworkCards
     from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
-    from mtpp.certifying.methods import covered_grid
+    from mtpp.certifying.methods import certify_grid
     from mtpp.certifying.planning import certify_plan
     from mtpp.problems.checking import certificate_document, verify
     from mtpp.questions.grid import grid_question
@@ -184,7 +184,7 @@ def _planning() -> Iterator[str]:
     verify(Value(json.loads(json_text(certificate_document([covered]))), "plan"))
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
-        covered_grid(grid_question("gpt2", "1x2", checked(TrainWords, {**_GRID, "fix": fix})).instance)
+        certify_grid(grid_question("gpt2", "1x2", checked(TrainWords, {**_GRID, "fix": fix})).instance)
 
 
 def _placement() -> Iterator[str]:

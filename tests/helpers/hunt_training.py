@@ -23,7 +23,7 @@ from instances.deadline import Deadline
 from instances.json_files import json_text, parse_json
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from mtpp.problems.checking import result_document, verify
 from mtpp.verification.planning.grid.plan import proved_bound
 from mtpp.verification.verdict import Clock
@@ -57,7 +57,7 @@ def _faults_in_grid(question: GridInstance, counts: Counter[str]) -> list[str]:
     if not plans:
         return []
     times = [plan.time for plan in plans]
-    best, worst, result = min(times), max(plans, key=lambda plan: plan.time), covered_grid(question).result
+    best, worst, result = min(times), max(plans, key=lambda plan: plan.time), certify_grid(question)
     counts["plans in a grid"] += len(times)
     counts["questions in a grid"] += 1
     faults = []

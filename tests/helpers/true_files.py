@@ -23,7 +23,7 @@ from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
 from instances.runtimes.serving_front import Front
 from mtpp.api.planning import serve
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from mtpp.problems.checking import certificate_document, result_document
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
@@ -52,7 +52,7 @@ def originals() -> dict[str, Document]:
     files["plan on cards"] = certificate_document(
         [plan_result("improved", network=NetworkCards(), dtype="bf16", sequence=8)]
     )
-    files["plan in a grid"] = result_document(covered_grid(equal_question(4, 4, 8.0)).result)
+    files["plan in a grid"] = result_document(certify_grid(equal_question(4, 4, 8.0)))
     files["placement"] = certificate_document([placement_result()])
     files["placement in order"] = certificate_document([placement_result(ordered=True)])
     files["front"] = _front()

@@ -41,7 +41,7 @@ from instances.placement.placement import OrderedPlacement, Placement
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.problems.checking import certificate_document, result_document, verify
 from mtpp_models import SolveOptions, solve
@@ -61,7 +61,7 @@ def _grid(seed: int) -> Document:
     draw: Callable[..., GridInstance] = (random_question, random_question, with_ends, of_three_groups)[seed % 4]
     question = draw(rng)
     fixed = (Fixed(), Fixed(v=2), Fixed(v=1), Fixed(pp=2))[seed // 4 % 4] if seed % 4 > 1 else Fixed()
-    return result_document(covered_grid(replace(question, fixed=fixed)).result)
+    return result_document(certify_grid(replace(question, fixed=fixed)))
 
 
 def _partition(seed: int) -> Document:

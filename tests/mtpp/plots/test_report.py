@@ -17,7 +17,7 @@ from command_line import PATH, mtpp
 import mtpp as library
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.planning.grid import ConfiguredChain, GridInstance, GridPlan
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from tests.helpers.grid_cases import equal_question
 
 EVIL = '"><script>alert(1)</script>\u202e\x1b[2J<img src=x onerror=alert(2)>&amp;'
@@ -102,7 +102,7 @@ def flow_question(name: str = "golden", device: str = "") -> library.FlowInstanc
 
 
 def grid_plan(question: GridInstance) -> GridPlan:
-    plan = covered_grid(question).result.answer
+    plan = certify_grid(question).answer
     assert plan is not None
     return plan
 
@@ -142,7 +142,7 @@ def test_every_format_has_a_page(tmp_path: Path) -> None:
     kinds = [library.Kind("fast", 1, 2.0, memory=5e9), library.Kind("slow", 1, 1.0, memory=1e9)]
     library.certify("gnmt", devices=library.Machines(kinds), level="layer", time_limit=1).save(tmp_path / "kinds.json")
     library.flow(flow_question(), time_limit=1).save(tmp_path / "flow.json")
-    covered_grid(equal_question(4, 4)).result.save(tmp_path / "grid.json")
+    certify_grid(equal_question(4, 4)).save(tmp_path / "grid.json")
     library.certify("gnmt", k=2, level="layer", time_limit=2).save(tmp_path / "certificate.json")
     block = library.partition("gnmt", 2, "kahn", level="layer").partition.block.tolist()
     (tmp_path / "partition.json").write_text(json.dumps({"block": block}))
@@ -189,7 +189,7 @@ def test_a_plan_for_a_batch_has_its_passes_on_one_scale() -> None:
 
 def test_an_optimum_of_a_class_of_plans_is_called_so(tmp_path: Path) -> None:
     """A bound for plans with one stage a device says nothing of the others."""
-    result = covered_grid(equal_question(4, 4)).result
+    result = certify_grid(equal_question(4, 4))
     library.plan("simulation", "1x2", 2, bandwidth="32Gbps", effort=0).save(tmp_path / "plan.json")
     for answer in (result, tmp_path / "plan.json"):
         html = library.report(answer)

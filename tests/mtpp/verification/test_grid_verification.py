@@ -14,7 +14,7 @@ from certificates import hashed
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.planning.grid.problem import Fixed
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from mtpp.problems.checking import result_document, verify
 from mtpp.verification.verdict import Verdict
 from tests.helpers.grid_cases import equal_question, random_question, with_ends
@@ -26,7 +26,7 @@ def document_of(memory: float = 8, v: int | None = 1) -> dict[str, Any]:
 
 
 def _document(question: Any) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(result_document(covered_grid(question).result)))
+    made: dict[str, Any] = json.loads(json.dumps(result_document(certify_grid(question))))
     return made
 
 

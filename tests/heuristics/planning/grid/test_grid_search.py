@@ -18,7 +18,7 @@ from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLa
 from instances.planning.grid.problem import Fixed, StateBytes
 from instances.planning.grid.program import settings_of, solve
 from instances.planning.grid.recomputation import GridArrays, _shares, chosen_modes, fronts_of
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from mtpp_models.planning.grid import grid_bounds, turns_bound
 from tests.helpers.grid_cases import all_plans, equal_question, random_question, with_ends
 
@@ -38,7 +38,7 @@ from tests.helpers.grid_cases import all_plans, equal_question, random_question,
 )
 def test_golden_plans(layers: int, batch: int, memory: float, zero: int, best: float, bound: float) -> None:
     question = replace(equal_question(layers, batch, memory, zero), fixed=Fixed(v=1))
-    result = covered_grid(question).result
+    result = certify_grid(question)
     assert (result.cost, result.bound and result.bound.value) == (best, bound)
     assert min(plan.time for plan in all_plans(question)) == best
 
@@ -63,8 +63,7 @@ def test_bounds_are_below_all_plans_and_the_search_finds_the_best(seed: int) -> 
             with pytest.raises(InputError, match="nothing fits"):
                 plan_in_grid(question, Limits())
             continue
-        covered = covered_grid(question)
-        result = covered.result
+        result = certify_grid(question)
         assert result.cost is not None
         assert result.bound is not None
         assert result.cost == pytest.approx(best, rel=1e-9)

@@ -13,7 +13,7 @@ from heuristics.planning.grid import plan_in_grid
 from instances.deadline import Deadline
 from instances.planning.grid import ConfiguredChain, Servers
 from instances.planning.grid.problem import Fixed
-from mtpp.certifying.methods import covered_grid
+from mtpp.certifying.methods import certify_grid
 from mtpp.verification.planning.grid.plan import proved_bound
 from mtpp.verification.verdict import Clock
 from mtpp_models.planning.grid import turns_bound
@@ -53,7 +53,7 @@ def test_no_plan_of_two_or_three_groups_is_below_its_bound() -> None:
 def test_bounds_of_stages_of_one_layer_are_reached(groups: int, batch: int, turns: int, time: float) -> None:
     """The pipeline fills and drains one layer at a time, and each microbatch is sent again in each turn."""
     question = replace(equal_question(8, batch), fixed=Fixed(pp=groups, tp=1, dp=1, v=turns))
-    result = covered_grid(question).result
+    result = certify_grid(question)
     assert (result.cost, result.bound and result.bound.value) == (time, pytest.approx(time, rel=1e-6))
 
 
