@@ -47,9 +47,9 @@ def test_then_who_gained_most_and_of_equals_who_had_least() -> None:
 def test_nobody_begins_what_the_time_left_is_too_short_for() -> None:
     """A model that cannot be built in time leaves its turn to others; None if nobody is left."""
     candidates = [arm("model", 0.5, least=3.0), arm("search", 0.5, spent=1.0, gain=0.0)]
-    assert next_candidate(candidates, left=4.0) is candidates[0]
-    assert next_candidate(candidates, left=2.0) is candidates[1]
-    assert next_candidate(candidates[:1], left=2.0) is None
+    assert next_candidate(candidates, remaining=4.0) is candidates[0]
+    assert next_candidate(candidates, remaining=2.0) is candidates[1]
+    assert next_candidate(candidates[:1], remaining=2.0) is None
 
 
 def test_what_would_begin_anew_has_one_turn() -> None:
