@@ -60,7 +60,7 @@ def read_result(document: Value) -> Result[Any, Any] | None:
 
 
 def notes_of(document: Value) -> Sequence[str]:
-    """What a file says beside its answer, such as the defaults that it rests on; nothing checks it."""
+    """Sentences of a file beside its answer, such as the defaults that it rests on; nothing checks them."""
     fields = document.open_members(())
     provenance = fields["provenance"].open_members(()) if "provenance" in fields else {}
     return provenance["notes"].texts() if "notes" in provenance else ()
