@@ -61,6 +61,15 @@ def answered(
         return loop.result()
 
 
+def _telling(controls: Controls, bound: float | None = None) -> Tell:
+    """A listener for the phases of a search, with the best cost by then; infinite while there is none."""
+
+    def tell(phase: str, cost: float) -> None:
+        controls.report(Progress(phase, 0.0, cost if math.isfinite(cost) else None, bound, None))
+
+    return tell
+
+
 # Certification of a flow: search and bounds, in turns, until they meet or time is up.
 
 
@@ -144,11 +153,8 @@ def certify_grid(
     provenance = {"planner": "grid", "time_limit": time_limit}
 
     def search(_: GridResult, controls: Controls) -> GridResult:
-        def tell(phase: str, time: float) -> None:
-            controls.report(Progress(phase, 0.0, time, None, None))
-
         watch = Stopwatch()
-        plans = plan_in_grid(question, Limits(controls.deadline), runtime, tell)
+        plans = plan_in_grid(question, Limits(controls.deadline), runtime, _telling(controls))
         seconds = watch.seconds(search=watch.passed)
         best = GridResult("grid", question, plans.best, seconds=seconds, provenance=provenance)
         return combine(best, *([] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]))
@@ -197,11 +203,7 @@ def placement_methods(
     """
 
     def find(_: Result[PlacementInstance, Placement], controls: Controls) -> Result[PlacementInstance, Placement]:
-        def tell(phase: str, time: float) -> None:
-            cost = time if math.isfinite(time) else None
-            controls.report(Progress(phase, 0.0, cost, instance.lower_bound, None))
-
-        return search(Limits(controls.deadline), tell)
+        return search(Limits(controls.deadline), _telling(controls, instance.lower_bound))
 
     def bound(model: str, share: float) -> Method[PlacementInstance, Placement]:
         def run(
