@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import bootstrap, wilcoxon
+from scipy.stats import bootstrap, rankdata, wilcoxon
 
 from instances import InputError, Instance
 from mtpp.runs.engine import own_bar, run_jobs, unfinished
@@ -172,6 +172,8 @@ def interval(
 
 #: Logarithms of ratios nearer to 0 are ties.
 _TIE = 1e-9
+#: Clusters up to which the paired test is exact.
+_EXACT = 50
 #: Differences are told where the corrected p is below this, and 1 outside of the interval.
 SIGNIFICANT = 0.05
 
@@ -246,7 +248,8 @@ def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArr
 def paired_p(sums: FloatArray, counts: FloatArray) -> float:
     """P value of Wilcoxon's signed-rank test on the means of clusters, zeros kept in the ranks (Pratt).
 
-    1 where all means are 0, NaN where one is not known.
+    Up to 50 clusters it is exact, over all signs of the means that are not 0. 1 where all are, NaN where one is not
+    known.
     """
     differences = (sums / counts).ravel()
     differences[np.abs(differences) < _TIE] = 0.0
@@ -254,9 +257,14 @@ def paired_p(sums: FloatArray, counts: FloatArray) -> float:
         return float("nan")
     if not differences.any():
         return 1.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about few clusters, whose p is large anyway
+    if len(differences) > _EXACT:
         return float(wilcoxon(differences, zero_method="pratt").pvalue)
+    doubled = np.rint(2 * rankdata(np.abs(differences))).astype(int)  # mean ranks of equal sizes are halves
+    chances = np.ones(1)  # of each sum of the doubled ranks with a plus
+    for rank in doubled[differences != 0]:
+        chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2
+    reached = int(doubled[differences > 0].sum())
+    return float(min(1.0, 2 * min(chances[: reached + 1].sum(), chances[reached:].sum())))
 
 
 def holm(p: Sequence[float]) -> FloatArray:

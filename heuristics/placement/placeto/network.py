@@ -162,6 +162,10 @@ class Placeto(nn.Module):
 class Messages(nn.Module):
     """Rounds of message passing along the edges and against them, each with its own functions.
 
+    The paper has ``x_v <- g(sum of f(x_u) over neighbours u)``. Here a round adds that to the node's own embedding
+    before the first round, ``h_v = x_v + g(sum of f(h_u))``: plainly, a node without parents, or children, would keep
+    nothing of its features, and after eight rounds no node would see its own.
+
     Nodes come first in all tensors: messages are then one product of two large matrices.
     """
 

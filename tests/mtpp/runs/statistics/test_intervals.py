@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import bootstrap
+from scipy.stats import PermutationMethod, bootstrap, wilcoxon
 
 import mtpp
 from instances import InputError
@@ -22,6 +22,7 @@ from mtpp.runs.statistics import (
     holm,
     interval,
     means,
+    paired_p,
     performance,
     performance_ratios,
     ratio_of,
@@ -123,6 +124,27 @@ def test_wins_ties_and_losses() -> None:
     assert (pair.less, pair.ties, pair.more, pair.questions, pair.clusters) == (1, 1, 1, 3, 3)
     assert pair.ratio == pytest.approx((1 / 2 * 3) ** (1 / 3))
     assert not pair.told_apart
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=8))
+def test_the_paired_test_is_exact(whole: list[int]) -> None:
+    """As scipy tries all signs, with differences of 0 and of the same size."""
+    differences = np.array(whole, dtype=float)
+    every = PermutationMethod(n_resamples=np.inf)
+    expected = wilcoxon(differences, zero_method="pratt", method=every).pvalue if differences.any() else 1.0
+    assert paired_p(differences[np.newaxis], np.ones(len(differences))) == pytest.approx(expected)
+
+
+@given(st.permutations(range(1, 31)), st.lists(st.booleans(), min_size=30, max_size=30))
+def test_the_paired_test_of_many_clusters_is_that_of_scipy(sizes: list[int], signs: list[bool]) -> None:
+    differences = np.where(signs, 1.0, -1.0) * sizes
+    assert paired_p(differences[np.newaxis], np.ones(30)) == pytest.approx(wilcoxon(differences).pvalue)
+
+
+def test_ties_leave_the_paired_test_few_signs() -> None:
+    """Two of twelve clusters differ, in the same direction: a quarter of all signs each."""
+    assert paired_p(np.array([[0.0] * 10 + [0.1, 0.2]]), np.ones(12)) == pytest.approx(0.5)
 
 
 def frame_of(rng: np.random.Generator, effect: float, clusters: int = 24) -> pd.DataFrame:
