@@ -53,7 +53,7 @@ def significance(frame: pd.DataFrame, value: str = "bottleneck", cluster: str | 
     -------
     DataFrame
         A row for each two methods. `ratio` is the geometric mean of first over second over the questions (graph and k)
-        that both answered, `low` and `high` its bootstrap interval; `p` is that of Wilcoxon's signed-rank test on the
+        that both answered, `low` and `high` its 95 % interval; `p` is that of Wilcoxon's signed-rank test on the
         means of the clusters (zeros as Pratt), `holm` its correction (Holm); `better` the better method, missing where
         they cannot be told apart; `wins`, `ties` and `losses` count questions, for the first method; `questions` and
         `clusters` are what this rests on.

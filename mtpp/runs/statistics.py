@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import tempfile
-import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import bootstrap, rankdata, wilcoxon
+from scipy.special import stdtrit
+from scipy.stats import rankdata, wilcoxon
 
 from instances import InputError, Instance
 from mtpp.runs.engine import own_bar, run_jobs, unfinished
@@ -26,22 +26,24 @@ from mtpp.runs.workers import this_process, workers_at
 from mtpp_models import SolveOptions, SolverNotAvailableError, simple
 from mtpp_models.solvers.registry import SOLVERS, find_solver
 
-# Means over graphs with bootstrap intervals; graphs of one network are one cluster and are drawn together.
+# Means over graphs with intervals; graphs of one network are one cluster and are drawn together.
 #
 # With sums s and numbers n of graphs by cluster c the mean is Σ s_c / Σ n_c, of logarithms for a geometric mean.
-# Clusters are drawn with replacement (Davison and Hinkley, Bootstrap Methods and Their Application, 1997, Section 3.8).
+# Clusters are drawn with replacement and means studentised (Davison and Hinkley, Bootstrap Methods and Their
+# Application, 1997, Sections 2.4 and 3.8).
 
 
 FloatArray = NDArray[np.float64]
-Method = Literal["BCa", "percentile"]
 
-#: Clusters from which on there is an interval, and from which on it is bias-corrected and accelerated.
-LEAST_CLUSTERS, _CORRECTED = 8, 20
+#: Clusters from which on there is an interval.
+LEAST_CLUSTERS = 8
+#: Part of intervals that should hold the mean.
+_LEVEL = 0.95
 _RESAMPLES, _SEED = 9999, 0
 #: Numbers that are drawn at a time.
 _AT_ONCE = 4_000_000
-#: Clusters whose means differ by less are all the same.
-_SAME = 1e-12
+#: Part of the standard error below which that of a draw is rounding alone.
+_NO_SPREAD = 1e-6
 _VARIANTS = ("-training", "-layer")
 
 
@@ -108,7 +110,7 @@ def means(values: ArrayLike, clusters: Sequence[Hashable]) -> Means:
     low, high = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     whole = np.isfinite(sums).all(axis=1)
     if len(counts) >= LEAST_CLUSTERS and whole.any():
-        low[whole], high[whole] = interval(sums[whole], counts)
+        low[whole], high[whole] = intervals(sums[whole], counts)(_LEVEL)
     return Means(value, low, high, rows.shape[1], len(counts))
 
 
@@ -122,49 +124,51 @@ def cluster_sums(values: FloatArray, clusters: Sequence[Hashable]) -> tuple[Floa
     return sums, np.bincount(at, minlength=len(numbers)).astype(float)
 
 
-def interval(
-    sums: ArrayLike, counts: ArrayLike, level: float = 0.95, method: Method | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Bootstrap interval of Σ s / Σ n, with a fixed seed.
+def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[FloatArray, FloatArray]]:
+    """Intervals of Σ s / Σ n at any level: at each end the wider of Student's t and the studentised bootstrap.
+
+    The bootstrap knows of skewness, which t does not, and t of what few clusters do not show. One cluster less than
+    there are is drawn (Rao and Wu, Resampling Inference with Complex Survey Data, 1988), with a fixed seed; draws
+    without any spread say nothing and do not count.
 
     Parameters
     ----------
     sums : (rows, clusters) floats
         Finite.
     counts : (clusters,) floats
-    level : float
-        Part of intervals that should hold the mean.
-    method : str, optional
-        BCa from 20 clusters on, percentile below, by default.
 
     Returns
     -------
-    low, high : (rows,) floats
+    function
+        From the part of intervals that should hold the mean, as 0.95, to their ends, (rows,) floats each.
     """
     s, n = np.atleast_2d(np.asarray(sums, dtype=float)), np.asarray(counts, dtype=float)
-    chosen: Method = method or ("BCa" if len(n) >= _CORRECTED else "percentile")
+    value, clusters, total = s.sum(axis=1) / n.sum(), len(n), n.sum()
+    rest = s - value[:, np.newaxis] * n
+    error = np.sqrt((rest**2).sum(axis=1) * clusters / (clusters - 1)) / total
+    rng, drawn = np.random.default_rng(_SEED), clusters - 1
+    parts = []
+    for batch in np.array_split(np.arange(_RESAMPLES), -(-_RESAMPLES * clusters // _AT_ONCE)):
+        weights = rng.multinomial(drawn, np.full(clusters, 1 / clusters), size=len(batch)).astype(float)
+        of_draw = weights @ n
+        shift = rest @ weights.T / of_draw
+        squares = rest**2 @ weights.T - 2 * shift * (rest * n @ weights.T) + shift**2 * (weights @ n**2)
+        errors = np.sqrt(np.maximum(0.0, squares) * drawn / (drawn - 1)) / of_draw
+        spread = errors > _NO_SPREAD * error[:, np.newaxis]
+        parts.append(np.where(spread, shift / np.where(spread, errors, 1.0), np.nan))
+    ratios = np.sort(np.concatenate(parts, axis=1), axis=1)  # those of no spread come last
+    count = np.count_nonzero(~np.isnan(ratios), axis=1)
+    ratios[count == 0, 0] = 0.0
+    rows = np.arange(len(s))
 
-    def mean(drawn: NDArray[np.int64], axis: int = -1) -> FloatArray:
-        """Mean of each row for the clusters of each draw; all rows share their draws."""
-        draws = np.atleast_2d(drawn)
-        places = draws + len(n) * np.arange(len(draws))[:, np.newaxis]
-        weight = np.bincount(places.ravel(), minlength=len(draws) * len(n)).reshape(len(draws), len(n))
-        result = (s @ weight.T) / (n @ weight.T)
-        return result if drawn.ndim > 1 else result[:, 0]
+    def ends(level: float) -> tuple[FloatArray, FloatArray]:
+        tail = (1 - level) / 2
+        low = ratios[rows, np.maximum(1, np.floor(tail * (count + 1)).astype(int)) - 1]
+        high = ratios[rows, np.maximum(1, np.minimum(count, np.ceil((1 - tail) * (count + 1)).astype(int))) - 1]
+        least = stdtrit(clusters - 1, 1 - tail)
+        return value - np.maximum(high, least) * error, value - np.minimum(low, -least) * error
 
-    options: dict[str, Any] = {"vectorized": True, "confidence_level": level, "batch": max(1, _AT_ONCE // len(n))}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about rows that are the same everywhere, which are given below
-        result = bootstrap((np.arange(len(n)),), mean, n_resamples=_RESAMPLES, method=chosen, rng=_SEED, **options)
-        low, high = (np.array(end, dtype=float) for end in result.confidence_interval)
-        if chosen == "BCa" and np.isnan(low + high).any():
-            plain = bootstrap(
-                (np.arange(len(n)),), mean, n_resamples=0, bootstrap_result=result, method="percentile", **options
-            ).confidence_interval
-            low, high = np.where(np.isnan(low + high), (plain.low, plain.high), (low, high))
-    same = np.ptp(s / n, axis=1) < _SAME
-    value = s.sum(axis=1) / n.sum()
-    return np.where(same, value, low), np.where(same, value, high)
+    return ends
 
 
 # Two methods on the same questions: ratio, interval, paired test, and a correction for many pairs.

@@ -103,8 +103,8 @@ def _place(method: str) -> tuple[int, bool, int]:
 
 # The paper's Tables 1 to 3 as pure functions of runs.
 #
-# Every cell is a geometric mean over all instances of that column, of each over its seeds, with a bootstrap interval
-# over networks. A missing bound counts as *simple*, a missing partition empties its cell. The ratio of 0 to 0 is 1.
+# Every cell is a geometric mean over all instances of that column, of each over its seeds, with an interval over
+# networks. A missing bound counts as *simple*, a missing partition empties its cell. The ratio of 0 to 0 is 1.
 
 
 FloatArray = NDArray[np.float64]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import PermutationMethod, bootstrap, wilcoxon
+from scipy.stats import PermutationMethod, ttest_1samp, wilcoxon
 
 import mtpp
 from instances import InputError
@@ -20,7 +19,7 @@ from mtpp.runs.statistics import (
     compare_pairs,
     geometric_means,
     holm,
-    interval,
+    intervals,
     means,
     paired_p,
     performance,
@@ -29,34 +28,45 @@ from mtpp.runs.statistics import (
 )
 
 
-@pytest.mark.parametrize(
-    ("sums", "counts", "level", "low", "high"),
-    [
-        ([0, 1, 2], [1, 1, 1], 0.90, 1 / 3, 5 / 3),
-        ([0, 1, 2], [1, 1, 1], 0.95, 0, 2),
-        ([1, 2], [2, 1], 0.90, 0.5, 2),
-    ],
-)
-def test_percentiles_of_all_resamples(
-    sums: list[float], counts: list[float], level: float, low: float, high: float
-) -> None:
-    """Logarithms to base 2 of the ratios 1, 2, 4, in three clusters, and in two of which the first has two graphs."""
-    draws = list(product(range(len(counts)), repeat=len(counts)))
-    every = sorted(sum(sums[c] for c in draw) / sum(counts[c] for c in draw) for draw in draws)
-    for share, end in (((1 - level) / 2, low), ((1 + level) / 2, high)):
-        assert every[math.ceil(share * len(every)) - 1] == pytest.approx(end)
-    found = interval(np.array([sums], dtype=float), counts, level, "percentile")
-    assert np.ravel(found) == pytest.approx([low, high])
-
-
-@pytest.mark.parametrize(("clusters", "method"), [(8, "percentile"), (19, "percentile"), (20, "BCa"), (60, "BCa")])
-def test_intervals_are_those_of_scipy(clusters: int, method: str) -> None:
-    """One graph a cluster; several rows at once give what each gives alone."""
-    values = np.random.default_rng(1).exponential(size=(3, clusters))
-    found = means(values, range(clusters))
+def test_intervals_are_no_narrower_than_those_of_student() -> None:
+    """One graph a cluster; of means far from skewed they are hardly wider, and rows say what each says alone."""
+    values = np.random.default_rng(1).normal(size=(3, 40))
+    found = means(values, range(40))
     for row, value, low, high in zip(values, *found[:3], strict=True):
-        other = bootstrap((row,), np.mean, method=method, rng=0).confidence_interval
-        assert (value, low, high) == pytest.approx((row.mean(), other.low, other.high))
+        other = ttest_1samp(row, 0.0).confidence_interval(0.95)
+        assert (low, high) == pytest.approx((other.low, other.high), rel=0.15)
+        assert low <= other.low + 1e-9
+        assert high >= other.high - 1e-9
+        alone = means(row, range(40))
+        assert (value, low, high) == pytest.approx([float(part[0]) for part in alone[:3]])
+
+
+def test_a_long_tail_makes_its_side_wide() -> None:
+    """The mean of what is rarely large may be far above the one that few clusters show."""
+    low, high = (float(end[0]) for end in intervals([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 4.0]], np.ones(8))(0.95))
+    assert high - 0.7625 > 1.5 * (0.7625 - low)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=8, max_size=16), st.floats(0.5, 0.999))
+def test_a_higher_level_is_a_wider_interval(values: list[float], level: float) -> None:
+    at = intervals([values], np.ones(len(values)))
+    (low,), (high,) = at(level)
+    (lower,), (higher,) = at((1 + level) / 2)
+    assert lower <= low <= np.mean(values) + 1e-12
+    assert np.mean(values) - 1e-12 <= high <= higher
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("clusters", [8, 12, 20])
+def test_intervals_cover_the_mean(clusters: int, skewed: bool) -> None:
+    """In 0.93 of the draws at least, of clusters of one to three graphs."""
+    rng, covered = np.random.default_rng(clusters), 0
+    for _ in range(20):
+        counts = rng.integers(1, 4, size=clusters)
+        values = rng.exponential(size=(40, clusters)) - 1 if skewed else rng.normal(size=(40, clusters))
+        low, high = intervals(values * counts, counts)(0.95)
+        covered += np.count_nonzero((low <= 0) & (high >= 0))
+    assert covered >= 0.93 * 20 * 40
 
 
 def test_few_clusters_have_no_interval() -> None:
@@ -84,13 +94,14 @@ def test_missing_and_infinite_values_leave_other_rows_alone() -> None:
 
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.integers(0, 12)), min_size=1, max_size=40))
 def test_the_mean_is_inside_of_its_interval(graphs: list[tuple[float, int]]) -> None:
-    """Of a percentile interval nearly always, and of all graphs the mean is the plain geometric one."""
+    """Which is the plain geometric one of all graphs."""
     ratios, clusters = zip(*graphs, strict=True)
     found = geometric_means([ratios], clusters)
     assert found.value[0] == pytest.approx(np.exp(np.mean(np.log(ratios))))
     assert found.clusters == len(set(clusters))
     if found.clusters >= LEAST_CLUSTERS:
-        assert min(ratios) * (1 - 1e-9) <= found.low[0] <= found.high[0] <= max(ratios) * (1 + 1e-9)
+        assert found.low[0] <= found.value[0] * (1 + 1e-9)
+        assert found.high[0] >= found.value[0] * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("name", ["resnet50", "resnet50-training", "resnet50-layer", "resnet50-layer-training"])
