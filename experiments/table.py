@@ -35,7 +35,7 @@ _Methods = Annotated[
     str | None,
     options.of_search(
         metavar="NAME[,NAME…]",
-        help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
+        help="Heuristics and models; MODEL:lp is its relaxation, exact+all strengthened, exact+each an ablation of "
         "that; heuristics of your own as mine.py:function or package.module:function.  [default: all, and exact+all]",
     ),
 ]

@@ -57,11 +57,12 @@ _RECHECKS = {
 _BY_PRICES, _TREE = ("bisection", "priced", "priced-quick"), "tree"
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
+# Relaxations ended in "-lp" in version 0.2.
 _OF_SOLVERS = {
     PARTITION: re.compile(
-        rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
+        rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)([:-]lp)?"
     ),
-    KINDS: re.compile(r"(bottleneck(-no-dag|-no-cut-io)?|exact)(-lp)?"),
+    KINDS: re.compile(r"(bottleneck(-no-dag|-no-cut-io)?|exact)([:-]lp)?"),
 }
 
 _PRICE_TREE = ("prices", "tree", "multipliers", "apart")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
 STATED = "stated"
+#: After the name of a model: its linear relaxation.
+LP_SUFFIX = ":lp"
 _ROUNDING = 1e-9
 
 

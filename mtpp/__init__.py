@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mtpp.api.answers import explain, export, read, report
     from mtpp.api.comparison import compare, significance
     from mtpp.api.least_k import least_k
-    from mtpp.api.partitioning import bound, certify, partition, solve
+    from mtpp.api.partitioning import bound, certify, partition, relaxation, solve
     from mtpp.api.planning import flow, place, plan, serve, train
     from mtpp.api.stages import run, split
     from mtpp.api.verification import check, verify
@@ -72,6 +72,7 @@ __all__ = [
     "place",
     "plan",
     "read",
+    "relaxation",
     "report",
     "run",
     "serve",
@@ -98,7 +99,7 @@ _HOMES = {
     "mtpp.api.answers": "explain export read report",
     "mtpp.api.comparison": "compare significance",
     "mtpp.api.least_k": "least_k",
-    "mtpp.api.partitioning": "bound certify partition solve",
+    "mtpp.api.partitioning": "bound certify partition relaxation solve",
     "mtpp.api.planning": "flow place plan serve train",
     "mtpp.api.stages": "run split",
     "mtpp.api.verification": "check verify",

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from mtpp_models.bounds.cuts import Algorithm
     from mtpp_models.exchange.files import BuiltModel, Solution, build, read_partition, read_solution, write_model
     from mtpp_models.formulations.formulation import Case, Formulation
+    from mtpp_models.formulations.relaxation import Relaxation
     from mtpp_models.formulations.scaled_instance import ScaledInstance
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.planning.bounds import iteration_bound
     from mtpp_models.planning.solve import CostedPlan, solve_replication
     from mtpp_models.registry import MODELS
-    from mtpp_models.solve_model import solve
+    from mtpp_models.solve_model import relaxation, solve
     from mtpp_models.solvers.interface import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
     from mtpp_models.solvers.registry import SOLVERS, available_solvers
 
@@ -31,6 +32,7 @@ __all__ = [
     "CostedPlan",
     "Formulation",
     "Progress",
+    "Relaxation",
     "ScaledInstance",
     "Solution",
     "SolveOptions",
@@ -42,6 +44,7 @@ __all__ = [
     "iteration_bound",
     "read_partition",
     "read_solution",
+    "relaxation",
     "simple",
     "solve",
     "solve_replication",
@@ -57,6 +60,7 @@ _HOMES = {
     "Case": "formulations.formulation",
     "Formulation": "formulations.formulation",
     "Progress": "solvers.interface",
+    "Relaxation": "formulations.relaxation",
     "CostedPlan": "planning.solve",
     "ScaledInstance": "formulations.scaled_instance",
     "Solution": "exchange.files",
@@ -69,6 +73,7 @@ _HOMES = {
     "iteration_bound": "planning.bounds",
     "read_partition": "exchange.files",
     "read_solution": "exchange.files",
+    "relaxation": "solve_model",
     "solve": "solve_model",
     "solve_replication": "planning.solve",
     "write_model": "exchange.files",

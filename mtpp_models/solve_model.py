@@ -15,7 +15,8 @@ from instances.partitioning.memory import proof_of_no_fit
 from instances.partitioning.symmetry import Contraction, contract_groups, reduce_instance
 from instances.system.processes import catch_interrupt
 from mtpp_models.bounds.cuts import Algorithm
-from mtpp_models.formulations.formulation import ExcludedPartitionError
+from mtpp_models.formulations.formulation import ExcludedPartitionError, Formulation
+from mtpp_models.formulations.relaxation import Relaxation
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.registry import MODELS, Model, model_for
 from mtpp_models.simple import as_answer, one_block, simple_bound
@@ -51,7 +52,8 @@ def solve(
     start : Partition, optional
         Warm start, also the unit in which the model is scaled.
     relaxation : bool
-        Solve the linear relaxation instead; the method is then called "…-lp".
+        Solve the linear relaxation of a formulation instead, as its file has it, without reductions; the method is then
+        called "…:lp". What it is worth stands in the witness of the bound; `relaxation` tells more.
     strengthening : Strengthening, optional
         What to add to a model of superblocks, as "exact+all" and alike do by name; it needs a `start`.
     reduce : bool
@@ -81,22 +83,84 @@ def solve(
     FalseCertificateError
         If a bound of this project's own exceeds a bottleneck, which is a bug.
     """
+    chosen = model_for(instance, model, strengthening)
+    controls = Controls(
+        options,
+        report=on_progress or (lambda moment: None),
+        relaxation=(lambda linear: None) if relaxation else None,
+        known=known,
+    )
+    return _solved(instance, chosen, controls, start, reduce=reduce)
+
+
+def relaxation(
+    instance: Instance,
+    model: str | Formulation = "exact",
+    options: SolveOptions = SolveOptions(),
+    *,
+    start: Partition | None = None,
+) -> Relaxation:
+    """Solve the linear relaxation of a formulation as `write_model` writes it, with its point and duals.
+
+    Parameters
+    ----------
+    instance : Instance
+        The question.
+    model : str or Formulation
+    options : SolveOptions
+        Solver, time limit, threads and seed. The cases of a model share the time.
+    start : Partition, optional
+        The unit in which the model is scaled is its bottleneck; needed by a strengthened model.
+
+    Returns
+    -------
+    Relaxation
+        Its value is None where time ended it, or times are below 1e-290; infinite where no partition fits or obeys.
+
+    Raises
+    ------
+    InputError
+        As `solve`, and if the model needs no solver.
+    KeyboardInterrupt
+        At Ctrl-C.
+    SolverNotAvailableError, SolverFaultError, FalseCertificateError
+        As `solve`.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Instance, Platform
+    >>> chain = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], work=[8, 1, 1, 2], output_bytes=[1, 1, 1, 0])
+    >>> round(relaxation(Instance(chain, Platform(3, 1.0))).value, 6)
+    4.0
+    """
+    chosen = model_for(instance, model)
+    if not isinstance(chosen, Formulation):
+        raise InputError(f"The model {chosen.name} needs no solver and has no relaxation; name a formulation.")
+    linear: list[Relaxation] = []
+    result = _solved(instance, chosen, Controls(options, relaxation=linear.append), start)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return linear[0] if linear else Relaxation(None if result.impossible is None else math.inf)
+
+
+def _solved(
+    instance: Instance, chosen: Model, controls: Controls, start: Partition | None, *, reduce: bool = True
+) -> Result:
+    """The result of a model, whose deadline begins here."""
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
-    report = on_progress or (lambda moment: None)
-    chosen = model_for(instance, model, strengthening)
     with catch_interrupt() as interrupted:
-        deadline = Deadline.after(options.time_limit, interrupted)
+        controls = replace(controls, deadline=Deadline.after(controls.options.time_limit, interrupted))
         if (reason := proof_of_no_fit(instance)) is not None:
             return Result(chosen.name, instance, impossible=reason)
-        reduction = reduce_instance(instance) if reduce else contract_groups(instance)
+        as_written = isinstance(chosen, Formulation) and controls.relaxation is not None
+        reduction = reduce_instance(instance) if reduce and not as_written else contract_groups(instance)
         question = reduction.instance
         # Of merged nodes the peak may be less than what one of them needs.
         if question.need is not None or not (isinstance(chosen, Algorithm) and chosen.exact):
             question = question.modelled()
         # Of the modelled question it costs no more; None where it is no answer there.
         begin = None if start is None else as_answer(question, reduction.restrict(start).under(question))
-        controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
         result = _prove(chosen, question, begin, controls)
         result = _expanded(result, reduction, start if chosen.is_bound else None)
         return replace(result, interrupted=interrupted.is_set())

@@ -141,8 +141,9 @@ def compare(
         Graphs of the same name are numbered.
     k : int, iterable of int, or text such as "2,4,8"
     methods : text such as "portfolio,exact", function, or iterable of these
-        Names of `mtpp.HEURISTICS` and `mtpp.MODELS`, and "certify"; with -lp a relaxation, with +all strengthened. A
-        bound starts from the best partition of the heuristics. A heuristic of your own is a function of an instance, a
+        Names of `mtpp.HEURISTICS` and `mtpp.MODELS`, and "certify"; with +all strengthened, with :lp the linear
+        relaxation, whose bound is its value, less the tolerance of the solver, also where *simple* is more. A bound
+        starts from the best partition of the heuristics. A heuristic of your own is a function of an instance, a
         generator and `Limits` that returns a `Partition`, or says where it is: "package.module:function" or
         "mine.py:function". It runs in a process of its own, and its cost is computed anew.
     solvers : iterable of str, or text

@@ -1,4 +1,4 @@
-"""Partitions and their bounds: `partition`, `bound`, `solve`, `certify`."""
+"""Partitions and their bounds: `partition`, `bound`, `relaxation`, `solve`, `certify`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mtpp.questions.partitioning import (
 from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
 
 if TYPE_CHECKING:
-    from mtpp_models import Progress
+    from mtpp_models import Progress, Relaxation
 
 #: A heuristic: its name, itself, or a function.
 Heuristic = str | Method[Instance, Partition] | Callable[..., Partition]
@@ -128,7 +128,7 @@ def bound(
     model : str
         A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
     relaxation : bool
-        Whether the linear relaxation is solved instead.
+        Whether the linear relaxation is solved instead; its value, in the witness of the bound, may be less than that.
     solver : str
         A name of `mtpp.SOLVERS`.
     time_limit : float, optional
@@ -165,6 +165,58 @@ def bound(
         return bounded(instance, model, as_partition(words["start"], instance), words)
 
     return _answers(instances, k, answer)
+
+
+@overload
+def relaxation(
+    graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[CertifyWords]
+) -> Relaxation: ...
+@overload
+def relaxation(
+    graph: GraphLike, k: Iterable[int] | str, model: str = "exact", **words: Unpack[CertifyWords]
+) -> list[Relaxation]: ...
+@takes_words(CertifyWords)
+def relaxation(
+    graph: GraphLike, k: Blocks | None = None, model: str = "exact", **words: Unpack[CertifyWords]
+) -> Relaxation | list[Relaxation]:
+    """Solve the linear relaxation of a model as its file has it: its value, a point and its duals.
+
+    ``mtpp bound --relaxation`` prints the value beside the bound that follows from it.
+
+    Parameters
+    ----------
+    graph, k
+        The question, as for `partition`, with the same words.
+    model : str
+        A formulation of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
+    solver, time_limit, gap, threads, seed, start
+        As for `bound`.
+
+    Returns
+    -------
+    Relaxation, or a list of them for several k
+
+    Raises
+    ------
+    InputError, SolverNotAvailableError
+        As `bound`, and if the model needs no solver.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> chain = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], work=[8, 1, 1, 2], output_bytes=[1, 1, 1, 0])
+    >>> round(mtpp.relaxation(chain, k=3, bandwidth=1).value, 6), mtpp.bound(chain, k=3, bandwidth=1).bound.value
+    (4.0, 9.0)
+    """
+    from mtpp_models import relaxation as solve_relaxation
+
+    options = solve_options(words, words["time_limit"])
+    instances = instances_of(graph, k, pick(PartitioningWords, words))
+    answers = [
+        solve_relaxation(instance, model, options, start=as_partition(words["start"], instance))
+        for instance in instances
+    ]
+    return answers if isinstance(k, Iterable) else answers[0]
 
 
 def bounded(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from instances import Bound, Instance, Partition, Result
+from instances.results import LP_SUFFIX
 from mtpp.api.partitioning import over_simple
 from mtpp.text.numbers import bytes_in_words
 
@@ -32,6 +33,7 @@ def bound_row(answer: Result) -> Row:
         **_instance(answer.instance),
         "model": answer.method,
         "solver": answer.solver or "–",
+        **_relaxation(answer.bound, unit),
         f"bound [{unit}]": _number(value),
         "to its end": "–" if answer.bound is None else _standing(answer.bound),
         "over simple": "–" if value is None else _over_simple(value, answer.instance),
@@ -97,6 +99,13 @@ def _cost_columns(unit: str) -> tuple[str, str, str]:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.6g}"
+
+
+def _relaxation(bound: Bound | None, unit: str) -> Row:
+    """The value of the linear relaxation, where the bound is of one."""
+    if bound is None or not bound.method.endswith(LP_SUFFIX):
+        return {}
+    return {f"LP [{unit}]": _number(bound.witness["relaxation"])}
 
 
 def _ratio(value: float | None) -> str:

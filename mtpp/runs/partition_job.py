@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -13,22 +14,20 @@ from heuristics import HEURISTICS, Limits, search
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.json_files import finite_or_none
+from instances.results import LP_SUFFIX
 from mtpp.certifying.certify import certify
 from mtpp.runs.job import MEASURED, Job, key_of, other_code
 from mtpp.runs.log import Run
 from mtpp.runs.own_methods import OwnMethod, own_method
 from mtpp.runs.sources import PROJECT, Homes, sources_of
 from mtpp.versions import package_version
-from mtpp_models import MODELS, SolveOptions, SolverFaultError, simple, solve
+from mtpp_models import MODELS, SolveOptions, SolverFaultError, relaxation, simple, solve
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
 from mtpp_models.solvers.registry import SOLVERS
 
 # Methods that runs of partitioning are made by, under the names that runs have.
 
-
-#: A model's name with this suffix is its LP relaxation.
-LP_SUFFIX = "-lp"
 
 #: The method that searches and proves under one time limit.
 CERTIFY = "certify"
@@ -96,7 +95,7 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
     """
     homes, methods = Homes(PROJECT), dict[str, RunMethod]()
     for item in candidates:
-        method = own_method(item)
+        method = item if _is_relaxation(item) else own_method(item)
         if isinstance(method, str):
             check_method(method)
             methods[method] = RunMethod(method, _sources(method, homes))
@@ -125,7 +124,14 @@ def check_method(name: str) -> None:
             f"models among {', '.join(MODELS)} (with +all: strengthened, with {LP_SUFFIX}: the relaxation), "
             f"{CERTIFY}, or name your own, as in mine.py:function."
         )
-    find_model(name.removesuffix(LP_SUFFIX))
+    model = find_model(name.removesuffix(LP_SUFFIX))
+    if _is_relaxation(name) and not isinstance(model, Formulation):
+        raise InputError(f"{name}: {model.name} needs no solver and has no relaxation; leave out {LP_SUFFIX}.")
+
+
+def _is_relaxation(method: Any) -> bool:
+    """Whether it is the name of a relaxation, and not a function ``lp`` of a file of the caller."""
+    return isinstance(method, str) and method.endswith(LP_SUFFIX) and base_name(method) in MODELS
 
 
 def base_name(method: str) -> str:
@@ -133,7 +139,7 @@ def base_name(method: str) -> str:
 
     Examples
     --------
-    >>> base_name("exact+all-joins-lp")
+    >>> base_name("exact+all-joins:lp")
     'exact'
     """
     return method.removesuffix(LP_SUFFIX).partition("+")[0]
@@ -176,9 +182,11 @@ def proved(name: str, instance: Instance, options: SolveOptions, start: Partitio
     """Fields of the answer of a bound."""
     if name == CERTIFY:
         result = certify(instance, options, start=start, on_fault=_fail)
+    elif name.endswith(LP_SUFFIX):
+        bound = relaxation(instance, name.removesuffix(LP_SUFFIX), options, start=start).bound
+        return {} if bound is None or bound == math.inf else {"bound": bound, "optimal": True}
     else:
-        model, lp, _ = name.partition(LP_SUFFIX)
-        result = solve(instance, model, options, start=start, relaxation=bool(lp))
+        result = solve(instance, name, options, start=start)
     if result.interrupted:
         raise KeyboardInterrupt
     answer = {} if result.partition is None else describe(result.partition)
@@ -201,7 +209,7 @@ def _sources(method: str | OwnMethod, homes: Homes) -> str:
     if method == CERTIFY:
         return sources_of(certify, glue=[describe], homes=homes)
     model = find_model(method.removesuffix(LP_SUFFIX))
-    return sources_of(model, method.endswith(LP_SUFFIX), glue=[describe, solve], homes=homes)
+    return sources_of(model, glue=[relaxation] if method.endswith(LP_SUFFIX) else [describe, solve], homes=homes)
 
 
 @lru_cache

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,7 +16,7 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.repn.plugins.lp_writer import LPWriter
 
-from instances import ComputationGraph, InputError, Instance, Partition
+from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.errors import InputWarning
 from instances.graph.tensors import IntArray
@@ -26,111 +24,9 @@ from instances.json_files import check_writable, write_json
 from instances.partitioning.symmetry import contract_groups
 from mtpp_models.exchange.solution_files import SolutionFile, read_solution_file
 from mtpp_models.formulations.formulation import Case, Formulation
+from mtpp_models.formulations.labels import Labels
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.registry import Model, find_model
-
-# Names of variables and rows in files: with the node's name, short, unique, and what all solvers accept.
-#
-# A name is that of the component and its index, joined by points, as in ``y.conv1.2``. A node is called by the end of
-# its name in letters, digits and single underscores, whatever case two of them differ in. Where that is not unique, two
-# underscores and the number of the node follow.
-
-
-#: Pyomo's name of a variable of value 1 that stands for constants.
-ONE = "ONE_VAR_CONSTANT"
-
-# Characters of a node in a name. CBC takes names of 100, and a row has at most two nodes.
-_LONGEST_NAME = 28
-_OTHERS = re.compile(r"[^A-Za-z0-9]+")
-# What the numbers of an index are, by the name of the set; "" is left out, as the tensor tells its producer.
-_KINDS = {
-    "V": ("node",),
-    "V_needing": ("node",),
-    "T": ("tensor",),
-    "E": ("node", "node"),
-    "S": ("node", "node", "number"),
-    "reads": ("tensor", "", "node"),
-    "uses": ("number", "node"),
-}
-
-
-class Labels:
-    """Names the components of the models of a graph; a labeler as Pyomo's writers take it.
-
-    Parameters
-    ----------
-    graph : ComputationGraph
-        The one that the model is built of.
-    """
-
-    def __init__(self, graph: ComputationGraph) -> None:
-        self.nodes = _unique(graph.names)
-        self.tensors = _of_tensors(graph, self.nodes)
-        self._kinds: dict[str, tuple[str, ...]] = {}
-
-    def __call__(self, component: Any) -> str:
-        """The name of a variable, a constraint or an objective."""
-        parent = component.parent_component()
-        name = str(parent.name).replace("[", ".").replace("]", "")
-        if not parent.is_indexed():
-            return name
-        index = component.index()
-        index = index if isinstance(index, tuple) else (index,)
-        if name not in self._kinds:
-            self._kinds[name] = _kinds_of(parent)
-        parts = [self._part(kind, i) for kind, i in zip(self._kinds[name], index, strict=True) if kind]
-        return ".".join([name, *parts])
-
-    def _part(self, kind: str, i: Any) -> str:
-        if kind == "number":
-            return str(i)
-        return self.nodes[i] if kind == "node" else self.tensors[i]
-
-
-def columns(model: pyo.ConcreteModel, labels: Labels) -> list[Any]:
-    """Variables of a model in the order of its file: those of the rows and the objective, as they first occur."""
-    written = LPWriter().write(model, _Nowhere(), labeler=labels)
-    return [part for part in written.symbol_map.bySymbol.values() if getattr(part, "ctype", None) is pyo.Var]
-
-
-class _Nowhere:
-    """Stream that discards everything."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-
-def _kinds_of(parent: Any) -> tuple[str, ...]:
-    kinds: list[str] = []
-    for part in parent.index_set().subsets():
-        kinds += _KINDS.get(part.local_name, ("number",) * (part.dimen or 1))
-    return tuple(kinds)
-
-
-def _unique(names: tuple[str, ...]) -> list[str]:
-    short = [_end_of(_OTHERS.sub("_", name).strip("_")) for name in names]
-    count = Counter(label.lower() for label in short)
-    return [label if label and count[label.lower()] == 1 else f"{label}__{v}" for v, label in enumerate(short)]
-
-
-def _end_of(name: str) -> str:
-    """Shorten a name to its last whole words, or to a part of the last one."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    end = name[-_LONGEST_NAME:]
-    return end.partition("_")[2] or end.strip("_")
-
-
-def _of_tensors(graph: ComputationGraph, nodes: list[str]) -> list[str]:
-    """Names of the tensors: that of the producer, and `__o` with a number if it has several outputs."""
-    producers = graph.tensors.producer.tolist()
-    outputs, seen = Counter(producers), Counter[int]()
-    labels = []
-    for u in producers:
-        labels.append(nodes[u] if outputs[u] == 1 else f"{nodes[u]}__o{seen[u]}")
-        seen[u] += 1
-    return labels
-
 
 # Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back.
 
@@ -271,6 +167,9 @@ def _binary(variable: pyo.Var, labels: Labels) -> int:
 # Models as files, for other solvers and for reading.
 
 
+#: Pyomo's name of a variable of value 1 that stands for constants.
+ONE = "ONE_VAR_CONSTANT"
+
 _NAMES_FORMAT = "mtpp-names/1"
 _COMMENTS = {".lp": "\\ ", ".mps": "* "}
 # Characters of a line of comment; some solvers read no longer ones.
@@ -345,6 +244,19 @@ def _write(built: BuiltModel, file: Path) -> None:
             for line in _comments(built, names_file(file).name):
                 target.write(f"{mark}{_plain(line)}\n")
             shutil.copyfileobj(source, target)
+
+
+def columns(model: pyo.ConcreteModel, labels: Labels) -> list[Any]:
+    """Variables of a model in the order of its file: those of the rows and the objective, as they first occur."""
+    written = LPWriter().write(model, _Nowhere(), labeler=labels)
+    return [part for part in written.symbol_map.bySymbol.values() if getattr(part, "ctype", None) is pyo.Var]
+
+
+class _Nowhere:
+    """Stream that discards everything."""
+
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 def _comments(built: BuiltModel, names: str) -> Iterator[str]:

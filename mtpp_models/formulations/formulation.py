@@ -16,7 +16,9 @@ from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.partitioning.partition import IDLE
-from instances.results import PROOF_TOLERANCE
+from instances.results import LP_SUFFIX, PROOF_TOLERANCE
+from mtpp_models.formulations.labels import Labels
+from mtpp_models.formulations.relaxation import Relaxation, of_cases, read_relaxation, relax
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.highs import run_highs
@@ -47,6 +49,7 @@ class CaseResult(NamedTuple):
     build: float  # seconds
     solve: float  # seconds
     kind: IntArray | None = None  # (b,): kind of the device of each block, -1 for none; None where blocks have no kind
+    relaxation: Relaxation = Relaxation(None)  # if it is asked for
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,10 @@ class Case:
     superblock: Callable[[Partition], IntArray]  # (super)block of each node of a partition, counted from 1
     blocks: int = 1  # (super)blocks of the model, on which its size depends
 
-    def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
-        """Build the model, with a warm start in ``y``; the solver completes the other variables.
-
-        The relaxation has no integer variables and no start.
-        """
+    def model(self, start: Partition | None = None) -> pyo.ConcreteModel:
+        """Build the model, with a warm start in ``y``; the solver completes the other variables."""
         model = self.build()
-        if relaxation:
-            pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
-        elif start is not None:
+        if start is not None:
             for v, home in enumerate(self.superblock(start)):
                 for b in model.B_before_last:
                     if not model.y[v, b].fixed:
@@ -91,19 +89,25 @@ class Case:
         watch = Stopwatch()
         if not self._can_be_built(data, controls.deadline.left):
             return CaseResult(0.0, math.inf, None, "", watch.passed, 0.0)
-        model = self.model(start, relaxation=controls.relaxation)
+        model = self.model(start if controls.relaxation is None else None)
+        whole = None if controls.relaxation is None else relax(model)
         built = watch.passed
         if controls.deadline.interrupted.is_set():  # the solver would not hear of it
             return CaseResult(0.0, math.inf, None, "", built, 0.0)
         outcome = solver.solve(model, controls)
+        proved, relaxation = _proved(outcome, solver) * data.unit, Relaxation(None)
+        if whole is not None:
+            linear = read_relaxation(model, whole, Labels(data.instance.graph), outcome, data.unit)
+            relaxation = replace(linear, case=self.name, bound=None if linear.value is None else proved)
         return CaseResult(
-            bound=_proved(outcome, solver) * data.unit,
+            bound=proved,
             optimum=_optimum(outcome) * data.unit,
             superblock=None if outcome.objective is None else _read(model, solver),
             log=outcome.log,
             build=built,
             solve=watch.passed - built,
             kind=None if outcome.objective is None or not hasattr(model, "on") else _read_kinds(model),
+            relaxation=relaxation,
         )
 
     def _can_be_built(self, data: ScaledInstance, seconds: float) -> bool:
@@ -320,14 +324,21 @@ class Formulation:
             If the model excludes a known partition although it says that it is a bound.
         """
         watch, solver = Stopwatch(), find_solver(controls.options.solver)
-        name = f"{self.name}-lp" if controls.relaxation else self.name
+        name = self.name if controls.relaxation is None else f"{self.name}{LP_SUFFIX}"
         whole = as_answer(instance, one_block(instance))
-        if whole is not None and whole.bottleneck == 0 and self.is_bound:
+        if whole is not None and whole.bottleneck == 0 and self.is_bound and controls.relaxation is None:
             return Result(name, instance, whole, Bound(0.0, name))
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
         prepared_in = watch.passed
         # Below a cutoff there is nothing, where searches have done their work.
         results = _solve_in_turn(prepared, solver, replace(controls, improves=prepared.cutoff == np.inf))
+        options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
+        if controls.relaxation is not None:
+            linear = of_cases(
+                [result.relaxation for result in results], len(prepared.cases), prepared.cutoff, is_bound=self.is_bound
+            )
+            controls.relaxation(linear)
+            options["relaxation"] = linear.value
         partitions, rounded = [start] if start is not None and self.is_bound else [], False
         if self.exact:
             for result in results:
@@ -338,7 +349,7 @@ class Formulation:
                 # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
                 tolerated = result.optimum * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
                 rounded |= solution is None or solution.bottleneck > tolerated
-        bound = None
+        bound, notes = None, tuple[str, ...]()
         if self.is_bound:
             floor = simple(instance)
             proved, closed = _combined(prepared, results, floor, solver.margin)
@@ -351,8 +362,9 @@ class Formulation:
                 blameless = prepared.cutoff < np.inf  # what a strengthened model loses costs no less than the cutoff
                 cases = () if blameless else prepared.cases
                 raise contradiction(self.name, cases, prepared.data, solver.name, proved, least)
-            options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
             bound = Bound(max(floor, proved), name, closed and not rounded, options)
+            if controls.relaxation is not None and floor > proved:
+                notes += (f"The bound is that of simple, which is more than the linear relaxation of {self.name}",)
         return Result(
             method=name,
             instance=instance,
@@ -364,6 +376,7 @@ class Formulation:
             ),
             solver=f"{solver.name} {solver.version()}",
             log="\n".join(result.log for result in results),
+            notes=notes,
         )
 
 

@@ -82,7 +82,11 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     for callback in (highs.cbMipInterrupt, highs.cbSimplexInterrupt, highs.cbIpmInterrupt):
         callback += lambda event: event.interrupt() if controls.deadline.interrupted.is_set() else None
     highs.run()
-    return _read(highs, columns, is_mip, "".join(lines))
+    outcome = _read(highs, columns, is_mip, "".join(lines))
+    if outcome.termination is Termination.OPTIMAL and (duals := model.component("dual")) is not None:
+        for row, value in zip(compiled.rows, highs.getSolution().row_dual, strict=True):
+            duals[row.constraint] = duals.get(row.constraint, 0.0) + value
+    return outcome
 
 
 def solve_lp(

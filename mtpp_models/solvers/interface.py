@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from instances import InputError
 from instances.deadline import Deadline
@@ -116,7 +117,8 @@ class Controls:
     deadline: Deadline = field(default_factory=Deadline)
     tolerance: float = 1e-7  # feasibility and integrality tolerance where the solver lets it be chosen
     report: Callable[[Progress], None] = lambda moment: None  # called now and then
-    relaxation: bool = False  # whether the linear relaxation is asked for
+    # Receives the linear relaxation, which is solved in place of the model; None if that is not asked for.
+    relaxation: Callable[[Any], None] | None = None
     known: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
     improves: bool = True  # whether a solver that can tell the two apart shall search beside its proof
 

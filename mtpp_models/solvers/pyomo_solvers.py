@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,9 @@ def _run_new(
     if results.incumbent_objective is not None:
         results.solution_loader.load_vars()
     optimal = condition == TerminationCondition.convergenceCriteriaSatisfied
+    if optimal and model.component("dual") is not None:
+        with suppress(NotImplementedError):  # of SCIP
+            model.dual.update(results.solution_loader.get_duals())
     return SolverOutcome(
         Termination.OPTIMAL if optimal else Termination.STOPPED,
         finite(results.objective_bound),

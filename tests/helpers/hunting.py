@@ -86,7 +86,7 @@ def _model(name: str, solver: str, *, relaxation: bool = False) -> Method:
             question.instance, name, SolveOptions(solver=solver, time_limit=None), start=start, relaxation=relaxation
         )
 
-    return bound_method(f"{name}-lp" if relaxation else name, prove)
+    return bound_method(f"{name}:lp" if relaxation else name, prove)
 
 
 def _any_prices(question: Question) -> float:

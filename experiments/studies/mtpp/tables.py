@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from heuristics import HEURISTICS
 from instances import InputError
+from instances.results import LP_SUFFIX
 from mtpp.runs.log import Run
-from mtpp.runs.partition_job import CERTIFY, LP_SUFFIX, base_name
+from mtpp.runs.partition_job import CERTIFY, base_name
 from mtpp.runs.statistics import LEAST_CLUSTERS, SIGNIFICANT, cluster_of, cluster_sums, holm, means, paired_p, ratio_of
 from mtpp_models import MODELS, Strengthening
 

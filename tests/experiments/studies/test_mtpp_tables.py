@@ -127,16 +127,16 @@ def test_something_over_zero_is_infinite() -> None:
 
 def test_configurations_of_one_method_are_different_rows() -> None:
     """Runs of two solvers are told apart by name, and only where they differ; relaxations come first."""
-    runs = [run("a", 2, method, 1.0) for method in ("simple", "kahn", "exact", "exact-lp")]
+    runs = [run("a", 2, method, 1.0) for method in ("simple", "kahn", "exact", "exact:lp")]
     frame = run_frame([*runs, run("a", 2, "exact", 1.0, solver="scip")])
-    assert list(bound_table(frame).grid.index) == ["simple", "exact-lp", "exact solver=highs", "exact solver=scip"]
+    assert list(bound_table(frame).grid.index) == ["simple", "exact:lp", "exact solver=highs", "exact solver=scip"]
 
 
 def test_strengthened_models_are_ordered_by_their_parts() -> None:
     """None, one, all but one, all; each after the model that it strengthens."""
-    names = ("exact+all", "exact+all-joins", "exact+cuts", "exact+all-lp", "exact", "coarse-4+all", "coarse-4")
+    names = ("exact+all", "exact+all-joins", "exact+cuts", "exact+all:lp", "exact", "coarse-4+all", "coarse-4")
     frame = run_frame([run("a", 2, name, 1.0) for name in ("simple", *names)])
-    assert list(bound_table(frame).grid.index[1:]) == [*names[:-3:-1], "exact+all-lp", "exact", *names[2::-1]]
+    assert list(bound_table(frame).grid.index[1:]) == [*names[:-3:-1], "exact+all:lp", "exact", *names[2::-1]]
 
 
 def test_seconds_of_bounds() -> None:

@@ -41,7 +41,7 @@ def partitioning() -> list[Job]:
     free, bound = Instance(diamonds(), Platform(2, 2.0)), Instance(diamonds(), Platform(3, 2.0, 9.0))
     return [
         *partition_jobs([free, bound], ["kahn", "simple", "exact"], SolveOptions(time_limit=60.0)),
-        *partition_jobs([free], ["certify", "exact-lp"], SolveOptions(time_limit=None, gap=0.1, threads=2, seed=3)),
+        *partition_jobs([free], ["certify"], SolveOptions(time_limit=None, gap=0.1, threads=2, seed=3)),
     ]
 
 
@@ -56,7 +56,9 @@ def old_runs() -> dict[str, Run]:
 
 
 def test_every_old_run_is_of_a_job() -> None:
-    assert {job.old_key for job in (*partitioning(), *training())} == set(old_runs())
+    """But for relaxations, which stated *simple* where that was more."""
+    still = {key for key, run in old_runs().items() if not run["method"].endswith("-lp")}
+    assert {job.old_key for job in (*partitioning(), *training())} == still
 
 
 @pytest.mark.parametrize("jobs", [partitioning, training])

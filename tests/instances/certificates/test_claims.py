@@ -83,15 +83,15 @@ def test_methods_know_what_rechecks_them(method: str, kind: str) -> None:
     assert recheck(method) == kind
 
 
-@pytest.mark.parametrize("model", [*MODELS, "exact+all", "exact+all-joins-cuts", "coarse-4+cuts+windows", "exact-lp"])
+@pytest.mark.parametrize("model", [*MODELS, "exact+all", "exact+all-joins-cuts", "coarse-4+cuts+windows", "exact:lp"])
 def test_every_model_may_stand_in_a_certificate(model: str) -> None:
     """Of solvers and without, strengthened and relaxed."""
     assert recheck(model) is not None
-    assert find_model(model.removesuffix("-lp")) is not None
+    assert find_model(model.removesuffix(":lp")) is not None
 
 
 @pytest.mark.parametrize(
-    "name", ["coarse-8", "coarse-٣", "coarse-2+cuts+all-all", "exact+", "exact+magic", "simple+all", "", "exact-lp-lp"]
+    "name", ["coarse-8", "coarse-٣", "coarse-2+cuts+all-all", "exact+", "exact+magic", "simple+all", "", "exact:lp:lp"]
 )
 def test_what_is_no_model_may_not(name: str) -> None:
     """Neither here nor there."""

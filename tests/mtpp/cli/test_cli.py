@@ -140,7 +140,8 @@ def test_a_certificate_is_a_start(folder: Path) -> None:
 def test_relaxation_is_below_the_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("bound path.json -k 2 --bandwidth 1 --relaxation") == 0
     row = columns(capsys.readouterr().out)
-    assert row["model"] == "exact-lp"
+    assert row["model"] == "exact:lp"
+    assert float(row["LP [s]"]) <= float(row["bound [s]"])
     assert float(row["bound [s]"]) <= 4
 
 

@@ -24,7 +24,7 @@ from instances.graph.graph_file import save_graph
 def test_table_end_to_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables on stdout and in files; the second call only prints, in another format."""
     command = (
-        "table path.json -k 1,2 --bandwidth 1 --methods kahn,random-1,bottleneck,exact-lp,exact --out r/runs.jsonl"
+        "table path.json -k 1,2 --bandwidth 1 --methods kahn,random-1,bottleneck,exact:lp,exact --out r/runs.jsonl"
     )
     assert mtpp(f"{command} --tables t --jobs 2") == 0
     first = capsys.readouterr()

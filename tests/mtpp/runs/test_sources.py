@@ -94,7 +94,7 @@ ONE = """
 import sys
 import mtpp
 graph = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], [2, 3, 4], [4, 1, 0])
-frame = mtpp.compare(graph, 2, ["simple", "bottleneck-lp"], bandwidth=1, file=sys.argv[1])
+frame = mtpp.compare(graph, 2, ["simple", "bottleneck:lp"], bandwidth=1, file=sys.argv[1])
 print(frame["bound"].tolist())
 """
 
@@ -116,15 +116,15 @@ def test_a_changed_method_never_answers_from_an_old_file(copied: Path, tmp_path:
 
     try:
         before = called()
-        assert methods() == ["simple", "bottleneck-lp"]
+        assert methods() == ["simple", "bottleneck:lp"]
         module.write_text("# A remark.\n" + text)
         assert called() == before
-        assert methods() == ["simple", "bottleneck-lp"]
+        assert methods() == ["simple", "bottleneck:lp"]
         half = "type(bound := simple_bound(start.instance))(bound.value / 2, bound.method)"
         module.write_text(text.replace("simple_bound(start.instance)", half))
         after = called()
         assert after == [before[0] / 2, before[1]]
-        assert methods() == ["simple", "bottleneck-lp", "simple"]
+        assert methods() == ["simple", "bottleneck:lp", "simple"]
     finally:
         module.write_text(text)
 

@@ -149,7 +149,7 @@ def test_the_relaxation_has_a_method_of_its_own(instance: Instance) -> None:
     linear, whole = solve(instance, "bottleneck", relaxation=True), solve(instance, "bottleneck")
     assert linear.bound is not None
     assert whole.bound is not None
-    assert linear.bound.method == "bottleneck-lp"
+    assert linear.bound.method == "bottleneck:lp"
     assert linear.bound.value <= whole.bound.value
 
 

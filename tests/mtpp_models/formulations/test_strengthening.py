@@ -203,7 +203,7 @@ def test_the_linear_relaxation_bounds_too(instance: Instance) -> None:
     best = best_partition(instance)
     for start in starts(instance):
         result = solve(instance, "exact+all", start=start, relaxation=True)
-        assert result.method == "exact+all-lp"
+        assert result.method == "exact+all:lp"
         combine(best, result)
 
 
