@@ -11,13 +11,21 @@ from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
     from mtpp_models.bounds.cuts import Algorithm
-    from mtpp_models.exchange.files import BuiltModel, Solution, build, read_partition, read_solution, write_model
+    from mtpp_models.exchange.files import (
+        BuiltModel,
+        Solution,
+        build,
+        cases,
+        read_partition,
+        read_solution,
+        write_model,
+    )
     from mtpp_models.formulations.formulation import Case, Formulation
     from mtpp_models.formulations.relaxation import Relaxation
     from mtpp_models.formulations.scaled_instance import ScaledInstance
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.planning.bounds import iteration_bound
-    from mtpp_models.planning.solve import CostedPlan, solve_replication
+    from mtpp_models.planning.solve import BuiltReplication, CostedPlan, build_replication, read_plan, solve_replication
     from mtpp_models.registry import MODELS
     from mtpp_models.solve_model import relaxation, solve
     from mtpp_models.solvers.interface import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
@@ -28,6 +36,7 @@ __all__ = [
     "SOLVERS",
     "Algorithm",
     "BuiltModel",
+    "BuiltReplication",
     "Case",
     "CostedPlan",
     "Formulation",
@@ -41,8 +50,11 @@ __all__ = [
     "Strengthening",
     "available_solvers",
     "build",
+    "build_replication",
+    "cases",
     "iteration_bound",
     "read_partition",
+    "read_plan",
     "read_solution",
     "relaxation",
     "simple",
@@ -69,9 +81,13 @@ _HOMES = {
     "SolverNotAvailableError": "solvers.interface",
     "Strengthening": "formulations.strengthening",
     "available_solvers": "solvers.registry",
+    "BuiltReplication": "planning.solve",
     "build": "exchange.files",
+    "build_replication": "planning.solve",
+    "cases": "exchange.files",
     "iteration_bound": "planning.bounds",
     "read_partition": "exchange.files",
+    "read_plan": "planning.solve",
     "read_solution": "exchange.files",
     "relaxation": "solve_model",
     "solve": "solve_model",

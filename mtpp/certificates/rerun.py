@@ -76,7 +76,7 @@ def read_back(
     """
     if stated is not None and not 0 <= stated < math.inf:
         raise WordError("stated_bound", stated, "it must be finite, 0 or more, as the solver states it.")
-    watch, built = Stopwatch(), builders(instance, model, start)[0]()
+    watch, built = Stopwatch(), next(iter(builders(instance, model, start).values()))()
     partition, source = start, word("stated_bound")
     time = None if stated is None else stated_time(built, stated)
     if solution is not None:

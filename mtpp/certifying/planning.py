@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Event
 
 import numpy as np
@@ -18,12 +19,21 @@ from heuristics.planning.spp import recursive_device_order, spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import said, word
+from instances.graph.tensors import IntArray
 from instances.planning import Iteration, Plan, TrainingInstance
 from instances.registry import find
 from mtpp.certifying.loop import leaving_out
 from mtpp_models import SolveOptions
+from mtpp_models.exchange.files import write_built
 from mtpp_models.planning.bounds import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
-from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, class_of, solve_replication, work_bound
+from mtpp_models.planning.solve import (
+    CLASSES,
+    bounds_by_coverage,
+    build_replication,
+    class_of,
+    solve_replication,
+    work_bound,
+)
 
 #: Outcome of a planner.
 PlanResult = Result[TrainingInstance, Iteration]
@@ -160,9 +170,8 @@ def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
 
 def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
     """The plan of a model along RDO's order, in the order of passes that ends first."""
-    if instance.network is None:
-        raise InputError(f"The planner {search.planner} plans for {said('network', 'shared')}; choose that.")
-    order, options = recursive_device_order(instance.cluster), SolveOptions(time_limit=search.time_limit)
+    options = SolveOptions(time_limit=search.time_limit)
+    order = _order_of_model(instance, search.planner)
     answer = solve_replication(instance, order, options, form=MILPS[search.planner], slack=_SLACK).answer
     assert answer is not None
     timelines = [execute_orders(answer.plan, orders, name) for name, orders in portfolio(answer.plan)]
@@ -171,6 +180,25 @@ def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
             f"The plan of the model does not fit into memory in any order; use {said('planner', 'improved')}."
         )
     return Iteration(instance, (min(timelines, key=lambda timeline: timeline.makespan),))
+
+
+def write_planner(instance: TrainingInstance, planner: str, path: Path) -> None:
+    """Write the model of a planner of `MILPS`, along RDO's order, as .lp or .mps with its names.
+
+    Raises
+    ------
+    InputError
+        If the planner is no model, or no plan along the order fits into memory.
+    """
+    form, order = find(MILPS, planner, "model of plans"), _order_of_model(instance, planner)
+    write_built(build_replication(instance, order, form=form, slack=_SLACK), path)
+
+
+def _order_of_model(instance: TrainingInstance, planner: str) -> IntArray:
+    """The order of the devices in a model."""
+    if instance.network is None:
+        raise InputError(f"The planner {planner} plans for {said('network', 'shared')}; choose that.")
+    return recursive_device_order(instance.cluster)
 
 
 def guarantees(iteration: Iteration) -> list[str]:

@@ -113,7 +113,8 @@ class PlanFiles(Files):
         options.of_files(
             basic=False,
             metavar="FILE",
-            help="Order for torch.distributed.pipelining (.csv), Perfetto trace (.json), or settings of --for.",
+            help="Order for torch.distributed.pipelining (.csv), Perfetto trace (.json), settings of --for, or, "
+            "unsolved, the model of a planner milp… (.lp, .mps) with its names (.names.json).",
         ),
     ] = None
 

@@ -83,6 +83,9 @@ def train(
     return show_grid(grid_question(model, cluster, words, words["time_limit"]), files, printing)
 
 
+# Suffixes of files of models.
+_MODELS = (".lp", ".mps")
+
 # The verb ``mtpp plan``: a plan, bounds by the plans that they cover, and what is printed and written of them.
 
 
@@ -132,12 +135,17 @@ def plan(
 def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from mtpp.api.planning import planned
-    from mtpp.certifying.planning import guarantees
+    from mtpp.certifying.planning import guarantees, write_planner
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
     from mtpp.problems.checking import result_document
     from mtpp.text.tables import left_aligned
 
     instance, planner = question.instance, question.planner
+    if files.export is not None and files.export.suffix in _MODELS:
+        write_planner(instance, planner, files.export)
+        printing.say(str(files.export))
+        printing.document(lambda: [str(files.export)])
+        return DONE
     with keeping_answers() as stop:
         with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}", "best") as line:
             covered = planned(question, line.tell)
@@ -174,5 +182,5 @@ def _check_export(path: Path, words: PlanQuestionWords | TrainWords) -> None:
     if words["global_batch"] is not None:
         if words["runtime"] is None:
             raise InputError(f"--export {path}: say with --for which runtime it is for, megatron or torchtitan.")
-    elif path.suffix not in (".csv", ".json"):
-        raise InputError(f"--export {path}: a schedule is written as .csv, a trace as .json.")
+    elif path.suffix not in (".csv", ".json", *_MODELS):
+        raise InputError(f"--export {path}: a schedule is written as .csv, a trace as .json, a model as .lp or .mps.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,11 +22,14 @@ from instances.errors import InputWarning
 from instances.graph.tensors import IntArray
 from instances.json_files import check_writable, write_json
 from instances.partitioning.symmetry import contract_groups
+from instances.planning import Plan, TrainingInstance
 from mtpp_models.exchange.solution_files import SolutionFile, read_solution_file
 from mtpp_models.formulations.formulation import Case, Formulation
-from mtpp_models.formulations.labels import Labels
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.planning.models import FORMS
+from mtpp_models.planning.solve import BuiltReplication, build_replication
 from mtpp_models.registry import Model, find_model
+from mtpp_models.solvers.labels import Labels
 
 # Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back.
 
@@ -42,6 +45,7 @@ class BuiltModel:
     # y[v, b] = 1: node v lies in block b or before; x[v, b] = 1: it lies in block b. Blocks count from 1.
     model: pyo.ConcreteModel
     name: str  # of the formulation
+    case: str  # of its cases; the bound of the formulation is the least of all
     instance: Instance  # the question
     data: ScaledInstance  # coefficients of the model; its unit is the time that 1 stands for
     node: IntArray  # (n,): the node of the model that holds each node of the graph
@@ -58,8 +62,57 @@ class BuiltModel:
         """The names of variables and rows in files."""
         return Labels(self.data.instance.graph)
 
+    def legend(self, names: str) -> list[str]:
+        """Lines about the file of the model, whose names stand in full in the file `names`."""
+        instance, unit = self.instance, self.instance.time_unit
+        return [
+            f"{self.name}, case {self.case}, of {instance.label}, graph {instance.graph.content_hash[:16]}",
+            f"unit of time: {self.unit!r} {unit}; an objective of 1 is a bottleneck of {self.unit!r} {unit}",
+            f"y.NODE.B = 1: NODE is in block B or before, blocks from 1 on; the full names are in {names}",
+        ]
 
-def build(instance: Instance, model: str | Model = "exact", *, start: Partition | None = None) -> BuiltModel:
+    def document(self) -> dict[str, Any]:
+        """Members of the file of names."""
+        labels, graph, instance = self.labels, self.data.instance.graph, self.instance
+        tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in self.data.tensors}
+        return {
+            "instance": instance.label,
+            "case": self.case,
+            "graph_hash": instance.graph.content_hash,
+            "time_unit": instance.time_unit,
+            "nodes": dict(zip(labels.nodes, graph.names, strict=True)),
+            "tensors": tensors,
+        }
+
+
+def cases(instance: Instance, model: str | Model, *, start: Partition | None = None) -> list[str]:
+    """Names of the cases of a model, in the order of their numbers from 1 on.
+
+    Parameters
+    ----------
+    instance : Instance
+    model : str or Formulation
+    start : Partition, optional
+        Needed by a strengthened model.
+
+    Raises
+    ------
+    InputError
+        As `build`.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[3.0, 1.0, 2.0])
+    >>> cases(Instance(graph, Platform(2, 1.0)), "guess-the-bottleneck")
+    ['r = 1', 'r = 2']
+    """
+    return list(builders(instance, model, start))
+
+
+def build(
+    instance: Instance, model: str | Model = "exact", *, case: int | str | None = None, start: Partition | None = None
+) -> BuiltModel:
     """Build a model of one's own: add rows to it, solve it with any solver of Pyomo, and read the partition back.
 
     A row of your own restricts the question. What a solver then proves is a bound of that restricted question only and
@@ -72,6 +125,8 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
         The question.
     model : str or Formulation
         One whose solutions are partitions, to read them back.
+    case : int or str, optional
+        Of a model of several cases the number, from 1 on, or the name of one, as `cases` lists them.
     start : Partition, optional
         Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which loses
         partitions that are no faster. Nodes that have to share a block are one node in the model.
@@ -79,7 +134,7 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
     Raises
     ------
     InputError
-        If the model is unknown, needs no solver, has several cases or none, or lacks its start.
+        If the model is unknown, needs no solver, has several cases and none is named, or lacks its start.
 
     Examples
     --------
@@ -91,14 +146,21 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
     >>> read_partition(built).block.tolist()
     [0, 1, 1]
     """
-    cases = builders(instance, model, start)
-    if len(cases) > 1:
-        raise InputError(f"This model has {len(cases)} cases, each a model of its own; take the model exact.")
-    return cases[0]()
+    each = builders(instance, model, start)
+    names = list(each)
+    chosen = 1 if case is None and len(names) == 1 else case
+    if isinstance(chosen, int) and not isinstance(chosen, bool) and 1 <= chosen <= len(names):
+        chosen = names[chosen - 1]
+    if not isinstance(chosen, str) or chosen not in each:
+        known = f"1 to {len(names)}: {', '.join(names)}" if len(names) > 1 else f"1: {names[0]}"
+        raise InputError(f"The model has the cases {known}; name one by case=, not {case!r}.")
+    return each[chosen]()
 
 
-def builders(instance: Instance, model: str | Model, start: Partition | None = None) -> list[Callable[[], BuiltModel]]:
-    """Return a function for each case of a model, which builds it; the model's bound is the smallest of its cases'.
+def builders(
+    instance: Instance, model: str | Model, start: Partition | None = None
+) -> dict[str, Callable[[], BuiltModel]]:
+    """Return a function for each case of a model by its name, which builds it; the model's bound is the least of all.
 
     Raises
     ------
@@ -106,6 +168,8 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
         As `build`, several cases apart.
     """
     formulation = find_model(model)
+    if not isinstance(instance, Instance):
+        raise InputError(f"The model {formulation.name} is one of partitions; give an Instance of a graph.")
     if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
     if not instance.is_alike:
@@ -121,6 +185,7 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
         return BuiltModel(
             model=case.build(),
             name=formulation.name,
+            case=case.name,
             instance=instance,
             data=prepared.data,
             node=prepared.group[contraction.group],
@@ -128,7 +193,7 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
             exact=formulation.exact,
         )
 
-    return [partial(built, case) for case in prepared.cases]
+    return {case.name: partial(built, case) for case in prepared.cases}
 
 
 def read_partition(built: BuiltModel) -> Partition:
@@ -177,7 +242,10 @@ _LONGEST = 200
 
 
 def write_model(
-    instance: Instance, model: str | Formulation, path: str | Path, start: Partition | None = None
+    instance: Instance | TrainingInstance,
+    model: str | Formulation,
+    path: str | Path,
+    start: Partition | Plan | None = None,
 ) -> list[Path]:
     """Write the cases of a model as LP or MPS files, each with a file of names (`names_file`).
 
@@ -186,11 +254,12 @@ def write_model(
 
     Parameters
     ----------
-    instance : Instance
+    instance : Instance or TrainingInstance
     model : str or Formulation
+        Of a question of training a form of `build_replication`: "arc-flow", "compact" or "makespan".
     path : path
         Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
-    start : Partition, optional
+    start : Partition or Plan, optional
         Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which is then
         written for the instance with its joins. Nodes that have to share a block are one node in the model.
 
@@ -207,18 +276,29 @@ def write_model(
     path = Path(path)
     if path.suffix not in _COMMENTS:
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
-    cases = builders(instance, model, start)
+    each: Sequence[Callable[[], BuiltModel | BuiltReplication]]
+    if model in FORMS:
+        each = [partial(build_replication, instance, form=model, start=start)]  # type: ignore[arg-type]
+    else:
+        each = list(builders(instance, model, start).values())  # type: ignore[arg-type]
     files = [path]
-    if len(cases) > 1:
-        files = [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, len(cases) + 1)]
+    if len(each) > 1:
+        files = [path.with_name(f"{path.stem}-{number}{path.suffix}") for number in range(1, len(each) + 1)]
     for file in files:
         check_writable(file)
         check_writable(names_file(file))
-    for build, file in zip(cases, files, strict=True):
-        built = build()
-        _write(built, file)
-        write_json(names_file(file), _names_document(built))
+    for build, file in zip(each, files, strict=True):
+        write_built(build(), file)
     return files
+
+
+def write_built(built: BuiltModel | BuiltReplication, file: Path) -> None:
+    """Write a model, with rows of one's own, to a file (.lp or .mps), and its names beside it."""
+    _write(built, file)
+    parts = built.model.component_objects((pyo.Var, pyo.Constraint))
+    components = {part.local_name: part.doc for part in parts}
+    head = {"format": _NAMES_FORMAT, "model": built.name, "unit": built.unit, "components": components}
+    write_json(names_file(file), head | built.document())
 
 
 def names_file(path: Path) -> Path:
@@ -226,7 +306,7 @@ def names_file(path: Path) -> Path:
     return path.with_suffix(".names.json")
 
 
-def _write(built: BuiltModel, file: Path) -> None:
+def _write(built: BuiltModel | BuiltReplication, file: Path) -> None:
     labels, mark = built.labels, _COMMENTS[file.suffix]
     options: dict[str, Any] = {"labeler": labels}
     if file.suffix == ".mps":  # columns in the order of the LP file, as some solvers number them
@@ -241,7 +321,7 @@ def _write(built: BuiltModel, file: Path) -> None:
             draft.open(encoding="utf-8") as source,
             file.open("w", encoding="utf-8") as target,
         ):  # through a symbolic link, too
-            for line in _comments(built, names_file(file).name):
+            for line in built.legend(names_file(file).name):
                 target.write(f"{mark}{_plain(line)}\n")
             shutil.copyfileobj(source, target)
 
@@ -259,34 +339,9 @@ class _Nowhere:
         return len(text)
 
 
-def _comments(built: BuiltModel, names: str) -> Iterator[str]:
-    instance, unit = built.instance, built.instance.time_unit
-    yield f"{built.name} of {instance.label}, graph {instance.graph.content_hash[:16]}"
-    yield f"unit of time: {built.unit!r} {unit}; an objective of 1 is a bottleneck of {built.unit!r} {unit}"
-    yield f"y.NODE.B = 1: NODE is in block B or before, blocks from 1 on; the full names are in {names}"
-
-
 def _plain(line: str) -> str:
     """Reduce a line to characters that every solver accepts in a comment."""
     return "".join(c if c.isascii() and c.isprintable() and c != "\\" else "?" for c in line)[:_LONGEST]
-
-
-def _names_document(built: BuiltModel) -> dict[str, Any]:
-    """Document that explains the names in a written model."""
-    labels, graph, instance = built.labels, built.data.instance.graph, built.instance
-    tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in built.data.tensors}
-    parts = built.model.component_objects((pyo.Var, pyo.Constraint))
-    return {
-        "format": _NAMES_FORMAT,
-        "model": built.name,
-        "instance": instance.label,
-        "graph_hash": instance.graph.content_hash,
-        "time_unit": instance.time_unit,
-        "unit": built.unit,
-        "components": {part.local_name: part.doc for part in parts},
-        "nodes": dict(zip(labels.nodes, graph.names, strict=True)),
-        "tensors": tensors,
-    }
 
 
 # Solutions of other programs as partitions: costs are computed here, bounds are only stated.

@@ -17,12 +17,12 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.partitioning.partition import IDLE
 from instances.results import LP_SUFFIX, PROOF_TOLERANCE
-from mtpp_models.formulations.labels import Labels
 from mtpp_models.formulations.relaxation import Relaxation, of_cases, read_relaxation, relax
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
+from mtpp_models.solvers.labels import Labels
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Cases of a formulation: one Pyomo model each, and the bound proved by a solver.

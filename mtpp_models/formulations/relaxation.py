@@ -11,8 +11,8 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
-from mtpp_models.formulations.labels import Labels
 from mtpp_models.solvers.interface import SolverOutcome, Termination
+from mtpp_models.solvers.labels import Labels
 
 # How far from a whole number the value of a variable counts as fractional.
 _WHOLE = 1e-6

@@ -6,10 +6,12 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import pyomo.environ as pyo
 
 from instances import Bound, InputError, Result
 from instances.deadline import Deadline, Stopwatch
@@ -22,6 +24,7 @@ from instances.system.processes import catch_interrupt
 from mtpp_models.planning.bounds import COVERED, least_z_on_servers
 from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
+from mtpp_models.solvers.labels import Labels
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Solve the replication problem along an order of the devices with any solver, and keep only what is proved.
@@ -30,6 +33,8 @@ from mtpp_models.solvers.registry import Solver, find_solver
 _ROUNDING = 1e-9
 # The ceiling is at most this many units, so that costs within reach are near 1.
 _FAR = 20.0
+# How far from 0 or 1 a solver may leave a binary variable.
+_INTEGRAL = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,119 @@ class CostedPlan:
     def instance(self) -> TrainingInstance:
         """The question that the plan answers."""
         return self.plan.instance
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltReplication:
+    """A model of the replication problem along an order of the devices, to which rows may be added."""
+
+    model: pyo.ConcreteModel  # its variables are those of `mtpp_models.planning.models`
+    name: str  # of the form
+    instance: TrainingInstance  # the question
+    order: tuple[int, ...]  # the devices, as stages take them
+    start: Plan  # plans that cost more than its cost times the slack are left out
+    unit: float  # time of an objective of 1 [s]
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The names of variables and rows in files."""
+        return Labels()
+
+    def legend(self, names: str) -> list[str]:
+        """Lines about the file of the model, whose names stand in the file `names`."""
+        return [
+            f"{self.name} of {self.instance.label}, devices in the order {','.join(map(str, self.order))}",
+            f"unit of time: {self.unit!r} s; an objective of 1 is {self.unit!r} s of an iteration",
+            f"layers, devices and microbatches are numbered; {names} says of what",
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Members of the file of names."""
+        chain = self.instance.chain
+        return {
+            "instance": self.instance.label,
+            "question": self.instance.key,
+            "time_unit": "s",
+            "layers": list(chain.names),
+            "order": list(self.order),
+        }
+
+
+def build_replication(
+    instance: TrainingInstance,
+    order: Sequence[int] | IntArray | None = None,
+    *,
+    form: str = "arc-flow",
+    start: Plan | None = None,
+    slack: float = 1.0,
+) -> BuiltReplication:
+    """Build the model that cuts a chain and replicates its stages, for rows of one's own and any solver of Pyomo.
+
+    `read_plan` reads its solution, `mtpp_models.write_model` writes it. As of `build`, what a solver proves with a row
+    of one's own is no bound of the question.
+
+    Parameters
+    ----------
+    instance : TrainingInstance
+        Chain, cluster and microbatches.
+    order : (V,) integers, optional
+        Stages take their devices from it, one after the other; by default that of the cluster.
+    form, start, slack
+        As of `solve_replication`.
+
+    Raises
+    ------
+    InputError
+        As `solve_replication`, options apart.
+
+    Examples
+    --------
+    >>> from instances.planning import Cluster, LayerChain
+    >>> chain = LayerChain([1, 1], [2, 2], forward_bytes=[8], backward_bytes=[8], param_bytes=[0, 0])
+    >>> built = build_replication(TrainingInstance(chain, Cluster.of_servers((2,), 8.0, 8.0), 4))
+    >>> _ = pyo.SolverFactory("appsi_highs").solve(built.model)
+    >>> read_plan(built).workload
+    12.0
+    """
+    chosen = find(FORMS, form, "form")
+    if not isinstance(instance, TrainingInstance):
+        raise InputError(f"The model {form} is one of plans; give a TrainingInstance of a chain and a cluster.")
+    if not 1 <= slack < math.inf:
+        raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
+    places = list(range(instance.cluster.n)) if order is None else np.asarray(order, dtype=np.int64).tolist()
+    speeds = speeds_along(instance.cluster, places, instance.ports)
+    if len(places) < instance.cluster.n:
+        raise InputError(f"The order names {len(places)} of {instance.cluster.n} devices; name all of them.")
+    if start is None:
+        points = z_points(instance, speeds, math.inf, np.ones(1))
+        if not len(points.first):
+            raise instance.no_plan
+        cuts, replicas, _ = points.stages(int(points.first[0]))
+        start = Plan.along(instance, cuts, replicas, places)
+    stages = _stages_along(instance, start, places)
+    ceiling = slack * chosen.cost(start)
+    unit = max(_work(instance), ceiling / _FAR) or 1.0
+    model = chosen.build(ScaledTraining(instance, speeds, unit, ceiling / unit))
+    chosen.start(model, stages)
+    return BuiltReplication(model=model, name=form, instance=instance, order=tuple(places), start=start, unit=unit)
+
+
+def read_plan(built: BuiltReplication) -> Plan:
+    """Read the plan from the values of the variables; its costs are computed from the definition.
+
+    Raises
+    ------
+    InputError
+        If a 0/1 variable has no value or is neither 0 nor 1, or this is no plan, or one that does not fit into memory.
+    """
+    for variable in built.model.component_data_objects(pyo.Var):
+        value = variable.value
+        if variable.is_binary() and (value is None or not min(abs(value), abs(value - 1)) <= _INTEGRAL):
+            label = built.labels(variable)
+            raise InputError(f"{label} is {value}, neither 0 nor 1; solve the model, with whole numbers, first.")
+    stages = FORMS[built.name].stages(built.model)
+    ends, replicas = (0, *(stage.e for stage in stages)), (stage.r for stage in stages)
+    return Plan.along(built.instance, ends, replicas, built.order)
 
 
 def solve_replication(
@@ -90,45 +208,29 @@ def solve_replication(
         If the solver fails, or states what the plan of its start or solution contradicts.
     """
     watch, deadline = Stopwatch(), Deadline.after(options.time_limit)
-    chosen = find(FORMS, form, "form")
-    if not 1 <= slack < math.inf:
-        raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
-    driver = find_solver(options.solver)
-    places = np.asarray(order, dtype=np.int64).tolist()
-    speeds = speeds_along(instance.cluster, places, instance.ports)
-    if len(places) < instance.cluster.n:
-        raise InputError(f"The order names {len(places)} of {instance.cluster.n} devices; name all of them.")
-    if start is None:
-        points = z_points(instance, speeds, math.inf, np.ones(1))
-        if not len(points.first):
-            raise instance.no_plan
-        cuts, replicas, _ = points.stages(int(points.first[0]))
-        start = Plan.along(instance, cuts, replicas, places)
-    stages = _stages_along(instance, start, places)
-    work, ceiling = _work(instance), slack * chosen.cost(start)
-    unit = max(work, ceiling / _FAR) or 1.0
-    data = ScaledTraining(instance, speeds, unit, ceiling / unit)
+    chosen, driver = find(FORMS, form, "form"), find_solver(options.solver)
     with catch_interrupt() as interrupted:
-        model = chosen.build(data)
-        chosen.start(model, stages)
-        built = watch.passed
+        built = build_replication(instance, order, form=form, start=start, slack=slack)
+        built_in = watch.passed
         controls = Controls(options, replace(deadline, interrupted=interrupted))
-        outcome = SolverOutcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
+        outcome = SolverOutcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(built.model, controls)
         stopped = interrupted.is_set()
-    solution = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)
-    best = min(filter(None, (start, solution)), key=chosen.cost)
-    stated = _proved(outcome, driver) * unit
+    best = built.start
+    if outcome.objective is not None:
+        with contextlib.suppress(InputError):  # of a solution that is not feasible
+            best = min(best, read_plan(built), key=chosen.cost)
+    stated = _proved(outcome, driver) * built.unit
     if stated > chosen.cost(best) * (1 + _ROUNDING):
         symptom = f"states the bound {stated:.6g} of {form}, against a plan of cost {chosen.cost(best):.6g}"
         raise SolverFaultError(driver.name, symptom)
-    proved = max(work * (1 - _ROUNDING), stated)
+    proved = max(_work(instance) * (1 - _ROUNDING), stated)
     closed = outcome.termination is Termination.OPTIMAL and proved >= chosen.cost(best) * (1 - PROOF_TOLERANCE)
     return Result(
         method=form,
         instance=instance,
         answer=CostedPlan(best, chosen.cost(best)),
         bound=Bound(proved, form, closed),
-        seconds=watch.seconds(build=built, solve=watch.passed - built),
+        seconds=watch.seconds(build=built_in, solve=watch.passed - built_in),
         solver=f"{driver.name} {driver.version()}",
         log=outcome.log,
         interrupted=stopped,
@@ -154,13 +256,6 @@ def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) ->
         StagePrice(k, e, i, r)
         for (k, e), i, r in zip(pairwise(start.cuts), ends[:-1], start.replicas.tolist(), strict=True)
     ]
-
-
-def _plan(instance: TrainingInstance, stages: list[StagePrice], places: list[int]) -> Plan | None:
-    """Plan of a solution, with its cost from the definition; None if it is not feasible."""
-    with contextlib.suppress(InputError):
-        return Plan.along(instance, (0, *(stage.e for stage in stages)), (stage.r for stage in stages), places)
-    return None
 
 
 def _proved(outcome: SolverOutcome, solver: Solver) -> float:

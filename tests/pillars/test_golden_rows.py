@@ -45,7 +45,7 @@ def _partitioning(name: str) -> list[pyo.ConcreteModel]:
     )
     instance = Instance(graph, Platform(3, 2.0, memory=20.0))
     start = slice_order(instance, graph.topological_order)
-    return [make().model for make in builders(instance, name, start)]
+    return [make().model for make in builders(instance, name, start).values()]
 
 
 def _planning(form: str) -> list[pyo.ConcreteModel]:

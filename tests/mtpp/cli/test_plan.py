@@ -76,6 +76,17 @@ def test_plan_is_written_and_drawn(files: Path, capsys: pytest.CaptureFixture[st
     assert "<svg" in Path("plan.svg").read_text()
 
 
+def test_the_model_of_a_planner_is_written(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Along the order of its search; other planners are no models."""
+    command = f"plan simulation {SERVERS} --microbatches 4 --export model.lp --planner"
+    assert mtpp(f"{command} milp-load") == 0
+    assert capsys.readouterr().out == "model.lp\n"
+    assert "arc-flow" in Path("model.lp").read_text().splitlines()[0]
+    assert json.loads(Path("model.names.json").read_text())["model"] == "arc-flow"
+    assert mtpp(f"{command} improved") == 2
+    assert "there are milp, milp-load, milp-compact" in capsys.readouterr().err
+
+
 def test_guarantees_are_printed_for_spp(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Lemma 1 and 2, and in half duplex Theorem 1, with their slack."""
     for option, names in (("", ["Lemma 1", "Lemma 2", "Theorem 1"]), (" --full-duplex", ["Lemma 1", "Lemma 2"])):

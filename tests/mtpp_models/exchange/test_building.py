@@ -15,7 +15,7 @@ from strategies import instances, questions
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.random_graphs import regal_style
-from mtpp_models import BuiltModel, build, read_partition
+from mtpp_models import BuiltModel, build, cases, read_partition, solve
 
 
 def solved(built: BuiltModel) -> Partition:
@@ -80,12 +80,31 @@ def test_what_cannot_be_read_is_refused() -> None:
         read_partition(built)
     with pytest.raises(InputError, match="its blocks are merged"):
         read_partition(build(instance, "coarse-2"))
-    with pytest.raises(InputError, match="2 cases"):
-        build(instance, "guess-the-bottleneck")
     with pytest.raises(InputError, match="needs no solver"):
         build(instance, "simple")
     with pytest.raises(InputError, match="partition to start from"):
         build(instance, "exact+all")
+
+
+def test_a_case_is_named_or_numbered() -> None:
+    """The least of all cases is the bound of the model; without a name the message lists them."""
+    instance = Instance(regal_style("watts-strogatz", 12, seed=0), Platform(3, 1.0))
+    assert cases(instance, "guess-the-bottleneck") == ["r = 1", "r = 2", "r = 3"]
+    assert cases(instance, "exact") == ["exact"]
+    values = []
+    for case in (1, "r = 2", 3):
+        built = build(instance, "guess-the-bottleneck", case=case)
+        pyo.SolverFactory("appsi_highs").solve(built.model)
+        values.append(pyo.value(built.model.objective) * built.unit)
+    bound = solve(instance, "guess-the-bottleneck").bound
+    assert bound is not None
+    assert bound.value == pytest.approx(min(values), rel=1e-4)
+    for case in (None, 0, 4, -1, True, "r = 4", 1.5):
+        with pytest.raises(InputError, match=r"has the cases 1 to 3: r = 1, r = 2, r = 3; name one by case=") as error:
+            build(instance, "guess-the-bottleneck", case=case)  # type: ignore[arg-type]
+        assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="has the cases 1: exact"):
+        build(instance, case=2)
 
 
 @settings(max_examples=25)

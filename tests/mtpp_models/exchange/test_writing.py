@@ -15,7 +15,8 @@ from instances import ComputationGraph, InputError, Instance, Platform
 from instances.json_files import read_json
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, Formulation, ScaledInstance, build, solve, write_model
-from mtpp_models.exchange.files import Labels, builders
+from mtpp_models.exchange.files import builders
+from mtpp_models.solvers.labels import Labels
 
 # What LP files allow, less what some solver does not; CBC takes 100 characters, with what Pyomo adds to a row.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,92}")
@@ -87,7 +88,7 @@ def test_variables_and_rows_have_names_of_their_own(instance: Instance) -> None:
     for model in MODELS.values():
         if not isinstance(model, Formulation):
             continue
-        built = builders(instance, model)[0]()
+        built = next(iter(builders(instance, model).values()))()
         for kind in (pyo.Var, pyo.Constraint):
             names = [built.labels(part) for part in built.model.component_data_objects(kind)]
             assert len(set(names)) == len(names)

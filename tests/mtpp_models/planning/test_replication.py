@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import highspy
 import numpy as np
 import pyomo.environ as pyo
 import pytest
@@ -14,11 +17,11 @@ from planning_oracles import all_plans, random_instance
 
 from heuristics.planning.execution import execute, pe
 from heuristics.planning.spp import plans_by_stages, recursive_device_order, spp, spp_plans
-from instances import FalseCertificateError, InputError
+from instances import ComputationGraph, FalseCertificateError, InputError, Instance, Platform
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 from instances.planning.bounds import least_z, speeds_along
 from instances.planning.chains import simulation
-from mtpp_models import SolveOptions
+from mtpp_models import SolveOptions, build_replication, read_plan, write_model
 from mtpp_models.planning.bounds import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
 from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.planning.solve import solve_replication
@@ -88,6 +91,53 @@ def test_a_plan_of_sixteen_devices_is_proved() -> None:
     assert answer.proved
     assert answer.bound.optimal
     assert answer.cost <= plan.workload
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_built_model_is_solved_by_others(form: str, tmp_path: Path) -> None:
+    """In Python and from its file; rows of one's own restrict the plan."""
+    instance = simulation(0, servers=(2, 2), microbatches=4)
+    best = solve_replication(instance, range(4), form=form).cost
+    built = build_replication(instance, form=form)
+    pyo.SolverFactory("appsi_highs").solve(built.model)
+    assert FORMS[form].cost(read_plan(built)) == EXACT(best, rel=1e-4)
+    (file,) = write_model(instance, form, tmp_path / "plan.mps")
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.readModel(str(file))
+    highs.run()
+    assert highs.getObjectiveValue() * built.unit == EXACT(best, rel=1e-4)
+    document = json.loads((tmp_path / "plan.names.json").read_text())
+    assert document["order"] == [0, 1, 2, 3]
+    assert len(document["layers"]) == instance.chain.n
+
+
+def test_a_row_of_ones_own_restricts_a_plan() -> None:
+    """No stage on two devices: every device has a stage of its own."""
+    built = build_replication(simulation(0, servers=(2, 2), microbatches=4), slack=3.0)
+    m = built.model
+    m.alone = pyo.Constraint(expr=sum(m.x[k, e, i, r] for k, e, i, r in m.stages if r > 1) == 0)
+    pyo.SolverFactory("appsi_highs").solve(m)
+    assert read_plan(built).replicas.tolist() == [1, 1, 1, 1]
+
+
+def test_what_is_no_model_of_a_plan_is_refused(tmp_path: Path) -> None:
+    instance = simulation(0, servers=(2,), microbatches=4)
+    graph = Instance(ComputationGraph.from_edges([], [1.0]), Platform(1, 1.0))
+    built = build_replication(instance)
+    for variable in built.model.x.values():
+        variable.set_value(0.5, skip_validation=True)
+    refusals = {
+        "neither 0 nor 1": lambda: read_plan(built),
+        "is one of plans": lambda: write_model(graph, "arc-flow", tmp_path / "m.lp"),
+        "is one of partitions": lambda: write_model(instance, "exact", tmp_path / "m.lp"),
+        "There is no form": lambda: build_replication(instance, form="exact"),
+        "The order names 1 of 2": lambda: build_replication(instance, [0]),
+    }
+    for reason, ask in refusals.items():
+        with pytest.raises(InputError, match=reason) as error:
+            ask()
+        assert "\n" not in str(error.value)
 
 
 def test_every_solver_proves_the_same(solver: str) -> None:

@@ -33,13 +33,13 @@ class Labels:
 
     Parameters
     ----------
-    graph : ComputationGraph
-        The one that the model is built of.
+    graph : ComputationGraph, optional
+        The one that the model is built of; without one, indices stay what they are.
     """
 
-    def __init__(self, graph: ComputationGraph) -> None:
-        self.nodes = _unique(graph.names)
-        self.tensors = _of_tensors(graph, self.nodes)
+    def __init__(self, graph: ComputationGraph | None = None) -> None:
+        self.nodes = [] if graph is None else _unique(graph.names)
+        self.tensors = [] if graph is None else _of_tensors(graph, self.nodes)
         self._kinds: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, component: Any) -> str:
