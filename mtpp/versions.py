@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,22 @@ def package_version(name: str = "mtpp") -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+@cache
+def version_of_import(name: str) -> str | None:
+    """Installed version of the distribution that a package or module belongs to; None if it is not installed.
+
+    Examples
+    --------
+    >>> version_of_import("yaml") == package_version("PyYAML"), version_of_import("no_such_package") is None
+    (True, True)
+    """
+    version = package_version(name)
+    if version is None and name not in sys.builtin_module_names and find_spec(name) is not None:
+        others = importlib.metadata.packages_distributions().get(name, ())
+        version = next((package_version(other) for other in others), None)
+    return version
 
 
 def versions() -> dict[str, str]:

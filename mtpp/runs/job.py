@@ -11,8 +11,8 @@ from functools import cache, cached_property
 from typing import Any
 
 from instances.errors import printable
+from mtpp.runs.code_hash import sources_of
 from mtpp.runs.log import NOTHING, OLD_SCHEMA, Circumstances, Run
-from mtpp.runs.sources import sources_of
 from mtpp.versions import package_version
 
 #: Of an answer that another process has found: its seconds by clock and by processor, which are no field of the run.
@@ -149,8 +149,11 @@ def key_of(question: Any) -> str:
 
 
 def other_code(name: str) -> str:
-    """Sentence about a worker whose code is not the caller's."""
-    return f"the worker on {platform.node()} has other code of {name} than the caller; start both again."
+    """Sentence about a worker whose code, or packages that it imports, are not the caller's."""
+    return (
+        f"the worker on {platform.node()} has other code of {name}, or other versions of packages, than the caller; "
+        "install the same, and start both again."
+    )
 
 
 def _fields(job: Job) -> frozenset[str]:
@@ -166,4 +169,4 @@ _FIELDS: dict[type[Job], frozenset[str]] = {}
 
 @cache
 def _sources(kind: type[StudyJob]) -> str:
-    return sources_of(kind, one_by_one=[kind.__module__])
+    return sources_of(kind)

@@ -28,7 +28,7 @@ from mtpp.versions import package_version
 
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("numpy", "scipy", "numba")
+_PACKAGES = ("numpy", "scipy", "numba", "networkx", "pyomo", "highspy")
 _GIT_SECONDS = 5.0
 
 #: The fields of a run that nobody saw, as its process died.

@@ -24,8 +24,9 @@ from instances import InputError, Instance, Partition
 from instances.errors import WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
+from mtpp.runs.code_hash import code_hash, module_of, sources_of
 from mtpp.runs.method_process import MethodAnswer, ask_here, ask_process
-from mtpp.runs.sources import PROJECT, Homes, code_hash, home_of, module_of, parse_module, sources_of
+from mtpp.runs.sources import PROJECT, Homes, home_of, parse_module
 
 #: Bytes of a file that a job carries.
 _MOST = 2**20
@@ -134,7 +135,7 @@ def _of_callable(heuristic: Callable[..., Any], name: str) -> OwnMethod:
     is_top = "<" not in function.__qualname__ and path.is_file()
     package = "" if main else sys.modules[module].__package__ or ""
     if not is_top or (not main and _attribute(sys.modules[module], function.__qualname__) is not heuristic):
-        return OwnMethod(name, name, sources_of(heuristic, one_by_one=[_MAIN, module]), call=heuristic)
+        return OwnMethod(name, name, sources_of(heuristic, live=[_MAIN, module]), call=heuristic)
     if package:
         return _of_module(name, module, function.__qualname__)
     method = _of_file(name, path, function.__qualname__)
@@ -143,7 +144,7 @@ def _of_callable(heuristic: Callable[..., Any], name: str) -> OwnMethod:
         raise InputError(f"{name}: {path} is not what was imported any more; import it again, or start again.")
     if not main:
         return method
-    now = sources_of(function, one_by_one=[_MAIN])  # values that a script has by now
+    now = sources_of(function, live=[_MAIN])  # values that a script has by now
     return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, heuristic)
 
 
@@ -175,18 +176,10 @@ def _of_file(name: str, path: Path, function: str) -> OwnMethod:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; this is no file of Python.") from None
     _check_name(str(path), text, function)
-    module = parse_module(path.stem, path.resolve(), text)
     homes = Homes(PROJECT, home_of(path, None), as_loaded=False)
-    sources = _both(function, _closure_hash(homes, path, module))
+    homes.add(parse_module(_MAIN, path.resolve(), text))
+    sources = _both(function, sources_of(homes=homes, modules=[_MAIN]))
     return OwnMethod(name, function, sources, None, str(path.resolve()), text)
-
-
-def _closure_hash(homes: Homes, path: Path, module: Any) -> str:
-    """Hash of a source file, of the data files that it names, and of all that it imports."""
-    names = [name for imported in module.imports for name in homes.names(*imported)]
-    data = [hashlib.sha256(file.read_bytes()).hexdigest() for file in module.named if file.is_file()]
-    others = sources_of(homes=homes, modules=[name for name in names if name != path.stem])
-    return _both(module.digest, *data, others)
 
 
 def _of_module(name: str, module: str, function: str) -> OwnMethod:

@@ -16,10 +16,11 @@ from instances.deadline import Deadline
 from instances.json_files import finite_or_none
 from instances.results import LP_SUFFIX
 from mtpp.certifying.certify import certify
+from mtpp.runs.code_hash import sources_of
 from mtpp.runs.job import MEASURED, Job, key_of, other_code
 from mtpp.runs.log import Run
 from mtpp.runs.own_methods import OwnMethod, own_method
-from mtpp.runs.sources import PROJECT, Homes, sources_of
+from mtpp.runs.sources import PROJECT, Homes
 from mtpp.versions import package_version
 from mtpp_models import MODELS, SolveOptions, SolverFaultError, relaxation, simple, solve
 from mtpp_models.formulations.formulation import Formulation

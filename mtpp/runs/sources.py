@@ -1,52 +1,76 @@
-"""Hashes of the code behind an answer."""
+"""Source files, their parts, and the packages behind an answer."""
 
 from __future__ import annotations
 
 import ast
-import dis
-import functools
 import gc
 import hashlib
-import inspect
-import pickle
 import re
-import secrets
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
-
-import numpy as np
+from types import ModuleType
 
 from instances import InputError
 from instances.import_guard import SIBLINGS
+from mtpp.versions import version_of_import
 
 # Modules that a piece of code is made of, and a hash of what they say.
 #
-# A module counts with all that it imports inside of the project, also in functions; ``from package import x`` means the
-# module of x. It counts by its syntax tree, without docstrings, comments and places: nothing that runs depends on them,
-# unless it reads its own docstring or line numbers, which no method may. So a changed comment starts nothing anew, and
-# all else does, also a changed constant. Data beside a module of the project count by their bytes.
+# A definition at the top of a module of the project counts with all that it names, directly or not: definitions of the
+# module, and what it imports, also in functions; ``from package import x`` means the module of x. Of a class those
+# methods count whose names are mentioned. Statements that do more than to define count with all that is taken from
+# their module. Modules of callers count as a whole, installed packages by their versions.
+#
+# Code counts by its syntax tree, without docstrings, comments and places: nothing that runs depends on them, unless it
+# reads its own docstring or line numbers, which no method may. So a changed comment starts nothing anew, and neither
+# does a definition that a method does not use. Data beside a module of the project count by their bytes.
 
 
 #: An imported name: a module, and what is taken from it, None for itself.
 Name = tuple[str, str | None]
 
+#: Name of modules that list methods.
+_REGISTRY = "registry"
 _BEGIN = time.time()
 _ROOT = Path(__file__).resolve().parents[2]
 #: Fields of syntax trees that change nothing.
 _IDLE = frozenset(("ctx", "type_comment", "type_ignores", "kind"))
+#: Decorators that do nothing but to return what takes the place of a definition.
+_DECORATORS = frozenset(
+    ("cache", "compiled", "contextmanager", "dataclass", "lru_cache", "media", "one_thread", "overload")
+)
+#: Modules whose classes call no methods of theirs but special ones.
+_ABSTRACT = frozenset(("abc", "enum", "typing", "typing_extensions"))
 #: Files beside modules that are no data.
 _NO_DATA = (".py", ".pyc", ".pyi", ".typed")
 _DOTTED = re.compile(rf"(?:{'|'.join(SIBLINGS)})(?:\.\w+)+")
+_DOTTED_NAMES = re.compile(r"[\w.]{1,200}")
 _FILE_NAME = re.compile(r"[\w./ -]{1,200}\.\w{1,10}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A statement at the top of a module, a method, or what else a class says, as far as other code depends on it."""
+
+    digest: str  # of its syntax tree, or of data
+    names: frozenset[str] = frozenset()  # that it mentions: of definitions, imports and attributes
+    imports: frozenset[Name] = frozenset()  # that stand in it
+    bases: tuple[str, ...] = ()  # names in the bases of a class
+
+
+@dataclass(frozen=True)
+class Use:
+    """A definition with what it uses."""
+
+    digest: str  # of its parts, and of what imported names mean there
+    names: frozenset[str]  # that it mentions
+    places: frozenset[Name]  # where what it uses is defined
 
 
 @dataclass(frozen=True)
@@ -55,15 +79,21 @@ class Module:
 
     name: str
     path: Path
-    digest: str  # of its syntax tree, and of data
+    digest: str  # of its syntax tree
     imports: frozenset[Name]
     bindings: dict[str, Name]  # names that imports give, at the top of the module
     named: tuple[Path, ...]  # files beside it, if they are there, that its texts name
+    # By the name that is defined, "class.method" for methods, and "" for what counts with all that is taken from it.
+    parts: dict[str, tuple[Part, ...]]
 
     @property
     def is_package(self) -> bool:
         """Whether it is the beginning of a package."""
         return self.path.name == "__init__.py"
+
+    def methods(self, name: str) -> list[str]:
+        """Parts that are methods of a class; none if it is no class."""
+        return [part for part in self.parts if part.startswith(f"{name}.")]
 
 
 @dataclass(frozen=True)
@@ -112,6 +142,7 @@ class Homes:
     def __init__(self, *homes: Home, as_loaded: bool = True) -> None:
         self._homes, self._as_loaded = homes, as_loaded
         self._known: dict[str, Module | None] = {}
+        self._used: dict[Name, Use] = {}
 
     def read(self, name: str) -> Module | None:
         """A module as it is loaded here, or else as its file says now; None if it is in none of the folders.
@@ -125,6 +156,10 @@ class Homes:
             self._known[name] = self._look(name)
         return self._known[name]
 
+    def add(self, module: Module) -> None:
+        """Take in a module of a caller that stands in no folder, with the data that it names."""
+        self._known[module.name] = _with_data(module, is_project=False)
+
     def _look(self, name: str) -> Module | None:
         for home in self._homes:
             path = home.find(name)
@@ -132,34 +167,95 @@ class Homes:
                 loaded = sys.modules.get(name) if home.is_project or self._as_loaded else None
                 if loaded is not None and getattr(loaded, "__file__", None) == str(path):
                     return _with_data(_as_loaded(name, path, loaded, home.is_project), home.is_project)
-                return _with_data(_as_written(name, path), home.is_project)
+                return _with_data(_as_written(name, path, home.is_project), home.is_project)
         return None
 
-    def names(self, target: str, part: str | None) -> list[str]:
-        """Modules that an imported name comes from; none if it is foreign."""
+    def origin(self, target: str, part: str | None) -> Name:
+        """Where an imported name is defined: a part of a module, or a module as a whole."""
         module = self.read(target)
-        if module is None:
-            return []
-        if part is None or not module.is_package:
-            return [target]
+        if module is None or part is None:
+            return target, None
         if (module.bindings.get(part) or (target, part)) != (target, part):
-            return self.names(*module.bindings[part])
-        return [f"{target}.{part}"] if self.read(f"{target}.{part}") is not None else [target]
+            return self.origin(*module.bindings[part])
+        if module.is_package and self.read(f"{target}.{part}") is not None:
+            return f"{target}.{part}", None
+        return target, part if part in module.parts else None
 
-    def closure(self, names: Iterable[str], without: Iterable[str] = ()) -> dict[str, Module]:
-        """These modules and all that they import, but for those left out and what these alone import."""
-        modules: dict[str, Module] = {}
-        todo, left_out = list(names), frozenset(without)
+    def use(self, module: Module, name: str) -> Use:
+        """A definition of a module with what it uses."""
+        if (module.name, name) not in self._used:
+            parts = module.parts[name]
+            names = frozenset[str]().union(*(part.names for part in parts))
+            bound = {word: module.bindings[word] for word in sorted(names & module.bindings.keys())}
+            taken = [*bound.values(), *(imported for part in parts for imported in part.imports)]
+            places: set[Name] = {(module.name, word) for word in ("", *(names & module.parts.keys()))}
+            places |= {self.origin(*imported) for imported in taken}
+            if self._is_called_back(module, name):
+                places |= {(module.name, method) for method in module.methods(name)}
+            digest = hash_of([*(part.digest for part in parts), *(f"{word} {bound[word]}" for word in bound)])
+            self._used[module.name, name] = Use(digest, names, frozenset(places))
+        return self._used[module.name, name]
+
+    def _is_called_back(self, module: Module, name: str) -> bool:
+        """Whether a class has a base of others, who may call its methods without that code here mentions them."""
+        for base in (base for part in module.parts.get(name, ()) for base in part.bases):
+            target, part = self.origin(*module.bindings[base]) if base in module.bindings else (module.name, base)
+            source = self.read(target)
+            if target not in _ABSTRACT if source is None else self._is_called_back(source, part or ""):
+                return True
+        return False
+
+
+def _is_registry(module: str) -> bool:
+    return module.rpartition(".")[2] == _REGISTRY
+
+
+class Closure:
+    """Parts of modules that code uses, directly or not, and packages that these import.
+
+    Parameters
+    ----------
+    homes : Homes
+    registries : bool
+        Whether registries of methods count.
+    """
+
+    def __init__(self, homes: Homes, *, registries: bool) -> None:
+        self._homes, self._registries = homes, registries
+        self._digests: dict[Name, str] = {}
+        self._packages: set[str] = set()
+        self._mentioned: set[str] = set()
+        self._waiting: dict[str, list[Name]] = {}  # methods that nothing has mentioned
+
+    def add(self, names: Iterable[Name]) -> None:
+        """Add definitions, as `Homes.origin` says where they are, with all that they use."""
+        todo = list(names)
         while todo:
-            name = todo.pop()
-            module = None if name in modules or name in left_out else self.read(name)
+            target, name = todo.pop()
+            module = self._homes.read(target)
             if module is None:
-                continue
-            modules[name] = module
-            if not PROJECT.find(name):  # the beginnings of others' packages may compute
-                todo += [name.rsplit(".", dots)[0] for dots in range(1, name.count(".") + 1)]
-            todo += [other for imported in module.imports for other in self.names(*imported)]
-        return modules
+                self._packages.add(target.partition(".")[0])
+            elif name is None:
+                todo += [(target, part) for part in module.parts if "." not in part]
+            elif (target, name) not in self._digests and (self._registries or not _is_registry(target)):
+                use = self._homes.use(module, name)
+                self._digests[target, name] = use.digest
+                for method in module.methods(name):
+                    self._waiting.setdefault(method.removeprefix(f"{name}."), []).append((target, method))
+                self._mentioned |= use.names
+                todo += use.places
+                for word in self._mentioned & self._waiting.keys():
+                    todo += self._waiting.pop(word)
+
+    def mention(self, names: Iterable[str]) -> None:
+        """Take names for attributes that code outside of these parts mentions."""
+        self._mentioned |= set(names)
+
+    def words(self) -> list[str]:
+        """Definitions with their hashes, and packages with their versions."""
+        packages = sorted(self._packages - sys.stdlib_module_names - set(SIBLINGS))
+        definitions = [f"{module} {name} {digest}" for (module, name), digest in sorted(self._digests.items())]
+        return [*definitions, *(f"{name} {version_of_import(name)}" for name in packages)]
 
 
 def _as_loaded(name: str, path: Path, loaded: ModuleType, is_project: bool) -> Module:
@@ -168,15 +264,15 @@ def _as_loaded(name: str, path: Path, loaded: ModuleType, is_project: bool) -> M
     if first is None or first[0] is not loaded.__spec__:
         if first is None and is_project and path.stat().st_mtime > _BEGIN:
             raise InputError(f"{path} has changed since this program started; start it again.")
-        first = _FIRST_LOOKS[name] = (loaded.__spec__, _as_written(name, path))
+        first = _FIRST_LOOKS[name] = (loaded.__spec__, _as_written(name, path, is_project))
     return first[1]
 
 
 _FIRST_LOOKS: dict[str, tuple[object, Module]] = {}
 
 
-def _as_written(name: str, path: Path) -> Module:
-    return _parsed(name, path, _state(path))
+def _as_written(name: str, path: Path, is_project: bool) -> Module:
+    return _parsed(name, path, _state(path), is_project)
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -186,12 +282,10 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _with_data(module: Module, is_project: bool) -> Module:
-    """A module whose hash counts data: files beside those of the project, and those that others name."""
+    """A module with data: files beside those of the project, and those that others name."""
     files = _beside(module.path.parent) if is_project else [f for f in module.named if f.is_file()]
-    if not files:
-        return module
-    words = [module.digest, *(f"{file.name} {_bytes_hash(file, _state(file))}" for file in files)]
-    return replace(module, digest=hash_of(words))
+    data = tuple(Part(f"{file.name} {_bytes_hash(file, _state(file))}") for file in files)
+    return replace(module, parts={**module.parts, "": (*module.parts[""], *data)})
 
 
 def _beside(folder: Path) -> list[Path]:
@@ -204,12 +298,12 @@ def _bytes_hash(path: Path, state: tuple[int, int]) -> str:
 
 
 @lru_cache(4096)
-def _parsed(name: str, path: Path, state: tuple[int, int]) -> Module:
-    return parse_module(name, path, path.read_bytes())
+def _parsed(name: str, path: Path, state: tuple[int, int], is_project: bool) -> Module:
+    return parse_module(name, path, path.read_bytes(), in_parts=is_project)
 
 
-def parse_module(name: str, path: Path, text: bytes | str) -> Module:
-    """A module whose file holds this text, without its data.
+def parse_module(name: str, path: Path, text: bytes | str, *, in_parts: bool = False) -> Module:
+    """A module whose file holds this text, without its data; as one part, or in parts.
 
     Raises
     ------
@@ -227,18 +321,80 @@ def parse_module(name: str, path: Path, text: bytes | str) -> Module:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as Python ({error}).") from None
-    words: list[str] = []
-    _spell(tree, words)
     is_package = path.name == "__init__.py"
     package = name if is_package else name.rpartition(".")[0]
     hidden = frozenset() if is_package else _for_types(tree)  # a package loads those when it is asked for them
-    nodes = list(ast.walk(tree))
-    imports = frozenset(name for n in nodes if id(n) not in hidden for name in _imported(n, package))
+    nodes = [n for n in ast.walk(tree) if id(n) not in hidden]
+    imports = frozenset(name for n in nodes for name in _imported(n, package))
     top = {id(n) for statement in tree.body for n in (statement, *getattr(statement, "body", ()))}
     bindings = {bound: name for n in nodes if id(n) in top for bound, name in _bound(n, package)}
     texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     named = {path.parent / text for text in texts if _FILE_NAME.fullmatch(text)}
-    return Module(name, path, hash_of(words), imports, bindings, tuple(sorted(named)))
+    whole = _part([tree], package)
+    if in_parts:
+        parts = _parts([n for n in tree.body if not _is_for_types(n)], package)
+        mentioned = frozenset[str]().union(*(part.names for same in parts.values() for part in same))
+        unused = frozenset() if is_package else bindings.keys() - mentioned  # imports that may do something
+        parts[""] = (*parts[""], Part("", imports=frozenset(bindings[bound] for bound in unused)))
+    else:  # the beginnings of others' packages may compute
+        beginnings = {(name.rsplit(".", dots)[0], None) for dots in range(1, name.count(".") + 1)}
+        parts = {"": (replace(whole, imports=imports | beginnings),)}
+    return Module(name, path, whole.digest, imports, bindings, tuple(sorted(named)), parts)
+
+
+def _parts(statements: list[ast.stmt], package: str) -> dict[str, tuple[Part, ...]]:
+    """Parts of a module by the names that they define."""
+    parts: dict[str, tuple[Part, ...]] = {"": ()}
+    for statement in statements:
+        for name, nodes in _definitions(statement):
+            parts[name] = (*parts.get(name, ()), _part(nodes, package))
+    return parts
+
+
+def _definitions(statement: ast.stmt) -> Iterator[tuple[str, Sequence[ast.AST]]]:
+    """Names that a statement defines, with the syntax behind each; the name is empty if it may do more than that."""
+    decorators = [n.func if isinstance(n, ast.Call) else n for n in getattr(statement, "decorator_list", ())]
+    if any(getattr(n, "id", getattr(n, "attr", None)) not in _DECORATORS for n in decorators):
+        yield "", [statement]
+    elif isinstance(statement, ast.ClassDef):
+        methods = [n for n in statement.body if isinstance(n, ast.FunctionDef) and not n.name.startswith("__")]
+        rest = [n for n in statement.body if n not in methods]
+        head = ast.ClassDef(statement.name, statement.bases, statement.keywords, [], statement.decorator_list)
+        yield statement.name, [head, *rest]
+        yield from ((f"{statement.name}.{method.name}", [method]) for method in methods)
+    elif isinstance(statement, ast.FunctionDef):
+        yield statement.name, [statement]
+    elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        flat = [item for target in targets for item in getattr(target, "elts", [target])]
+        names = {item.id if isinstance(item, ast.Name) else "" for item in flat}
+        yield from ((name, [statement]) for name in ([""] if "" in names else names))
+    elif not isinstance(statement, ast.Import | ast.ImportFrom) or any(a.name == "*" for a in statement.names):
+        yield "", [statement]
+
+
+def _part(nodes: Sequence[ast.AST], package: str) -> Part:
+    words: list[str] = []
+    for node in nodes:
+        if not _is_remark(node):
+            _spell(node, words)
+    inner = [n for node in nodes if not _is_remark(node) for n in ast.walk(node)]
+    names = frozenset(name for n in inner for name in _mentioned(n))
+    imports = frozenset(name for n in inner for name in _imported(n, package))
+    bases = [n.id for base in getattr(nodes[0], "bases", ()) for n in ast.walk(base) if isinstance(n, ast.Name)]
+    return Part(hash_of(words), names, imports, tuple(bases))
+
+
+def _mentioned(node: ast.AST) -> Iterable[str]:
+    """Names in a node, and those that a text may stand for, as in ``getattr(x, "name")``."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.MatchClass):
+        return node.kwd_attrs
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return text.split(".") if _DOTTED_NAMES.fullmatch(text) else ()
 
 
 def hash_of(words: list[str]) -> str:
@@ -282,9 +438,14 @@ def _is_remark(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
+def _is_for_types(node: ast.AST) -> bool:
+    """Whether a statement is a branch that only type checkers read."""
+    return isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
+
+
 def _for_types(tree: ast.Module) -> frozenset[int]:
     """Identities of the nodes in branches that only type checkers read."""
-    branches = [n for n in tree.body if isinstance(n, ast.If) and getattr(n.test, "id", None) == "TYPE_CHECKING"]
+    branches = [n for n in tree.body if isinstance(n, ast.If) and _is_for_types(n)]
     return frozenset(id(n) for branch in branches for part in branch.body for n in ast.walk(part))
 
 
@@ -322,250 +483,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-# Hash of all code that a function, a class or an object stands for: the field `sources` of a run.
-#
-# Where methods are registered and jobs are defined, functions count one by one, by their byte code and what they name;
-# all other modules of the project, and those of a caller, count as a whole, see `mtpp.runs.sources`.
-
-
-#: Name of modules of which functions count one by one.
-_REGISTRY = "registry"
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
-
-
-def sources_of(
-    *things: Any,
-    glue: Iterable[Any] = (),
-    homes: Homes | None = None,
-    one_by_one: Iterable[str] = (),
-    modules: Iterable[str] = (),
-) -> str:
-    """Hash of the code that makes an answer.
-
-    Parameters
-    ----------
-    things : object
-        Functions, classes, and objects that hold such.
-    glue : iterable
-        Functions of this project that call the method, whichever it is: what they import counts but for registries.
-    homes : Homes, optional
-        Folders whose modules count, those of the project by default; what it has read is not read again.
-    one_by_one : iterable of str
-        Modules of which functions count one by one.
-    modules : iterable of str
-        Modules that count as a whole.
-
-    Raises
-    ------
-    InputError
-        If a module cannot be read, or has changed since this process loaded it.
-    """
-    folders = homes or Homes(PROJECT)
-    walks = [_Walk(folders, frozenset(one_by_one), registries=True), _Walk(folders, frozenset(), registries=False)]
-    for thing in things:
-        walks[0].visit(thing)
-    for function in glue:
-        walks[1].spell(function)
-    closure = folders.closure({*walks[0].modules, *modules}) | walks[1].closure()
-    words = [*walks[0].words, *walks[1].words, *(f"{name} {closure[name].digest}" for name in sorted(closure))]
-    return hash_of(words)
-
-
-def code_hash(code: CodeType) -> str:
-    """Hash of byte code, wherever it stands: lines and docstrings do not count."""
-    words: list[str] = []
-    _spell_code(code, words)
-    return hash_of(words)
-
-
-class _Walk:
-    """Collects what the hash of a method consists of: words of code that counts function by function, and modules."""
-
-    def __init__(self, homes: Homes, one_by_one: frozenset[str], *, registries: bool) -> None:
-        self._homes, self._one_by_one, self._registries = homes, one_by_one, registries
-        self._seen: dict[int, Any] = {}  # which keeps them alive, so that no other one takes their place
-        self.words: list[str] = []
-        self.modules: set[str] = set()
-
-    def closure(self) -> dict[str, Module]:
-        """All modules that those visited import, directly or not, without registries and what only these import."""
-        modules = {name for name in self.modules if not _is_registry(name)}
-        every = self._homes.closure(modules)
-        return self._homes.closure(modules, without=[name for name in every if _is_registry(name)])
-
-    def visit(self, value: Any) -> None:
-        """Add a value that code names, or that an object contains."""
-        if isinstance(value, _PLAIN):
-            self.words.append(f"{type(value).__name__} {value!r}")
-        elif isinstance(value, np.ndarray | np.generic):
-            self.words.append(f"array {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}")
-        elif isinstance(value, ModuleType):
-            self._module(value.__name__)
-        elif isinstance(value, BuiltinFunctionType | np.ufunc):
-            self.words.append(
-                f"built in {value!r}" if isinstance(value, np.ufunc) else f"built in {value.__qualname__}"
-            )
-        elif id(value) in self._seen:
-            self.words.append(f"again {type(value).__qualname__}")
-        else:
-            self._seen[id(value)] = value
-            self._thing(value)
-
-    def spell(self, function: FunctionType) -> None:
-        """Add the byte code of one function, and everything that it names."""
-        _spell_code(function.__code__, self.words)
-        self.visit(function.__defaults__)
-        self.visit(function.__kwdefaults__)
-        for cell in function.__closure__ or ():
-            self.visit(_content(cell))
-        module = self._homes.read(module_of(function)) if module_of(function) != "__main__" else None
-        for name in sorted(_names(function.__code__)):
-            bound = None if module is None else module.bindings.get(name)
-            if bound is not None:
-                self._name(*bound)
-            elif name in function.__globals__:
-                self.words.append(name)
-                self.visit(function.__globals__[name])
-        for target, part in _imports(function.__code__):
-            self._name(target, part)
-
-    def _thing(self, value: Any) -> None:
-        if isinstance(value, tuple | list):
-            self.words.append(f"{type(value).__name__} of {len(value)}")
-            for item in value:
-                self.visit(item)
-        elif isinstance(value, set | frozenset):
-            self.words.append(f"set {sorted(map(repr, value))}")
-        elif isinstance(value, dict):
-            self.words.append(f"mapping of {len(value)}")
-            for key, item in value.items():
-                self.visit(key)
-                self.visit(item)
-        elif isinstance(value, functools.partial):
-            self.visit((value.func, value.args, value.keywords))
-        elif isinstance(value, MethodType):
-            self.visit((value.__func__, value.__self__))
-        elif isinstance(getattr(value, "py_func", None), FunctionType):  # compiled by numba
-            self.visit(value.py_func)
-        elif isinstance(value, FunctionType):
-            self._function(value)
-        elif isinstance(value, type):
-            self._class(value)
-        else:
-            self._object(value)
-
-    def _function(self, function: FunctionType) -> None:
-        if self._counts_whole(module_of(function)):
-            self.words.append(f"function {module_of(function)} {function.__qualname__}")
-            self.modules.add(module_of(function))
-            self.visit(function.__defaults__)
-            for cell in function.__closure__ or ():
-                self.visit(_content(cell))
-        elif self._is_foreign(function):
-            self.words.append(f"foreign {module_of(function)} {function.__qualname__}")
-        else:
-            self.spell(function)
-
-    def _class(self, kind: type) -> None:
-        self.words.append(f"class {module_of(kind)} {kind.__qualname__}")
-        if self._counts_whole(module_of(kind)):
-            self.modules.add(module_of(kind))
-        elif module_of(kind) == "__main__" or module_of(kind) in self._one_by_one:
-            for base in kind.__bases__:
-                self.visit(base)
-            for name, member in vars(kind).items():
-                inner = member.fget if isinstance(member, property) else getattr(member, "func", member)
-                inner = inner.__func__ if isinstance(inner, staticmethod | classmethod) else inner
-                if (inspect.isfunction(inner) and inner.__code__.co_filename != "<string>") or not name.startswith("_"):
-                    self.words.append(name)
-                    self.visit(inner)
-
-    def _object(self, value: Any) -> None:
-        self.visit(type(value))
-        if isinstance(value, Enum):
-            self.words.append(value.name)
-        elif hasattr(value, "__dict__") and self._homes.read(type(value).__module__) is not None:
-            self.visit(dict(vars(value)))
-        else:
-            try:
-                self.words.append(hashlib.sha256(pickle.dumps(value)).hexdigest())
-            except Exception:  # so that no old run can answer for it
-                self.words.append(secrets.token_hex())
-
-    def _module(self, name: str) -> None:
-        self.words.append(f"module {name}")
-        if self._homes.read(name) is not None:
-            self.modules.add(name)
-
-    def _name(self, target: str, part: str | None) -> None:
-        self.words.append(f"from {target} {part}")
-        self.modules |= set(self._homes.names(target, part))
-
-    def _counts_whole(self, module: str) -> bool:
-        one_by_one = module in self._one_by_one or (self._registries and _is_registry(module))
-        return module != "__main__" and not one_by_one and self._homes.read(module) is not None
-
-    def _is_foreign(self, function: FunctionType) -> bool:
-        """Whether a function belongs to an installed package that is no part of the question."""
-        counts = module_of(function) == "__main__" or module_of(function) in self._one_by_one
-        return not counts and self._homes.read(module_of(function)) is None
-
-
-def module_of(thing: Any) -> str:
-    """Module of a function or a class; ``__main__`` if it is of none, as in a notebook."""
-    name = getattr(thing, "__module__", None)
-    return name if isinstance(name, str) and name in sys.modules else "__main__"
-
-
-def _is_registry(module: str) -> bool:
-    return module.rpartition(".")[2] == _REGISTRY
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is still empty
-        return None
-
-
-def _spell_code(code: CodeType, words: list[str]) -> None:
-    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    words.append(f"code {code.co_name} {counts} {names} {code.co_code.hex()} {code.co_exceptiontable.hex()}")
-    for place, constant in enumerate(code.co_consts):
-        if isinstance(constant, CodeType):
-            _spell_code(constant, words)
-        elif isinstance(constant, frozenset):
-            words.append(f"set {sorted(map(repr, constant))}")
-        elif place or _loads_first(code):
-            words.append(f"{type(constant).__name__} {constant!r}")
-
-
-def _loads_first(code: CodeType) -> bool:
-    """Whether code uses its first constant, which otherwise is a docstring or a placeholder for one."""
-    return any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return set(code.co_names).union(*inner)
-
-
-def _imports(code: CodeType) -> list[tuple[str, str | None]]:
-    """Pairs of a module and a name in it (None for the module itself) that code imports, nested functions included."""
-    imports: list[tuple[str, str | None]] = []
-    target = ""
-    for step in dis.get_instructions(code):
-        if step.opname == "IMPORT_NAME":
-            target = str(step.argval)
-            imports.append((target, None))
-        elif step.opname == "IMPORT_FROM":
-            if imports and imports[-1] == (target, None):
-                imports.pop()
-            imports.append((target, str(step.argval)))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            imports += _imports(constant)
-    return imports

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from types import CodeType, FrameType
 
 import numpy as np
 import pytest
+from kinds_cases import devices, question
 
-from heuristics import HEURISTICS
+from heuristics import HEURISTICS, Limits, search
 from heuristics.placement import PLACERS
+from instances import Instance, Platform
 from instances.import_guard import SIBLINGS
+from instances.random_graphs import layered
 from instances.suites import find_suite
 from mtpp.certifying.certify import certify
-from mtpp.runs import sources
-from mtpp.runs.partition_job import run_methods
-from mtpp.runs.sources import PROJECT, Home, Homes, code_hash, sources_of
-from mtpp_models import MODELS
+from mtpp.runs import code_hash as hashing
+from mtpp.runs.code_hash import code_hash, code_words, sources_of
+from mtpp.runs.partition_job import describe, run_methods
+from mtpp.runs.sources import PROJECT, Home, Homes, parse_module
+from mtpp.versions import package_version, version_of_import
+from mtpp_models import MODELS, SolveOptions, solve
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,17 +43,31 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def hashes(folder: Path) -> dict[str, str]:
+THINGS = {name: method.run for name, method in HEURISTICS.items()} | dict(MODELS) | {"certify": certify}
+THINGS |= {"placeto": PLACERS["placeto"].run, "suites": find_suite}
+
+
+def words(name: str, homes: Homes | None = None) -> list[str]:
+    """What the hash of a method consists of."""
+    glue = [describe, search] if name in HEURISTICS else [describe, solve] if name in MODELS else []
+    return code_words(THINGS[name], glue=glue, homes=homes)
+
+
+def hashes(folder: Path) -> dict[str, list[str]]:
     """Of methods of this process, whose modules are read in a folder."""
     homes = Homes(Home(folder, frozenset(SIBLINGS), is_project=True))
-    things = {name: method.run for name, method in HEURISTICS.items()} | dict(MODELS) | {"certify": certify}
-    things |= {"placeto": PLACERS["placeto"].run, "suites": find_suite}
-    return {name: sources_of(thing, homes=homes) for name, thing in things.items()}
+    return {name: words(name, homes) for name in THINGS}
+
+
+@cache
+def unchanged(folder: Path) -> dict[str, list[str]]:
+    """Of the copy as it is before and behind each change."""
+    return hashes(folder)
 
 
 def changed_by(folder: Path, file: str, change: Callable[[bytes], bytes]) -> set[str]:
     """Methods whose hash is another one after a change of a file."""
-    path, before = folder / file, hashes(folder)
+    path, before = folder / file, unchanged(folder)
     text = path.read_bytes()
     try:
         path.write_bytes(change(text))
@@ -66,22 +88,132 @@ def test_comments_and_docstrings_change_nothing(copied: Path) -> None:
     assert changed_by(copied, path, lambda text: text.replace(b'"""', b'"""Once more: ', 1)) == set()
 
 
-def test_a_change_reaches_those_that_use_it(copied: Path) -> None:
-    """Directly, through other modules, and in what all share."""
-    everything = hashes(copied).keys() - {"placeto", "suites"}  # which cut nothing
-    brkga = changed_by(copied, "heuristics/orders/searches.py", appended("X = 1"))
-    drawn = {"random-1", "random-100", "random-10000"}  # which stand in the same file
-    assert brkga == {"mla", "mla-weighted", "brkga-100", "brkga-10000", "portfolio", "certify"} | drawn
-    assert changed_by(copied, "heuristics/local_search/multilevel.py", appended("X = 1")) == {
-        "multilevel",
-        "portfolio",
-        "certify",
-    }
-    assert changed_by(copied, "mtpp_models/bounds/cuts.py", appended("X = 1")) >= {"pinned", "certify"}
-    assert not changed_by(copied, "mtpp_models/bounds/cuts.py", appended("X = 1")) & HEURISTICS.keys()
-    assert changed_by(copied, "instances/partitioning/partition.py", appended("X = 1")) >= everything
-    assert changed_by(copied, "heuristics/planning/spp.py", appended("X = 1")) <= {"certify"}
+def edited(name: str) -> Callable[[bytes], bytes]:
+    """A change of a definition: a statement before the first of its body, or another value."""
+
+    def change(text: bytes) -> bytes:
+        (node,) = (n for n in ast.parse(text).body if name in (getattr(n, "name", None), *targets_of(n)))
+        lines = text.decode().splitlines(keepends=True)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            inner = node.body[0]
+            lines.insert(inner.lineno - 1, " " * inner.col_offset + "changed_ = 1\n")
+        else:
+            lines.insert(node.end_lineno or 0, f"{name} = {name}\n")
+        return "".join(lines).encode()
+
+    return change
+
+
+def targets_of(node: ast.stmt) -> list[str]:
+    targets = getattr(node, "targets", [getattr(node, "target", node)])
+    names = [name for target in targets for name in getattr(target, "elts", [target])]
+    return [name.id for name in names if isinstance(name, ast.Name)]
+
+
+ORDERS = {"kahn", "mla", "mla-weighted", "random-1", "random-100", "random-10000", "brkga-100", "brkga-10000"}
+WALKS = {"local-search", "multilevel", "portfolio"}
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "methods"),
+    [
+        ("heuristics/orders/searches.py", "brkga", {"brkga-100", "brkga-10000"}),
+        ("heuristics/orders/searches.py", "random_search", {"random-1", "random-100", "random-10000"}),
+        ("heuristics/orders/searches.py", "linear_arrangement", {"mla", "mla-weighted"}),
+        ("heuristics/orders/searches.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
+        ("heuristics/orders/orders.py", "kahn_kernel", ORDERS | WALKS),
+        ("heuristics/local_search/schedule.py", "search_by_gain", {"portfolio"}),
+        ("heuristics/local_search/annealing.py", "local_search", {"local-search"}),
+        ("heuristics/local_search/multilevel.py", "multilevel", {"multilevel"}),
+        ("heuristics/local_search/state.py", "move", WALKS),
+        ("heuristics/portfolio.py", "portfolio", {"portfolio"}),
+        ("mtpp_models/bounds/cuts.py", "pinned", {"pinned", "pigeonhole"}),
+        ("mtpp_models/bounds/cuts.py", "pigeonhole", {"pigeonhole"}),
+        ("mtpp_models/bounds/ideals/ideals.py", "ideals", {"ideals"}),
+        ("mtpp_models/bounds/ideals/dynamic_program.py", "extend_chains", {"ideals"}),
+        ("mtpp_models/bounds/priced/bisection.py", "bisection", {"bisection"}),
+        ("mtpp_models/bounds/priced/prices.py", "priced_quick", {"priced-quick"}),
+        ("mtpp_models/bounds/priced/priced.py", "priced", {"priced"}),
+        ("mtpp_models/bounds/priced/trees.py", "explore", {"bisection", "priced-quick", "priced"}),
+        ("mtpp_models/formulations/superblocks.py", "coarse", {"coarse-2", "coarse-4"}),
+        ("mtpp_models/cuts/max_flow.py", "augment", set(MODELS)),
+    ],
+)
+def test_a_change_reaches_those_that_use_it(copied: Path, file: str, name: str, methods: set[str]) -> None:
+    """A method alone, those that share what is changed, and `certify`, which runs them."""
+    assert changed_by(copied, file, edited(name)) - {"placeto"} == methods | {"certify"}
+
+
+def test_what_all_share_reaches_all(copied: Path) -> None:
+    everything = THINGS.keys() - {"placeto", "suites"}  # which cut nothing
+    assert changed_by(copied, "instances/partitioning/partition.py", edited("Partition")) >= everything
     assert changed_by(copied, "instances/deadline.py", lambda text: text.replace(b"0.0", b"0.1", 1)) >= everything
+
+
+@pytest.mark.slow
+def test_edits_drawn_at_random_reach_who_uses_them(copied: Path) -> None:
+    """What nobody uses reaches nobody; what is in the hash of a method reaches it."""
+    rng = np.random.default_rng(0)
+    files = sorted(
+        str(f.relative_to(copied)) for p in ("heuristics", "mtpp_models") for f in (copied / p).rglob("*.py")
+    )
+    before = unchanged(copied)
+    for file in rng.choice(files, 20, replace=False):
+        assert changed_by(copied, file, appended("UNUSED = 1")) == set()
+        module = parse_module("m", copied / file, (copied / file).read_bytes(), in_parts=True)
+        names = sorted(name for name in module.parts if name and "." not in name)
+        place = file.removesuffix(".py").replace("/", ".")
+        for name in rng.choice(names, 1) if names else ():
+            users = {m for m in before if any(word.startswith(f"{place} {name} ") for word in before[m])}
+            assert changed_by(copied, file, edited(name)) == users, (file, name)
+
+
+def test_an_exchange_of_imported_names_counts(copied: Path) -> None:
+    """The same definitions under each other's name are other code."""
+    text = b"from heuristics.orders.orders import decode, edge_lengths, kahn"
+    swapped = b"from heuristics.orders.orders import decode as kahn, edge_lengths, kahn as decode"
+    changed = changed_by(copied, "heuristics/orders/searches.py", lambda code: code.replace(text, swapped))
+    assert changed >= {"brkga-100", "random-1", "mla"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [False, True])
+def test_all_functions_that_a_method_calls_are_in_its_hash(kinds: bool) -> None:
+    """As seen by the profiler of Python, which sees all but kernels; registries choose, and compute nothing."""
+    graph = layered(8, 12, 0)
+    instance = Instance(graph, Platform(k=3, bandwidth=1e6, memory=1e9))
+    if kinds:
+        instance = question(graph, devices([(1.0, 1e6, 2), (2.0, 1e6, 1)]))
+    start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=100)).partition
+    for name, method in {**HEURISTICS, **MODELS}.items():
+        if kinds and method.kinds == "one":
+            continue
+        called = set[tuple[str, CodeType]]()
+        sys.setprofile(partial(note, called))
+        try:
+            if name in HEURISTICS:
+                search(instance, name, np.random.default_rng(0), Limits(evaluations=100))
+            else:
+                solve(instance, name, SolveOptions(time_limit=0.3), start=start)
+        finally:
+            sys.setprofile(None)
+        places = {place_of(*item) for item in called} - {None}
+        counted = {tuple(word.split()[:2]) for word in words(name)}
+        missing = {place for place in places if not place[0].endswith("registry")} - counted
+        assert not missing, (name, missing)
+
+
+def note(called: set[tuple[str, CodeType]], frame: FrameType, event: str, _: object) -> None:
+    if event == "call":
+        called.add((frame.f_globals.get("__name__", ""), frame.f_code))
+
+
+def place_of(module: str, code: CodeType) -> tuple[str, str] | None:
+    """Module and definition at its top of what is called, "class" for special methods; None of what has none."""
+    kind, _, method = code.co_qualname.partition(".<")[0].partition(".")
+    if kind[0] == "<" or code.co_filename[0] == "<" or module.partition(".")[0] not in SIBLINGS:
+        return None
+    return module, kind if not method or method.startswith("__") else f"{kind}.{method}"
 
 
 def test_data_and_imports_in_functions_count(copied: Path) -> None:
@@ -169,6 +301,37 @@ def test_a_callers_file_counts_with_what_it_imports(tmp_path: Path) -> None:
     assert stranger(tmp_path, text.replace("None\n", "0\n")) != before
 
 
+def test_installed_packages_count_by_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a method imports, directly or not, and no others."""
+    (tmp_path / "mine.py").write_text(MINE + "import installed_package\n")
+    (tmp_path / "other.py").write_text(MINE)
+    site = tmp_path / "site"
+    (site / "installed_package").mkdir(parents=True)
+    (site / "installed_package" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(site)
+    found = []
+    for version in ("1.0", "1.1"):
+        folder = site / f"installed_package-{version}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: installed-package\nVersion: {version}\n")
+        package_version.cache_clear()
+        version_of_import.cache_clear()
+        methods = run_methods([f"{tmp_path}/mine.py:mine", f"{tmp_path}/other.py:mine"])
+        found.append([method.sources for method in methods])
+        shutil.rmtree(folder)
+    assert found[0][0] != found[1][0]
+    assert found[0][1] == found[1][1]
+
+
+def test_packages_of_our_methods() -> None:
+    """What draws and shows is none of them."""
+    packages = {name: {word.split()[0] for word in words(name) if word.count(" ") == 1} for name in ("kahn", "exact")}
+    assert packages["kahn"] >= {"numpy", "numba"}
+    assert packages["exact"] >= {"numpy", "pyomo", "highspy"}
+    assert not (packages["kahn"] | packages["exact"]) & {"pandas", "matplotlib", "rich", "typer"}
+    assert f"numpy {np.__version__}" in words("kahn")
+
+
 def test_functions_of_this_process_count_by_what_they_name() -> None:
     """Their code, defaults, cells and globals by value, wherever they stand."""
     scope = {"np": np, "limit": 3}
@@ -176,7 +339,7 @@ def test_functions_of_this_process_count_by_what_they_name() -> None:
     def made(text: str, **names: object) -> str:
         values = {**scope, **names, "__name__": "__main__"}
         exec(text, values)
-        return sources_of(values["mine"], one_by_one=["__main__"])
+        return sources_of(values["mine"], live=["__main__"])
 
     text = "def mine(a, b=1):\n    return np.sum(a) + limit + b\n"
     before = made(text)
@@ -196,14 +359,14 @@ def test_functions_of_this_process_count_by_what_they_name() -> None:
 def test_what_cannot_be_hashed_answers_nothing_old() -> None:
     """An object of a stranger that cannot be pickled is another one each time."""
     generator = (x for x in ())
-    assert sources_of(lambda: generator, one_by_one=[__name__]) != sources_of(lambda: generator, one_by_one=[__name__])
+    assert sources_of(lambda: generator, live=[__name__]) != sources_of(lambda: generator, live=[__name__])
 
 
 def test_sets_in_code_are_hashed_in_one_order() -> None:
     """Texts hash otherwise in each process."""
     code = compile("x in {'a', 'b', 'c', 'd'}", "", "eval")
     words: list[str] = []
-    sources._spell_code(code, words)
+    hashing._spell_code(code, words)
     assert "set [\"'a'\", \"'b'\", \"'c'\", \"'d'\"]" in words
     assert code_hash(code) != code_hash(compile("x in {'a', 'b', 'c', 'e'}", "", "eval"))
 
