@@ -105,7 +105,7 @@ def explain(
         Of the question, in place of those of a partition file.
     time_limit : float
         Seconds to prove a bound on a partition, 10 by default.
-    solver, gap, threads, seed
+    solver, gap, threads, seed, solver_options, log
         As for `certify`.
 
     Returns

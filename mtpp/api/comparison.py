@@ -158,7 +158,7 @@ def compare(
     budgets : float, iterable of float, or text such as "1,10,60", optional
         Seconds for the heuristics without compiling, each of which runs with all of them; by default a heuristic does
         its own number of evaluations.
-    gap, threads, seed
+    gap, threads, seed, solver_options
         As for `mtpp.bound`.
     jobs : int
         Processes. With more than one, a script calls this under ``if __name__ == "__main__":``.
@@ -197,7 +197,9 @@ def compare(
         raise InputError('jobs: a process that was started for them came here again; use if __name__ == "__main__":.')
     from mtpp.runs.statistics import compare_methods
 
-    options = SolveOptions("highs", words["time_limit"], words["gap"], words["threads"], words["seed"])
+    options = SolveOptions(
+        "highs", words["time_limit"], words["gap"], words["threads"], words["seed"], words["solver_options"] or {}
+    )
     file = words["file"]
     return compare_methods(
         _instances(graphs, k, pick(PlatformWords, words)),

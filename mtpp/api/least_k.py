@@ -20,7 +20,7 @@ def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpac
         The question, as for `partition`, with the same words.
     throughput : float or str, optional
         Runs per unit of work time, or a text such as "250/s"; optional where the memory is a hard limit.
-    solver, time_limit, gap, threads, seed
+    solver, time_limit, gap, threads, seed, solver_options, log
         As for `certify`, the time limit for each k; where kinds of devices have prices, for all choices together.
 
     Returns

@@ -136,6 +136,10 @@ def bound(
     gap : float
         Relative gap that is good enough.
     threads, seed : int
+    solver_options : mapping, optional
+        Options of the solver by its own names, passed on unread; those that bounds rest on are refused.
+    log : path, optional
+        Folder for what the solver prints, a file for each case of a model.
     start : Partition, Result or file, optional
         A partition to start from.
 
@@ -189,7 +193,7 @@ def relaxation(
         The question, as for `partition`, with the same words.
     model : str
         A formulation of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
-    solver, time_limit, gap, threads, seed, start
+    solver, time_limit, gap, threads, seed, solver_options, log, start
         As for `bound`.
 
     Returns
@@ -250,7 +254,7 @@ def solve(
     ----------
     graph, k
         The question, as for `partition`, with the same words.
-    model, solver, time_limit, gap, threads, seed
+    model, solver, time_limit, gap, threads, seed, solver_options, log
         As for `bound`; the search before it takes the portfolio's own number of tries.
 
     Returns
@@ -294,7 +298,7 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
     ----------
     graph, k
         The question, as for `partition`, with the same words. Bounds for one k are used for the next ones.
-    solver, gap, threads, seed, start
+    solver, gap, threads, seed, solver_options, log, start
         As for `bound`.
     time_limit : float, optional
         Seconds for each k, for searches and bounds together, 60 by default.

@@ -224,7 +224,7 @@ def place(
     search_only : bool
         Whether nothing is proved. A proof also takes solvers if the graph is small; one that is missing or fails is a
         warning.
-    solver, threads
+    solver, threads, solver_options, log
         As in `SolveOptions`, for the proof.
 
     Returns
@@ -276,6 +276,8 @@ def placed(
         None if limit is None else limit if search_only else 2 * limit,
         threads=words["threads"],
         seed=words["seed"],
+        solver_options=words["solver_options"] or {},
+        log=words["log"],
     )
     methods = placement_methods(instance, search, search_only=search_only)
     answer = answered(instance, methods, options, on_progress, on_fault)

@@ -77,7 +77,7 @@ def split(
         Whether the whole model is run once, to compare outputs with.
     method : str, optional
         A name of `mtpp.HEURISTICS`, to search by it alone and prove next to nothing.
-    solver, time_limit, gap, threads, seed
+    solver, time_limit, gap, threads, seed, solver_options, log
         As for `certify`.
 
     Returns

@@ -26,7 +26,7 @@ from mtpp.cli import options
 from mtpp.cli.options import option_of
 from mtpp.questions.files import as_partition
 from mtpp.questions.words import PANELS, Word, checked, types_of, words_of
-from mtpp.text.numbers import parse_dims
+from mtpp.text.numbers import parse_dims, parse_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -328,6 +328,8 @@ def _value(name: str, text: Any, hint: Any) -> Any:
     """The value of an option that comes as a text."""
     if name == "dims" and text is not None:
         return parse_dims(text) or None
+    if name == "solver_options" and text is not None:
+        return parse_options(text) or None
     kind, *others = types_of(hint)
     if not isinstance(text, str) or others or kind not in (int, float):
         return text

@@ -29,6 +29,7 @@ from mtpp.questions.words import (
     GraphLike,
     ProofWords,
     SeedWords,
+    SolverOptionWords,
     SolvingWords,
     Word,
     chosen,
@@ -363,7 +364,7 @@ class ReportWords(PartitioningWords, total=False):
     time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", LIMITS, basic=True)]
 
 
-class CompareWords(PlatformWords, SeedWords, total=False):
+class CompareWords(PlatformWords, SeedWords, SolverOptionWords, total=False):
     """Words of `mtpp.compare`."""
 
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X")]

@@ -36,7 +36,18 @@ from mtpp.questions.partitioning import (
     works_of_kinds,
 )
 from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, read_graph
-from mtpp.questions.words import LIMITS, MACHINES, SEARCH, GraphLike, SeedWords, Word, checked, chosen, pick
+from mtpp.questions.words import (
+    LIMITS,
+    MACHINES,
+    SEARCH,
+    GraphLike,
+    SeedWords,
+    SolverWords,
+    Word,
+    checked,
+    chosen,
+    pick,
+)
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -286,7 +297,7 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
     ]
 
 
-class PlaceWords(PlacementWords, SearchOnlyWords, SeedWords, total=False):
+class PlaceWords(PlacementWords, SearchOnlyWords, SeedWords, SolverWords, total=False):
     """Words of `mtpp.place`."""
 
     groups: Annotated[

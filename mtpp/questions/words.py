@@ -226,7 +226,25 @@ class SeedWords(TypedDict, total=False):
     ]
 
 
-class ProofWords(SeedWords, total=False):
+class SolverOptionWords(TypedDict, total=False):
+    """Options of a solver by its own names."""
+
+    solver_options: Annotated[
+        Mapping[str, str | float] | None,
+        Word("Option of the solver by its own name, passed on unread; several times.", None, "NAME=VALUE", SEARCH),
+    ]
+
+
+class SolverWords(SolverOptionWords, total=False):
+    """Options and output of a solver."""
+
+    log: Annotated[
+        str | PathLike[str] | None,
+        Word("Folder for what the solver prints, a file for each case of a model.", None, "DIR", FILES),
+    ]
+
+
+class ProofWords(SeedWords, SolverWords, total=False):
     """How models are solved, but for the time."""
 
     solver: Annotated[str, Word("See mtpp list solvers.", "highs", "NAME", SEARCH)]
@@ -253,7 +271,15 @@ def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
     """
     from mtpp_models import SolveOptions
 
-    return SolveOptions(words["solver"], time_limit, words["gap"], words["threads"], words["seed"])
+    return SolveOptions(
+        words["solver"],
+        time_limit,
+        words["gap"],
+        words["threads"],
+        words["seed"],
+        words["solver_options"] or {},
+        words["log"],
+    )
 
 
 def seeds_of(value: Any) -> list[int]:

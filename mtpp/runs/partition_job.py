@@ -258,7 +258,11 @@ class PartitionJob(Job):
             "activation_buffer": platform.activation_buffer,
             "k": platform.k,
             "method": self.method,
-            "parameters": {} if options is None else {"gap": options.gap, "threads": options.threads},
+            "parameters": {
+                name: value
+                for name, value in ({} if options is None else options.identity).items()
+                if name not in ("seed", "time_limit")
+            },
             "seed": self.options.seed,
             "solver": None if options is None else options.solver,
             "time_limit": time_limit,

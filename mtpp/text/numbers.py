@@ -355,6 +355,23 @@ def parse_dims(pairs: Iterable[str]) -> dict[str, Dim]:
     return dims
 
 
+def parse_options(pairs: Iterable[str]) -> dict[str, str | bool]:
+    """Options of a solver from ``name=value`` pairs; values are texts, but for true and false.
+
+    Examples
+    --------
+    >>> parse_options(["mip_max_nodes=100", "mip_detect_symmetry=false"])
+    {'mip_max_nodes': '100', 'mip_detect_symmetry': False}
+    """
+    options: dict[str, str | bool] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if not name or not value or name in options:
+            raise WordError("solver_options", pair, "give each name once, as name=value.")
+        options[name] = value == "true" if value in ("true", "false") else value
+    return options
+
+
 def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
     match = _NUMBER.fullmatch(str(given).strip())
     unit = _UNIT.fullmatch(match[2]) if match else None

@@ -323,7 +323,7 @@ class Formulation:
         ExcludedPartitionError
             If the model excludes a known partition although it says that it is a bound.
         """
-        watch, solver = Stopwatch(), find_solver(controls.options.solver)
+        watch, solver = Stopwatch(), find_solver(controls.options.solver).with_options(controls.options)
         name = self.name if controls.relaxation is None else f"{self.name}{LP_SUFFIX}"
         whole = as_answer(instance, one_block(instance))
         if whole is not None and whole.bottleneck == 0 and self.is_bound and controls.relaxation is None:
@@ -331,8 +331,9 @@ class Formulation:
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
         prepared_in = watch.passed
         # Below a cutoff there is nothing, where searches have done their work.
-        results = _solve_in_turn(prepared, solver, replace(controls, improves=prepared.cutoff == np.inf))
-        options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
+        controls = replace(controls, improves=prepared.cutoff == np.inf, label=f"{instance.label} {name}")
+        results = _solve_in_turn(prepared, solver, controls)
+        options = controls.options.identity
         if controls.relaxation is not None:
             linear = of_cases(
                 [result.relaxation for result in results], len(prepared.cases), prepared.cutoff, is_bound=self.is_bound

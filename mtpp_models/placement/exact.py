@@ -37,6 +37,7 @@ bound with any memory.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import pyomo.environ as pyo
@@ -335,13 +336,14 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
             f"{EXACT} takes graphs of at most {MOST_NODES} nodes, this one has {instance.graph.n}; use place-cp, or "
             "colocation, which needs no solver."
         )
-    driver = find_solver(controls.options.solver)
+    driver = find_solver(controls.options.solver).with_options(controls.options)
     shared = share_devices(heads_of(instance), start.step_time, controls.deadline)
     data = ScaledPlacement(start, probe_sharing(shared, controls.deadline.share(_PROBING)))
     model = exact(data)
     start_exact(model, data)
     built = watch.passed
     stopped = controls.deadline.interrupted.is_set()
+    controls = replace(controls, label=f"{instance.label} {EXACT}")
     outcome = SolverOutcome(Termination.STOPPED) if stopped else driver.solve(model, controls)
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(driver.name, "says that there is no placement, against one that is known")
@@ -356,7 +358,7 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
         method=EXACT,
         instance=instance,
         answer=best,
-        bound=Bound(proved, EXACT, closed),
+        bound=Bound(proved, EXACT, closed, controls.options.own),
         seconds=watch.seconds(build=built, solve=watch.passed - built),
         solver=f"{driver.name} {driver.version()}",
         log=outcome.log,

@@ -208,11 +208,12 @@ def solve_replication(
         If the solver fails, or states what the plan of its start or solution contradicts.
     """
     watch, deadline = Stopwatch(), Deadline.after(options.time_limit)
-    chosen, driver = find(FORMS, form, "form"), find_solver(options.solver)
+    chosen, driver = find(FORMS, form, "form"), find_solver(options.solver).with_options(options)
     with catch_interrupt() as interrupted:
         built = build_replication(instance, order, form=form, start=start, slack=slack)
         built_in = watch.passed
-        controls = Controls(options, replace(deadline, interrupted=interrupted))
+        label = f"{instance.label} {form}"
+        controls = Controls(options, replace(deadline, interrupted=interrupted), label=label)
         outcome = SolverOutcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(built.model, controls)
         stopped = interrupted.is_set()
     best = built.start

@@ -21,7 +21,14 @@ from scipy.sparse import csr_array
 
 from instances import InputError
 from instances.graph.tensors import FloatArray
-from mtpp_models.solvers.interface import Controls, Progress, SolverFaultError, SolverOutcome, Termination
+from mtpp_models.solvers.interface import (
+    Controls,
+    Progress,
+    SolverFaultError,
+    SolverOptionsError,
+    SolverOutcome,
+    Termination,
+)
 
 _TERMINATION = {
     highspy.HighsModelStatus.kOptimal: Termination.OPTIMAL,
@@ -145,13 +152,19 @@ def _set_options(highs: highspy.Highs, controls: Controls) -> None:
     }
     if controls.time_limit is not None:
         options["time_limit"] = controls.time_limit
-    _set(highs, options if controls.improves else options | _PROOF_ALONE)
+    own = controls.with_own(options if controls.improves else options | _PROOF_ALONE)
+    try:
+        _set(highs, own)
+    except InputError as error:
+        if not controls.options.solver_options:
+            raise
+        raise SolverOptionsError(controls.options, str(error)) from None
 
 
 def _set(highs: highspy.Highs, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-            raise InputError(f"HiGHS refuses {name} = {value}; choose another value.")
+            raise InputError(f"HiGHS refuses {name} = {value}; choose an option and a value that it has.")
 
 
 def _linear_program(compiled: Any) -> highspy.HighsLp:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from instances import InputError
 from instances.deadline import Deadline
-from instances.errors import word
+from instances.errors import WordError, said, word
 
 # Seconds that a solver is always given.
 _SHORTEST = 0.01
 _MOST_THREADS = 64
+# Characters of the name of a file.
+_LONGEST = 150
 
 
 class SolverNotAvailableError(Exception):
@@ -36,6 +41,21 @@ class SolverFaultError(SolverNotAvailableError):
 
     def __init__(self, solver: str, symptom: str) -> None:
         super().__init__(f"Solver {solver} {symptom}; choose another {word('solver')}.")
+
+
+class SolverOptionsError(SolverNotAvailableError):
+    """Options of the user with which a solver does not work.
+
+    Parameters
+    ----------
+    options : SolveOptions
+    reason : str
+        What it says of them.
+    """
+
+    def __init__(self, options: SolveOptions, reason: str) -> None:
+        given = ", ".join(f"{name}={value}" for name, value in options.solver_options.items())
+        super().__init__(f"Solver {options.solver} fails with {said('solver_options', given)}: {reason.rstrip('.')}.")
 
 
 class Termination(Enum):
@@ -62,11 +82,17 @@ class SolveOptions:
         Of the solver, and of the trees of prices. Of several, `certify` gives one to a search in a process of its own,
         beside the proofs.
     seed : int
+    solver_options : mapping of str to str, int, float or bool
+        Options of the solver itself by its own names, passed on unread. Those that follow from the fields above, and
+        tolerances that bounds rest on, are refused. With others, bounds have a margin of 1e-4; one that makes a solver
+        lose solutions makes its bound untrue, and is named in files.
+    log : path, optional
+        Folder of what the solver prints, a file for each case of a model; later output is added at its end.
 
     Raises
     ------
     InputError
-        If a value is out of its range.
+        If a value is out of its range, or `log` is a file.
     """
 
     solver: str = "highs"
@@ -74,6 +100,8 @@ class SolveOptions:
     gap: float = 0.0
     threads: int = 1
     seed: int = 0
+    solver_options: Mapping[str, str | float] = field(default_factory=dict, hash=False)
+    log: str | PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
@@ -84,6 +112,24 @@ class SolveOptions:
             raise InputError(f"There are {self.threads} threads; use 1 to {_MOST_THREADS}.")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"The seed is {self.seed}; it must be at least 0 and below 2^31.")
+        for name, value in self.solver_options.items():
+            is_number = isinstance(value, int | float) and math.isfinite(value)
+            if not (isinstance(name, str) and name and (isinstance(value, str) or is_number)):
+                given = f"{name!r}: {value!r}"
+                raise WordError("solver_options", given, "give names, and texts or finite numbers as their values.")
+        if self.log is not None and Path(self.log).exists() and not Path(self.log).is_dir():
+            raise WordError("log", self.log, "this is a file; name a folder for the output of the solver.")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Fields that a bound depends on beside solver and question, for files and keys of runs."""
+        fields = {"time_limit": self.time_limit, "gap": self.gap, "threads": self.threads, "seed": self.seed}
+        return fields | self.own
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The options of the user for the solver as a member of files, where there are any."""
+        return {"solver_options": dict(self.solver_options)} if self.solver_options else {}
 
 
 @dataclass(frozen=True)
@@ -121,6 +167,7 @@ class Controls:
     relaxation: Callable[[Any], None] | None = None
     known: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
     improves: bool = True  # whether a solver that can tell the two apart shall search beside its proof
+    label: str = ""  # of the question and the case, for the file of the log
 
     @property
     def time_limit(self) -> float | None:
@@ -135,7 +182,38 @@ class Controls:
             incumbent, bound = (None if x is None else x * unit for x in (moment.incumbent, moment.bound))
             self.report(replace(moment, case=case, incumbent=incumbent, bound=bound))
 
-        return replace(self, report=report)
+        return replace(self, report=report, label=f"{self.label} {case}")
+
+    def with_own(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of a solver that this project sets, and those of the user.
+
+        Raises
+        ------
+        SolverOptionsError
+            If the user gives one of the former.
+        """
+        for name in self.options.solver_options:
+            if name in options:
+                raise SolverOptionsError(self.options, f"{name} is set here already, and bounds rest on that")
+        return {**options, **self.options.solver_options}
+
+    def keep_log(self, text: str) -> None:
+        """Add what a solver printed to the file of its case, if there is a folder for that.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        if self.options.log is None or not text:
+            return
+        file = Path(self.options.log, re.sub(r"[^A-Za-z0-9.+]+", "-", self.label).strip("-.")[:_LONGEST] + ".log")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("a", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise WordError("log", self.options.log, f"{file} cannot be written ({error.strerror}).") from None
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _run_new(
             rel_gap=controls.options.gap,
             abs_gap=0.0,
             warmstart_discrete_vars=has_start(model),
-            solver_options=dict(options),
+            solver_options=controls.with_own(options),
             tee=[_ProgressStream(controls, parse)],
         )
     condition = results.termination_condition
@@ -217,6 +217,7 @@ def number(text: str) -> float | None:
 _MOST = 0.9
 _WRITES_LOG_FILE = ("cbc", "glpk")
 # A CBC that was stopped states its bound to eight digits where it says this, and else to three after the point.
+_CBC_UNKNOWN = re.compile(r"^No match for (\S+)", re.MULTILINE)
 _CBC_DIGITS, _CBC_ROUNDING = "(best possible", 1e-3
 # Times the limit, plus seconds: when a program is late.
 _LATE, _PATIENCE = 1.5, 5.0
@@ -250,9 +251,11 @@ def run_classic(
     solver = classic_solver(name, controls)
     keywords: dict[str, Any] = {}
     if option_names is not None:
-        solver.options.update(option_names(controls))
-    elif controls.time_limit is not None:
-        keywords["timelimit"] = controls.time_limit
+        solver.options.update(controls.with_own(option_names(controls)))
+    else:
+        solver.options.update(controls.options.solver_options)
+        if controls.time_limit is not None:
+            keywords["timelimit"] = controls.time_limit
     if solver.warm_start_capable() and has_start(model):
         keywords["warmstart"] = True
     with tempfile.TemporaryDirectory() as folder:
@@ -270,6 +273,8 @@ def run_classic(
                 return SolverOutcome(Termination.STOPPED, log=str(error))
             raise SolverFaultError(name, f"failed ({_first_line(error)})") from error
         log = log_file.read_text(encoding="utf-8", errors="replace") if log_file.exists() else ""
+    if controls.options.solver_options and (unknown := _CBC_UNKNOWN.search(log)):
+        raise SolverFaultError(name, f"does not know {unknown[1]}")
     condition = results.solver.termination_condition
     if condition == ClassicTermination.infeasible and not nearly.passed:  # CBC guesses when it has to stop
         return SolverOutcome(Termination.INFEASIBLE, log=log)

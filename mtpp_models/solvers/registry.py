@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,10 @@ from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.highs import version as highs_version
 from mtpp_models.solvers.interface import (
     Controls,
+    SolveOptions,
     SolverFaultError,
     SolverNotAvailableError,
+    SolverOptionsError,
     SolverOutcome,
     Termination,
 )
@@ -45,6 +47,10 @@ class Solver:
     # with, on models whose objective is near 1, stay below it.
     margin: float
 
+    def with_options(self, options: SolveOptions) -> Solver:
+        """The solver with the margin of one whose tolerances are not known, if the user gives options of its own."""
+        return replace(self, margin=_UNKNOWN_MARGIN) if options.solver_options else self
+
     def solve(self, model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
         """Run, and refuse an answer that no sound solver gives.
 
@@ -52,14 +58,24 @@ class Solver:
         ------
         SolverFaultError
             If it fails, or its answer contradicts itself.
+        SolverOptionsError
+            If it fails with options of the user.
+        InputError
+            If its output cannot be kept.
         """
-        nearly = controls.deadline.share(_MOST)
+        nearly, own = controls.deadline.share(_MOST), controls.options.solver_options
         try:
             outcome = self.run(model, controls)
-        except (InputError, MemoryError, SolverNotAvailableError):
+        except (InputError, MemoryError):
             raise
         except Exception as error:
-            raise SolverFaultError(self.name, f"failed ({type(error).__name__}: {error})") from error
+            if isinstance(error, SolverOptionsError) or (not own and isinstance(error, SolverNotAvailableError)):
+                raise
+            reason = str(error) if isinstance(error, SolverNotAvailableError) else f"{type(error).__name__}: {error}"
+            if own:
+                raise SolverOptionsError(controls.options, reason) from error
+            raise SolverFaultError(self.name, f"failed ({reason})") from error
+        controls.keep_log(outcome.log)
         symptom = _symptom(outcome, max(self.margin, PROOF_TOLERANCE), had_time=not nearly.passed)
         if symptom is not None:
             raise SolverFaultError(self.name, symptom)
