@@ -212,8 +212,9 @@ def paper(
 ) -> int:
     """Make the runs behind the numbers of MTPP, SPP and Placeto, and say of each number whether it holds here.
 
-    A number holds, fails, is undecided (its interval leaves both open, or it was not measured), or cannot be compared;
-    the reasons are in FOLDER/verdicts.json and FOLDER/tables/claims.md. Exit code 1 if runs failed, not if numbers do.
+    A number holds, fails, is a tie (of methods that are equal on most networks) or undecided (its interval leaves both
+    open, or it was not measured), or cannot be compared; the reasons are in FOLDER/verdicts.json and
+    FOLDER/tables/claims.md. Exit code 1 if runs failed, not if numbers do.
 
     Example: mtpp paper mtpp --profile quick --jobs 2 --out results/paper
     """

@@ -16,9 +16,10 @@ from sphinx.util.docutils import SphinxDirective
 _FORMAT = "mtpp-verdicts/1"
 _HEAD = ("Row", "Column", "Paper", "Here", "95 % interval", "Graphs", "Clusters", "Verdict", "Why")
 _WORDS = """*Paper* is the number as printed, *here* what was measured, with an interval over clusters of graphs
-(a network with all its variants is one cluster). A claim *holds* or *fails* if its whole interval says so, and
-is *undecided* otherwise; *not comparable* are settings, and numbers that hang on data or machines nobody else has."""
-_VERDICTS = ("holds", "fails", "undecided", "not comparable")
+(a network with all its variants is one cluster). A claim *holds* or *fails* if its whole interval says so, an order
+of methods that are equal on most networks is a *tie*, and all else is *undecided*; *not comparable* are settings,
+numbers that hang on data or machines nobody else has, and what is stated elsewhere, too."""
+_VERDICTS = ("holds", "fails", "tie", "undecided", "not comparable")
 
 
 class Verdicts(SphinxDirective):

@@ -30,6 +30,7 @@ class Finding(StrEnum):
 
     HOLDS = "holds"
     FAILS = "fails"
+    TIE = "tie"  # of an order: the two are equal on most networks
     UNDECIDED = "undecided"  # a number is missing, or its interval leaves both open
     NOT_COMPARABLE = "not comparable"
 
@@ -45,7 +46,7 @@ class Finding(StrEnum):
 
     @classmethod
     def all_of(cls, parts: Sequence[Finding]) -> Finding:
-        """Finding on several statements at once: all must hold, one failure fails.
+        """Finding on several statements at once: all must hold, one failure fails, and a tie is neither.
 
         Examples
         --------
@@ -53,7 +54,7 @@ class Finding(StrEnum):
         'undecided'
         """
         return next(
-            (finding for finding in (cls.FAILS, cls.UNDECIDED) if finding in parts),
+            (finding for finding in (cls.FAILS, cls.UNDECIDED, cls.TIE) if finding in parts),
             cls.HOLDS if parts else cls.UNDECIDED,
         )
 

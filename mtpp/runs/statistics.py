@@ -42,8 +42,8 @@ _LEVEL = 0.95
 _RESAMPLES, _SEED = 9999, 0
 #: Numbers that are drawn at a time.
 _AT_ONCE = 4_000_000
-#: Part of the standard error below which that of a draw is rounding alone.
-_NO_SPREAD = 1e-6
+#: Part of the standard error that a draw has at least, as clusters that are drawn may be nearly the same.
+_LEAST_SPREAD, _TINY = 0.25, 1e-300
 _VARIANTS = ("-training", "-layer")
 
 
@@ -55,6 +55,7 @@ class Means(NamedTuple):
     high: FloatArray
     graphs: int
     clusters: int
+    at: Callable[[float], tuple[FloatArray, FloatArray]]  # low and high at another level than 95 %
 
 
 def cluster_of(name: str) -> str:
@@ -97,8 +98,14 @@ def geometric_means(ratios: ArrayLike, clusters: Sequence[Hashable]) -> Means:
     [2.52, 2.0]
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        logarithms = means(np.log(np.asarray(ratios, dtype=float)), clusters)
-        return logarithms._replace(**{name: np.exp(getattr(logarithms, name)) for name in ("value", "low", "high")})
+        mean = means(np.log(np.asarray(ratios, dtype=float)), clusters)
+        value, low, high = (np.exp(part) for part in mean[:3])
+
+    def ends(level: float) -> tuple[FloatArray, FloatArray]:
+        low, high = mean.at(level)
+        return np.exp(low), np.exp(high)
+
+    return mean._replace(value=value, low=low, high=high, at=ends)
 
 
 def means(values: ArrayLike, clusters: Sequence[Hashable]) -> Means:
@@ -107,11 +114,16 @@ def means(values: ArrayLike, clusters: Sequence[Hashable]) -> Means:
     sums, counts = cluster_sums(rows, clusters)
     with np.errstate(invalid="ignore"):
         value = sums.sum(axis=1) / max(1, rows.shape[1]) if rows.shape[1] else np.full(len(rows), np.nan)
-    low, high = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     whole = np.isfinite(sums).all(axis=1)
-    if len(counts) >= LEAST_CLUSTERS and whole.any():
-        low[whole], high[whole] = intervals(sums[whole], counts)(_LEVEL)
-    return Means(value, low, high, rows.shape[1], len(counts))
+    ends_of_whole = intervals(sums[whole], counts) if len(counts) >= LEAST_CLUSTERS and whole.any() else None
+
+    def ends(level: float) -> tuple[FloatArray, FloatArray]:
+        low, high = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+        if ends_of_whole is not None:
+            low[whole], high[whole] = ends_of_whole(level)
+        return low, high
+
+    return Means(value, *ends(_LEVEL), rows.shape[1], len(counts), ends)
 
 
 def cluster_sums(values: FloatArray, clusters: Sequence[Hashable]) -> tuple[FloatArray, FloatArray]:
@@ -128,8 +140,8 @@ def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[Flo
     """Intervals of Σ s / Σ n at any level: at each end the wider of Student's t and the studentised bootstrap.
 
     The bootstrap knows of skewness, which t does not, and t of what few clusters do not show. One cluster less than
-    there are is drawn (Rao and Wu, Resampling Inference with Complex Survey Data, 1988), with a fixed seed; draws
-    without any spread say nothing and do not count.
+    there are is drawn (Rao and Wu, Resampling Inference with Complex Survey Data, 1988), with a fixed seed; a draw's
+    standard error counts as a quarter of that of all at least, else a few equal clusters would make ends of any size.
 
     Parameters
     ----------
@@ -154,17 +166,13 @@ def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[Flo
         shift = rest @ weights.T / of_draw
         squares = rest**2 @ weights.T - 2 * shift * (rest * n @ weights.T) + shift**2 * (weights @ n**2)
         errors = np.sqrt(np.maximum(0.0, squares) * drawn / (drawn - 1)) / of_draw
-        spread = errors > _NO_SPREAD * error[:, np.newaxis]
-        parts.append(np.where(spread, shift / np.where(spread, errors, 1.0), np.nan))
-    ratios = np.sort(np.concatenate(parts, axis=1), axis=1)  # those of no spread come last
-    count = np.count_nonzero(~np.isnan(ratios), axis=1)
-    ratios[count == 0, 0] = 0.0
-    rows = np.arange(len(s))
+        parts.append(shift / np.maximum(errors, _LEAST_SPREAD * error[:, np.newaxis] + _TINY))
+    ratios = np.sort(np.concatenate(parts, axis=1), axis=1)
 
     def ends(level: float) -> tuple[FloatArray, FloatArray]:
         tail = (1 - level) / 2
-        low = ratios[rows, np.maximum(1, np.floor(tail * (count + 1)).astype(int)) - 1]
-        high = ratios[rows, np.maximum(1, np.minimum(count, np.ceil((1 - tail) * (count + 1)).astype(int))) - 1]
+        low = ratios[:, max(1, math.floor(tail * (_RESAMPLES + 1))) - 1]
+        high = ratios[:, min(_RESAMPLES, math.ceil((1 - tail) * (_RESAMPLES + 1))) - 1]
         least = stdtrit(clusters - 1, 1 - tail)
         return value - np.maximum(high, least) * error, value - np.minimum(low, -least) * error
 
@@ -247,6 +255,31 @@ def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArr
     less, ties, more = (int(np.count_nonzero(side)) for side in (logs < 0, logs == 0, logs > 0))
     p = paired_p(*cluster_sums(logs[np.newaxis], names))
     return Pair(first, second, ratio, low, high, p, p, less, ties, more, mean.graphs, mean.clusters)
+
+
+class PairedTest(NamedTuple):
+    """Wilcoxon's signed-rank test of two methods on clusters."""
+
+    p: float
+    differ: int  # clusters on whose means they are not equal
+    clusters: int
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether any signs of the differences would tell the methods apart, without a correction."""
+        return bool(2.0 ** (1 - self.differ) < SIGNIFICANT)
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether the methods are equal on most clusters."""
+        return 2 * self.differ < self.clusters
+
+
+def paired_test(logs: FloatArray, clusters: Sequence[Hashable]) -> PairedTest:
+    """Test of logarithms of ratios, (graphs,)."""
+    sums, counts = cluster_sums(logs[np.newaxis], clusters)
+    differ = int(np.count_nonzero(np.abs(sums / counts) >= _TIE))
+    return PairedTest(paired_p(sums, counts), differ, len(counts))
 
 
 def paired_p(sums: FloatArray, counts: FloatArray) -> float:

@@ -242,7 +242,7 @@ def paper(
     DataFrame
         A row for each number: paper, item, row, column, value, unit and note; `here` with `low` and `high`, the ends of
         its 95 % interval, missing where there is none; `clusters` and `graphs` that it rests on; `verdict` (holds,
-        fails, undecided, not comparable) and `why`.
+        fails, tie, undecided, not comparable) and `why`.
 
     Raises
     ------

@@ -26,12 +26,10 @@ from experiments.studies.papers.plan import Row
 from experiments.studies.papers.verdicts import (
     Comparison,
     Measured,
-    Open,
     PaperNumber,
     Part,
     comparison,
     numbers,
-    percent_above,
 )
 from heuristics import HEURISTICS
 from instances import InputError, Instance
@@ -39,7 +37,7 @@ from instances.deadline import Deadline
 from instances.suites import SUITES, Entry, find_suite
 from mtpp.runs.log import Run
 from mtpp.runs.partition_job import PartitionJob, jobs_of
-from mtpp.runs.statistics import means
+from mtpp.runs.statistics import means, paired_test
 from mtpp_models import SolveOptions
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
 from mtpp_models.solvers.registry import find_solver
@@ -72,6 +70,8 @@ class PartitionRuns:
     left_out : list of str
         What is not run, and why.
     rows : sequence of Row
+    fingerprint : set of str
+        Keys of the runs of random-1 on all of REGAL's graphs, whatever the profile; empty without the folder.
 
     Raises
     ------
@@ -90,6 +90,9 @@ class PartitionRuns:
             keys = {job.key: None for job in jobs_of_row if job.method in (*row.methods, "simple")}
             for item in row.items:
                 self._keys.setdefault(item, {}).update(keys)
+        fingerprint = list(self._fingerprint(regal)) if regal and any(row.graphs == "regal" for row in rows) else []
+        self.fingerprint = {job.key for job in fingerprint}
+        jobs |= {job.key: job for job in fingerprint}
         self.jobs = list(jobs.values())
 
     def keys(self, item: str) -> set[str]:
@@ -110,6 +113,10 @@ class PartitionRuns:
         options = SolveOptions(solver, row.limit, row.gap, row.threads)
         yield from jobs_of(questions, list(dict.fromkeys((*row.starts, *row.methods))), options, profile=self._profile)
 
+    def _fingerprint(self, regal: str) -> Iterator[PartitionJob]:
+        ks = tuple(_k(number) for number in _fingerprint_of_paper())
+        yield from jobs_of(_questions(f"regal:{regal}", None, ks), [_SHOWN], seeds=range(1), profile=self._profile)
+
     def _suite(self, row: Row) -> str:
         if row.graphs == "networks":
             return "real" if row.take <= len(SUITES["real"].entries) else "networks"
@@ -125,8 +132,8 @@ def seconds_of(job: PartitionJob) -> float:
     return at_100 * job.instance.graph.n / 100
 
 
-def taken(entries: Iterable[Entry], count: int) -> list[Entry]:
-    """The first of a shuffle that never changes, equal shares of each family, or of each network."""
+def taken(entries: Iterable[Entry], count: int | None) -> list[Entry]:
+    """The first `count`, or all, of a shuffle that never changes, equal shares of each family, or of each network."""
     families: dict[str, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: hashlib.sha256(entry.name.encode()).digest()):
         families.setdefault(_family(entry), []).append(entry)
@@ -140,7 +147,7 @@ def _family(entry: Entry) -> str:
 
 
 @cache
-def _questions(suite: str, count: int, ks: tuple[int, ...]) -> list[Instance]:
+def _questions(suite: str, count: int | None, ks: tuple[int, ...]) -> list[Instance]:
     """Questions about the first graphs; one that cannot be had is an `InputWarning`."""
     whole = find_suite(suite)
     chosen = replace(whole, entries=tuple(taken(whole.entries, count)))
@@ -168,10 +175,12 @@ def _is_there(solver: str) -> bool:
 _TABLES = {"Table 1": "Table 4", "Table 2": "Table 5", "Table 3": "Table 6"}
 _REGAL = dict(zip(_TABLES.values(), _TABLES, strict=True))
 _FOUND = "brkga-10000"  # the partitions of Tables 3 and 6
+#: Proves optima, which no bound exceeds; no row of a table.
+_PROOFS = "ideals"
 #: Blocks up to which graphs in REGAL's style resemble REGAL's.
 _ALIKE = 8
-#: How near random-1 must come to the paper's in every column, if a folder of graphs is to be REGAL's.
-_FINGERPRINT = 0.01
+#: How near this search must come to the paper's in every column, if a folder of graphs is to be REGAL's.
+_SHOWN, _FINGERPRINT = "random-1", 0.01
 
 
 class PartitionMeasures:
@@ -188,11 +197,17 @@ class PartitionMeasures:
 
     def __init__(self, study: PartitionRuns, runs: Sequence[Run], regal: bool) -> None:
         self._study, self._runs, self._regal = study, runs, regal
-        self._grids: dict[str, Grid | None] = {}
+        self._grids: dict[tuple[str, bool], Grid | None] = {}
         self._frames: dict[str, pd.DataFrame] = {}
 
     def comparison_of(self, number: PaperNumber) -> Comparison:
         """Comparison that a number allows, with the graphs that are there."""
+        stated = self._stated(number)
+        if stated.kind == "order" and number.item in (*_TABLES, *_REGAL) and not _pairs(number):
+            return replace(stated, comparable="no", why="the largest of its column, which those below are held against")
+        return stated
+
+    def _stated(self, number: PaperNumber) -> Comparison:
         stated = comparison(number)
         if number.item not in _REGAL or stated.comparable != "same":
             return stated
@@ -210,11 +225,10 @@ class PartitionMeasures:
 
     def measured(self, number: PaperNumber) -> Measured | None:
         """Measure for a number; None if nothing is measured for it."""
-        kind = _REGAL.get(number.item, number.item)
-        if number.paper != "mtpp" or (kind not in _TABLES and number.item not in ("Abstract", "Section 1.1")):
+        if number.item == "Abstract":  # its k, lost in our copy, is that of the largest bound of Table 2
+            return self._cell("Table 2", "exact", 16)
+        if number.item not in (*_TABLES, *_REGAL):
             return None
-        if kind not in _TABLES:
-            return self._sentence(number)
         grid = self._grid(number.item)
         if grid is None or number.row not in grid.labels or not (grid.questions["k"] == _k(number)).any():
             return Measured(None, note="not run in this profile")
@@ -243,94 +257,84 @@ class PartitionMeasures:
         """Runs of an item."""
         if item not in self._frames:
             keys = self._study.keys(item)
-            self._frames[item] = run_frame(run for run in self._runs if run["key"] in keys)
+            runs = (run for run in self._runs if run["key"] in keys and run["method"] != _PROOFS)
+            self._frames[item] = run_frame(runs)
         return self._frames[item]
 
-    def _grid(self, item: str) -> Grid | None:
-        if item not in self._grids:
+    def _grid(self, item: str, *, later: bool = False) -> Grid | None:
+        """Grid of an item; `later`: with the most that its bounds could reach within the paper's time limit."""
+        if (item, later) not in self._grids:
             try:
                 frame = self.frame(item)
             except InputError:  # no runs
-                self._grids[item] = None
+                self._grids[item, later] = None
                 return None
-            self._grids[item] = _GRIDS[_REGAL.get(item, item)](frame)
-        return self._grids[item]
+            self._grids[item, later] = _GRIDS[_REGAL.get(item, item)](self._later(item) if later else frame)
+        return self._grids[item, later]
 
-    def _cell(self, item: str, row: str, k: int, parts: Sequence[Part] | None = None) -> Measured:
-        grid = self._grid(item)
-        if grid is None or row not in grid.labels or not (grid.questions["k"] == k).any():
-            return Measured(None, note="not run in this profile")
-        logs, clusters = grid.of(row, k)
-        mean = means(logs, clusters)
-        part = _part(logs, clusters, open=self._open(item, row, k))
-        return Measured(part, mean.graphs, mean.clusters, parts)
-
-    def _open(self, item: str, row: str, k: int) -> Open:
-        """Direction in which more time would move a cell: bounds that stopped early may still grow."""
-        kind, rows = _REGAL.get(item, item), [row]
-        if kind == "Table 1":
-            return ""
-        grid = self._grid(item)
-        if kind == "Table 3" and grid is not None:
-            rows = grid.labels[: grid.labels.index(row) + 1]
-        if any(self._hurried(item, label, k) for label in rows):
-            return "low" if kind == "Table 3" else "high"
-        return ""
-
-    def _hurried(self, item: str, method: str, k: int) -> bool:
-        limits = [
-            (row.limit, row.paper_limit) for row in self._study.rows if item in row.items and method in row.methods
-        ]
-        if not any(limit is not None and paper is not None and limit < paper for limit, paper in limits):
-            return False
+    def _later(self, item: str) -> pd.DataFrame:
+        """Runs of an item, where bounds that stopped before the paper's time limit are at the best partition."""
+        stopped = {
+            method
+            for row in self._study.rows
+            if item in row.items
+            and row.limit is not None
+            and row.paper_limit is not None
+            and row.limit < row.paper_limit
+            for method in row.methods
+        }
         frame = self.frame(item)
-        runs = frame[(frame["method"] == method) & (frame["k"] == k)]
-        return not bool(runs["optimal"].eq(True).all())
-
-    def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
-        """Ratios of the number's row to the next larger one of the paper's column; of bounds, to *simple* as well."""
-        k, parts = _k(number), []
-        for less, more in _neighbours(number):
-            if less in grid.labels and more in grid.labels:
-                (a, clusters), (b, _) = grid.of(less, k), grid.of(more, k)
-                opened = [side for row, side in ((less, "high"), (more, "low")) if self._open(number.item, row, k)]
-                side: Open = "both" if len(opened) == 2 else opened[0] if opened else ""  # type: ignore[assignment]
-                parts.append(_part(a - b, clusters, f"{less} over {more}", side))
-        if _REGAL.get(number.item, number.item) == "Table 2" and Decimal(number.value) > 1:
-            logs, clusters = grid.of(number.row, k)
-            side = "low" if self._open(number.item, number.row, k) else ""
-            parts.append(_part(-logs, clusters, f"simple over {number.row}", side))
-        return parts
-
-    def _sentence(self, number: PaperNumber) -> Measured:
-        """Sentences on all graphs; their k, lost in our copy, is taken from the tables that they agree with."""
-        if number.item == "Abstract":
-            grid = self._grid("Table 2")
-            ks = [] if grid is None else sorted(grid.questions["k"].unique())
-            cells = [(k, self._cell("Table 2", "exact", int(k))) for k in ks]
-            measured = [(k, cell) for k, cell in cells if cell.part is not None]
-            if not measured:
-                return Measured(None, note="not run in this profile")
-            k, cell = max(measured, key=lambda pair: pair[1].part.value if pair[1].part else 0.0)
-            return replace(cell, note=f"exact over simple, largest at k = {k}")
-        row = "exact" if number.column.startswith("above") else "simple"
-        cell = self._cell("Table 3", row, 16)
-        if row == "simple" or cell.part is None:
-            return cell
-        part = cell.part
-        return replace(
-            cell,
-            part=replace(
-                part, value=percent_above(part.value), low=percent_above(part.low), high=percent_above(part.high)
-            ),
+        could_rise = frame["method"].isin(stopped) & ~frame["optimal"].eq(True)
+        reached = frame["bound"].combine(frame["question"].map(self._least), np.fmax)
+        return frame.assign(
+            bound=frame["bound"].where(~could_rise, reached), error=frame["error"].where(~could_rise, None)
         )
 
     @cached_property
+    def _least(self) -> pd.Series[float]:
+        """Bottleneck of the best partition of each question; proved optima are among them."""
+        runs = [(run["question"], run["bottleneck"]) for run in self._runs if run["error"] is None]
+        frame = pd.DataFrame(runs, columns=["question", "bottleneck"]).astype({"bottleneck": float})
+        return frame.groupby("question")["bottleneck"].min()
+
+    def _cell(self, item: str, row: str, k: int, parts: Sequence[Part] | None = None) -> Measured:
+        grid, later = self._grid(item), self._grid(item, later=True)
+        if grid is None or later is None or row not in grid.labels or not (grid.questions["k"] == k).any():
+            return Measured(None, note="not run in this profile")
+        (logs, clusters), (reached, _) = grid.of(row, k), later.of(row, k)
+        return Measured(_part((logs, logs, reached), clusters), len(logs), len(set(clusters)), parts)
+
+    def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
+        """Ratios of the pairs that a number states, the less over the more."""
+        k, parts, later = _k(number), [], self._grid(number.item, later=True)
+        for less, more in _pairs(number):
+            if less in grid.labels and more in grid.labels and later is not None:
+                (a, clusters), (b, _) = grid.of(less, k), grid.of(more, k)
+                least, most = a - later.of(more, k)[0], later.of(less, k)[0] - b
+                parts.append(_part((a - b, least, most), clusters, f"{less} over {more}", pair=True))
+        return parts
+
+    @cached_property
     def _is_regal(self) -> bool:
-        """Whether random-1 is within 0.01 of the paper in every column."""
-        wanted = [number for number in numbers() if number.item == "Table 4" and number.row == "random-1"]
-        cells = [(number, self._cell("Table 4", number.row, _k(number)).part) for number in wanted]
-        return all(part is not None and abs(part.value - float(number.value)) <= _FINGERPRINT for number, part in cells)
+        """Whether random-1 on all graphs of the folder is that of the paper."""
+        runs = (run for run in self._runs if run["key"] in self._study.fingerprint)
+        try:
+            return is_regal(heuristic_grid(run_frame(runs)))
+        except InputError:  # no runs
+            return False
+
+
+def is_regal(grid: Grid) -> bool:
+    """Whether the means of random-1 over all graphs are within 0.01 of the paper's in each of its columns."""
+    return all(
+        (grid.questions["k"] == _k(number)).any()
+        and abs(float(np.exp(np.mean(grid.of(_SHOWN, _k(number))[0]))) - float(number.value)) <= _FINGERPRINT
+        for number in _fingerprint_of_paper()
+    )
+
+
+def _fingerprint_of_paper() -> list[PaperNumber]:
+    return [number for number in numbers() if number.item == "Table 4" and number.row == _SHOWN]
 
 
 def _certificates(frame: pd.DataFrame) -> Grid:
@@ -353,20 +357,33 @@ def _k(number: PaperNumber) -> int:
     return int(number.column.removesuffix(" solved").removeprefix("k="))
 
 
-def _neighbours(number: PaperNumber) -> list[tuple[str, str]]:
-    """Pairs of rows in the order of the paper's column: the number's with the next larger, or the next smaller one."""
+def _pairs(number: PaperNumber) -> list[tuple[str, str]]:
+    """Pairs of rows that a number states, the less first: its own with the next larger ones of the paper's column.
+
+    A bound above 1 states that it is more than *simple*, too.
+    """
     column = [entry for entry in numbers() if entry[:2] == number[:2] and entry.column == number.column]
     value = Decimal(number.value)
     larger = [entry for entry in column if Decimal(entry.value) > value]
-    if larger:
-        least = min(Decimal(entry.value) for entry in larger)
-        return [(number.row, entry.row) for entry in larger if Decimal(entry.value) == least]
-    smaller = [entry for entry in column if Decimal(entry.value) < value]
-    largest = max((Decimal(entry.value) for entry in smaller), default=None)
-    return [(entry.row, number.row) for entry in smaller if Decimal(entry.value) == largest]
+    least = min((Decimal(entry.value) for entry in larger), default=value)
+    pairs = [(number.row, entry.row) for entry in larger if Decimal(entry.value) == least]
+    is_bound = _REGAL.get(number.item, number.item) == "Table 2"
+    return [*pairs, ("simple", number.row)] if is_bound and value > 1 else pairs
 
 
-def _part(logs: np.ndarray, clusters: list[str], text: str = "", open: Open = "") -> Part:
-    """Geometric mean of ratios, with its interval."""
+def _part(
+    logs: tuple[np.ndarray, np.ndarray, np.ndarray], clusters: list[str], text: str = "", *, pair: bool = False
+) -> Part:
+    """Geometric mean of ratios, with its interval; `logs` as measured, and the least and most that they could be."""
+
+    def part(logs: np.ndarray, ends: Sequence[Part] = ()) -> Part:
+        test = paired_test(logs, clusters) if pair else None
+        return Part.of(means(logs, clusters), _exponential, text, test=test, ends=ends)
+
+    measured, least, most = logs
+    return part(measured, () if np.array_equal(least, most, equal_nan=True) else (part(least), part(most)))
+
+
+def _exponential(logarithm: float) -> float:
     with np.errstate(over="ignore"):
-        return Part.of(means(logs, clusters), lambda end: float(np.exp(end)), text, open)
+        return float(np.exp(logarithm))

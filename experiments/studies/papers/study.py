@@ -18,9 +18,9 @@ from experiments.studies.papers.training import (
     training_jobs,
     training_questions,
 )
-from experiments.studies.papers.verdicts import Measured, PaperNumber, comparison, judge, numbers
+from experiments.studies.papers.verdicts import Claim, Measured, PaperNumber, comparison, judge_item, numbers
 from experiments.studies.placeto.jobs import jobs_of
-from experiments.studies.report import Report, Section
+from experiments.studies.report import Finding, Report, Section
 from heuristics.placement.placeto import require_torch
 from instances import InputError
 from mtpp.runs.job import Job
@@ -45,29 +45,41 @@ class PaperMeasures:
 
     def claims(self, papers: Sequence[str]) -> pd.DataFrame:
         """A row for each number of these papers: the number, what was measured, the verdict and its reason."""
-        return pd.DataFrame([self._row(number) for number in numbers() if number.paper in papers])
-
-    def _row(self, number: PaperNumber) -> dict[str, Any]:
-        allowed, measured = comparison(number), self._measured(number)
-        if number.paper == "mtpp":
-            allowed = self.partition.comparison_of(number)
-        verdict, why = judge(number, allowed, measured)
-        part = None if measured is None else measured.part
-        counts = (None, None) if measured is None or part is None else (measured.clusters, measured.graphs)
-        ends = {name: None if part is None else _none_if_nan(getattr(part, end)) for name, end in _ENDS.items()}
-        return {
-            **number._asdict(),
-            **ends,
-            "clusters": counts[0],
-            "graphs": counts[1],
-            "verdict": str(verdict),
-            "why": why,
+        rows = {number: self._claim(number) for number in numbers() if number.paper in papers}
+        items: dict[tuple[str, str], list[Claim]] = {}
+        for number, claim in rows.items():
+            items.setdefault((number.paper, number.item), []).append(claim)
+        verdicts = {
+            claim[0]: verdict
+            for claims in items.values()
+            for claim, verdict in zip(claims, judge_item(claims), strict=True)
         }
+        return pd.DataFrame([_row(claim, *verdicts[number]) for number, claim in rows.items()])
+
+    def _claim(self, number: PaperNumber) -> Claim:
+        allowed = self.partition.comparison_of(number) if number.paper == "mtpp" else comparison(number)
+        return number, allowed, self._measured(number)
 
     def _measured(self, number: PaperNumber) -> Measured | None:
         if number.paper == "mtpp":
             return self.partition.measured(number)
         return self.training.measured(number) if number.paper == "spp" else self.placement.measured(number)
+
+
+def _row(claim: Claim, verdict: Finding, why: str) -> dict[str, Any]:
+    """A row of the frame of numbers."""
+    number, _, measured = claim
+    part = None if measured is None else measured.part
+    counts = (None, None) if measured is None or part is None else (measured.clusters, measured.graphs)
+    ends = {name: None if part is None else _none_if_nan(getattr(part, end)) for name, end in _ENDS.items()}
+    return {
+        **number._asdict(),
+        **ends,
+        "clusters": counts[0],
+        "graphs": counts[1],
+        "verdict": str(verdict),
+        "why": why,
+    }
 
 
 @dataclass

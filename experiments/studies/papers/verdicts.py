@@ -10,10 +10,10 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.studies.report import Finding
-from mtpp.runs.statistics import LEAST_CLUSTERS, Means
+from mtpp.runs.statistics import LEAST_CLUSTERS, SIGNIFICANT, Means, PairedTest
 
 # Numbers of the three papers as they print them, and what each may be held against.
 
@@ -129,27 +129,38 @@ def _read(name: str) -> list[dict[str, str]]:
 # Verdicts: what a paper states, the interval that was measured, and what follows.
 
 
-#: What more time could turn around.
-Open = Literal["", "low", "high", "both"]
-
-
 @dataclass(frozen=True)
 class Part:
-    """One interval that decides about a claim."""
+    """One number with its interval that decides about a claim.
+
+    What is computed without chance, as a plan's time, is its own interval; what has none is NaN there.
+    """
 
     value: float
-    low: float  # NaN without an interval
+    low: float  # of the 95 % interval
     high: float
     text: str = ""  # what it is, where a claim has several
-    # Whether more time would make the value larger ("high"), smaller ("low"), or either; runs stopped before the
-    # paper's time limit.
-    open: Open = ""
+    at: Callable[[float], tuple[float, float]] | None = None  # ends at other levels; of no chance, these
+    test: PairedTest | None = None  # of the ratio of two methods
+    # The least and the most that it could be if runs had the paper's time limit; none where that could change nothing.
+    ends: Sequence[Part] = ()
 
     @classmethod
-    def of(cls, means: Means, to: Callable[[float], float] = float, text: str = "", open: Open = "") -> Part:
-        """The first row of means and its interval, in another unit."""
+    def of(cls, means: Means, to: Callable[[float], float] = float, text: str = "", **more: Any) -> Part:
+        """The first row of means and its interval, in another unit; `more` are other fields."""
         value, low, high = (to(float(end[0])) for end in means[:3])
-        return cls(value, low, high, text, open)
+
+        def at(level: float) -> tuple[float, float]:
+            low, high = means.at(level)
+            return to(float(low[0])), to(float(high[0]))
+
+        return cls(value, low, high, text, at, **more)
+
+    def tests(self, kind: str) -> int:
+        """1 if chance has a say in this, and can lead to a finding at all; else 0."""
+        if self.at is None or math.isnan(self.low):
+            return 0
+        return int(kind != "order" or any(end.test is None or end.test.can_reject for end in self.ends or (self,)))
 
     def __str__(self) -> str:
         ends = "" if math.isnan(self.low) or self.low == self.high else f" [{self.low:.4g}, {self.high:.4g}]"
@@ -166,21 +177,57 @@ class Measured:
     parts: Sequence[Part] | None = None  # that decide; the number itself by default
     note: str = ""  # how it was measured, or why it is missing
 
+    @property
+    def deciding(self) -> Sequence[Part]:
+        """The parts that decide."""
+        return self.parts if self.parts is not None else [self.part] if self.part else []
 
-def judge(number: PaperNumber, comparison: Comparison, measured: Measured | None) -> tuple[Finding, str]:
-    """Finding on a number of a paper, and its reason."""
+
+#: A number, what it may be held against, and its measure.
+Claim = tuple[PaperNumber, Comparison, Measured | None]
+
+
+def judge_item(claims: Sequence[Claim]) -> list[tuple[Finding, str]]:
+    """Findings on all numbers of an item and their reasons, corrected for the number of tests (Holm).
+
+    Step by step all that are not decided are judged at 0.05 over the number of their tests. Tests that could tell
+    nothing apart, whatever the signs of the differences, do not count (Tarone, A Modified Bonferroni Method for
+    Discrete Data, 1990).
+    """
+    verdicts: dict[int, tuple[Finding, str]] = {}
+    left = set(range(len(claims)))
+    while True:
+        tests = sum(_tests(claims[i]) for i in left)
+        verdicts |= {i: judge(*claims[i], SIGNIFICANT / max(1, tests)) for i in left}
+        decided = {i for i in left if verdicts[i][0] in (Finding.HOLDS, Finding.FAILS)}
+        if not decided:
+            return [verdicts[i] for i in range(len(claims))]
+        left -= decided
+
+
+def _tests(claim: Claim) -> int:
+    _, comparison, measured = claim
+    if measured is None or comparison.comparable in ("setting", "no"):
+        return 0
+    return sum(part.tests(comparison.kind) for part in measured.deciding)
+
+
+def judge(
+    number: PaperNumber, comparison: Comparison, measured: Measured | None, error: float = SIGNIFICANT
+) -> tuple[Finding, str]:
+    """Finding on a number of a paper, and its reason; `error` is the part of wrong ones that is allowed."""
     if comparison.comparable == "setting":
         return Finding.NOT_COMPARABLE, "a setting of the paper, shown only"
     if comparison.comparable == "no":
         return Finding.NOT_COMPARABLE, comparison.why
     if measured is None:
         return Finding.UNDECIDED, "not measured"
-    if measured.parts is None and measured.part is None:
+    parts = measured.deciding
+    if measured.parts is None and not parts:
         return Finding.UNDECIDED, measured.note or "not measured"
-    parts = measured.parts if measured.parts is not None else [measured.part] if measured.part else []
     findings, reasons = [], []
     for part in parts:
-        finding, reason = _judged(number, comparison, part, measured.clusters)
+        finding, reason = _judged(number, comparison, part, measured.clusters, error)
         findings.append(finding)
         reasons.append(f"{part}{reason}" if part.text or len(parts) > 1 else reason.lstrip(": "))
     total = Finding.all_of(findings)
@@ -188,19 +235,44 @@ def judge(number: PaperNumber, comparison: Comparison, measured: Measured | None
     return total, "; ".join(text for text in (*deciding, measured.note, comparison.why) if text)
 
 
-def _judged(number: PaperNumber, comparison: Comparison, part: Part, clusters: int) -> tuple[Finding, str]:
+def _judged(
+    number: PaperNumber, comparison: Comparison, part: Part, clusters: int, error: float
+) -> tuple[Finding, str]:
     """Finding on one interval, and words on what leaves it open."""
     if math.isnan(part.value):
         return Finding.UNDECIDED, ": a value is missing"
     if math.isnan(part.low + part.high):
         few = f": no interval from fewer than {LEAST_CLUSTERS} clusters" if clusters < LEAST_CLUSTERS else ""
         return Finding.UNDECIDED, few or ": no interval"
-    finding = decide(
-        comparison.kind, number.value, comparison.tolerance, part.low, part.high, relative=comparison.relative
-    )
-    if finding in (Finding.HOLDS, Finding.FAILS) and _could_turn(comparison.kind, finding, part.open):
-        return Finding.UNDECIDED, f": {finding}, but runs stopped before the paper's time limit"
-    return finding, ": the interval leaves both open" if finding is Finding.UNDECIDED else ""
+    ends = part.ends or (part,)
+    findings = [_finding(number, comparison, end, error) for end in ends]
+    if len(set(findings)) > 1:
+        reached = " and ".join(f"{end.value:.4g} ({finding})" for end, finding in zip(ends, findings, strict=True))
+        return Finding.UNDECIDED, f": with the paper's time limit between {reached}"
+    if findings[0] is Finding.TIE and part.test is not None:
+        return Finding.TIE, f": equal on {part.test.clusters - part.test.differ} of {part.test.clusters} clusters"
+    return findings[0], ": the interval leaves both open" if findings[0] is Finding.UNDECIDED else ""
+
+
+def _finding(number: PaperNumber, comparison: Comparison, part: Part, error: float) -> Finding:
+    """Finding on one interval at an error."""
+    if comparison.kind == "order":
+        return order_of(part, error)
+    low, high = (part.low, part.high) if part.at is None else part.at(1 - error)
+    return decide(comparison.kind, number.value, comparison.tolerance, low, high, relative=comparison.relative)
+
+
+def order_of(part: Part, error: float) -> Finding:
+    """Whether the ratio of two methods is below 1, above it, or they tie.
+
+    They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 % interval, as of
+    `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what is equal ties.
+    """
+    if part.test is None and math.isclose(part.value, 1.0, rel_tol=1e-9):
+        return Finding.TIE
+    if (part.test is None or part.test.p < error) and not part.low <= 1 <= part.high:
+        return Finding.HOLDS if part.high < 1 else Finding.FAILS
+    return Finding.TIE if part.test is not None and part.test.is_tie else Finding.UNDECIDED
 
 
 def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *, relative: bool = False) -> Finding:
@@ -209,8 +281,7 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
     Parameters
     ----------
     kind : str
-        "equal": inside of the paper's number ± t, fails if apart from that; "at most" and "at least": one side of it;
-        "order": a ratio below 1.
+        "equal": inside of the paper's number ± t, fails if apart from that; "at most" and "at least": one side of it.
     paper : str
         The number as printed.
     tolerance : Decimal
@@ -225,8 +296,6 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
     >>> [decide("equal", "1.18", Decimal("0.01"), *x).value for x in ((1.175, 1.185), (1.195, 1.2), (1.18, 1.2))]
     ['holds', 'fails', 'undecided']
     """
-    if kind == "order":
-        return _three(high < 1, low >= 1)
     value = Decimal(paper)
     t = tolerance * (abs(value) if relative else 1) + Decimal((0, (5,), int(value.as_tuple().exponent) - 1))
     lower, upper = float(value - t), float(value + t)
@@ -245,13 +314,3 @@ def percent_above(ratio: float) -> float:
 
 def _three(holds: bool, fails: bool) -> Finding:
     return Finding.of(True if holds else False if fails else None)
-
-
-def _could_turn(kind: str, finding: Finding, side: Open) -> bool:
-    """Whether a value that more time moves that way could lead to the other finding."""
-    if not side or side == "both":
-        return bool(side)
-    if kind == "equal":
-        return True
-    good = "high" if kind == "at least" else "low"
-    return (finding is Finding.HOLDS) == (side != good)

@@ -52,7 +52,7 @@ def test_every_number_that_can_be_compared_has_runs(profile: str) -> None:
 
 def test_the_paper_profile_has_the_limits_of_the_paper() -> None:
     """15 and 60 minutes, one thread, a gap of 1e-4, all graphs and blocks."""
-    rows = [row for row in read_plan("paper") if row.limit is not None]
+    rows = [row for row in read_plan("paper") if row.limit is not None and row.methods != ("ideals",)]
     for row in rows:
         weak = row.methods[0].startswith("bottleneck")
         assert (row.limit, row.paper_limit) == ((900, 900) if weak else (3600, 3600))
