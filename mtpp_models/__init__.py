@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         read_solution,
         write_model,
     )
+    from mtpp_models.exchange.infeasible import InfeasibleRow, explain_infeasible
     from mtpp_models.formulations.formulation import Case, Formulation
     from mtpp_models.formulations.relaxation import Relaxation
     from mtpp_models.formulations.scaled_instance import ScaledInstance
@@ -40,6 +41,7 @@ __all__ = [
     "Case",
     "CostedPlan",
     "Formulation",
+    "InfeasibleRow",
     "Progress",
     "Relaxation",
     "ScaledInstance",
@@ -52,6 +54,7 @@ __all__ = [
     "build",
     "build_replication",
     "cases",
+    "explain_infeasible",
     "iteration_bound",
     "read_partition",
     "read_plan",
@@ -82,9 +85,11 @@ _HOMES = {
     "Strengthening": "formulations.strengthening",
     "available_solvers": "solvers.registry",
     "BuiltReplication": "planning.solve",
+    "InfeasibleRow": "exchange.infeasible",
     "build": "exchange.files",
     "build_replication": "planning.solve",
     "cases": "exchange.files",
+    "explain_infeasible": "exchange.infeasible",
     "iteration_bound": "planning.bounds",
     "read_partition": "exchange.files",
     "read_plan": "planning.solve",
