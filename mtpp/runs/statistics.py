@@ -146,7 +146,7 @@ def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[Flo
     Parameters
     ----------
     sums : (rows, clusters) floats
-        Finite.
+        Finite; of three clusters at least.
     counts : (clusters,) floats
 
     Returns
