@@ -11,6 +11,7 @@ from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
     from mtpp_models.bounds.cuts import Algorithm
+    from mtpp_models.exchange.catalogue import catalogue
     from mtpp_models.exchange.files import (
         BuiltModel,
         Solution,
@@ -54,6 +55,7 @@ __all__ = [
     "build",
     "build_replication",
     "cases",
+    "catalogue",
     "explain_infeasible",
     "iteration_bound",
     "read_partition",
@@ -88,6 +90,7 @@ _HOMES = {
     "InfeasibleRow": "exchange.infeasible",
     "build": "exchange.files",
     "build_replication": "planning.solve",
+    "catalogue": "exchange.catalogue",
     "cases": "exchange.files",
     "explain_infeasible": "exchange.infeasible",
     "iteration_bound": "planning.bounds",

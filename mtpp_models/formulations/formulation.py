@@ -269,6 +269,9 @@ class Formulation:
         returns no bound, and of partitions only what the solver found.
     kinds : {"one", "any"}
         Of devices for which there are cases: over several kinds they are made of `ScaledKinds`.
+    variables, rows : str
+        How many a case has at most, of n nodes with m edges and t tensors that are read in k blocks, on devices that
+        are alike, without a limit on memory.
     """
 
     name: str
@@ -278,6 +281,8 @@ class Formulation:
     exact: bool = False
     is_bound: bool = True
     kinds: Literal["one", "any"] = "one"
+    variables: str = ""
+    rows: str = ""
 
     def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
         """Scale the instance and list the cases.

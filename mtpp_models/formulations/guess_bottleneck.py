@@ -95,7 +95,11 @@ def _formulation(name: str, summary: str, reference: str, *, tight: bool = False
         build, superblock = partial(guess_the_bottleneck, data, r, tight=tight), partial(around, middle=r)
         return Case(f"r = {r}", build, superblock, blocks=3)
 
-    return Formulation(name, summary, reference, lambda data: tuple(case(data, r) for r in range(1, data.k + 1)))
+    def cases(data: ScaledInstance) -> tuple[Case, ...]:
+        return tuple(case(data, r) for r in range(1, data.k + 1))
+
+    rows = "n + 6 m + 2 t + 4" if tight else "n + 6 m + 3"
+    return Formulation(name, summary, reference, cases, variables="2 n + 3 t + 1", rows=rows)
 
 
 GUESS_THE_BOTTLENECK = _formulation(

@@ -180,6 +180,8 @@ def coarse(j: int) -> SuperblockFormulation:
         reference="this project, mtpp_models/formulations/superblocks.py",
         cases=cases,
         sizes=sizes_of,
+        variables=f"{j - 1} n + {j} t + 1",
+        rows=f"{j - 2} n + {3 * (j - 1)} m + {j}",
     )
 
 
@@ -197,4 +199,6 @@ EXACT = SuperblockFormulation(
     exact=True,
     kinds="any",
     sizes=lambda k: (1,) * k,
+    variables="n (k - 1) + t k + 1",
+    rows="n (k - 2) + 3 m (k - 1) + k",
 )

@@ -94,7 +94,8 @@ def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, c
             return _cases_over_kinds(data, build)
         return (Case(name, partial(build, data), _around_most_work, blocks=3),)
 
-    return Formulation(name, summary, reference, cases, kinds="any")
+    variables, rows = "2 n + t" if cut_io else "2 n", "n + 4 m + 1" if dag and cut_io else "n + 2 m + 1"
+    return Formulation(name, summary, reference, cases, kinds="any", variables=variables, rows=rows)
 
 
 def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]) -> tuple[Case, ...]:

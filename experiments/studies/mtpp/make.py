@@ -23,9 +23,10 @@ from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
 from instances import InputError, Instance
 from instances.errors import said
+from instances.results import LP_SUFFIX
 from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.runs.log import Run, read_runs
-from mtpp.runs.partition_job import PartitionJob, jobs_of
+from mtpp.runs.partition_job import PartitionJob, base_name, jobs_of
 from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.strengthening import ablation
@@ -99,9 +100,13 @@ def _publish(frame: pd.DataFrame, report: Report) -> None:
 
 def _methods(names: Sequence[str]) -> list[str]:
     """Methods by name, ablations written out."""
-    bases = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
-    methods = [name for base, each in bases for name in (ablation(base) if each else (base,))]
-    if any("+" in name for name in methods) and not any(name in HEURISTICS or ":" in name for name in methods):
+    methods = []
+    for name in names:
+        model, lp = name.removesuffix(LP_SUFFIX), LP_SUFFIX if name.endswith(LP_SUFFIX) else ""
+        several = ablation(model.removesuffix(_EACH)) if model.endswith(_EACH) else (model,)
+        methods += [part + lp for part in several]
+    searches = [name for name in methods if name in HEURISTICS or (":" in name and base_name(name) not in MODELS)]
+    if any("+" in name for name in methods) and not searches:
         option = said("methods", ",".join(names))
         raise InputError(f"{option}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods

@@ -7,15 +7,18 @@ import math
 from pathlib import Path
 
 import highspy
+import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from brute_force import optimum
+from command_line import mtpp as run
 from hypothesis import given, settings
 from kinds_cases import GOLDEN
 from strategies import questions
 
 import mtpp
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.graph.graph_file import save_graph
 from instances.random_graphs import regal_style
 from mtpp_models import (
     MODELS,
@@ -180,3 +183,24 @@ def test_files_with_bounds_of_relaxations_are_read(name: str, tmp_path: Path) ->
     assert mtpp.verify(tmp_path / "c.json").rests_on_trust
     (check,) = mtpp.verify(tmp_path / "c.json", rerun=True).checks
     assert bool(check.fault) == (name == "exact:lp")
+
+
+def test_a_table_of_relaxations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As published and strengthened by each part: exact:lp <= with parts <= optimum, and none is above its model."""
+    monkeypatch.chdir(tmp_path)
+    published = [name for name in FORMULATIONS if name not in ("exact", "coarse-4")]
+    relaxed = [*(f"{name}:lp" for name in published), "exact+each:lp", "coarse-4+each:lp"]
+    methods = ",".join(["kahn", *relaxed, *FORMULATIONS])
+    for family in ("watts-strogatz", "barabasi-albert"):
+        save_graph(regal_style(family, 9, seed=0), tmp_path / f"{family}.json")
+    graphs = "watts-strogatz.json barabasi-albert.json"
+    assert run(f"table {graphs} -k 2,3 --bandwidth 1 --methods {methods} --time-limit 60 --out runs.jsonl") == 0
+    frame = pd.DataFrame(map(json.loads, Path("runs.jsonl").read_text().splitlines()))
+    assert frame["error"].isna().all()
+    for _, runs in frame.groupby("question"):
+        bound = runs.set_index("method")["bound"]
+        best = bound["exact"] * (1 + 1e-5)
+        assert (bound.dropna() <= best).all()
+        assert (bound.filter(like="exact+").filter(like=":lp") >= bound["exact:lp"] * (1 - 1e-5)).all()
+        for name in FORMULATIONS:
+            assert bound[f"{name}:lp"] <= bound[name] * (1 + 1e-5)
