@@ -38,7 +38,13 @@ _RECHECKS = {
         "stated": "trusted",
     },
     # Partitions over kinds of devices.
-    KINDS: {"simple": "formula", "pinned": "minimum cuts", "ideals": "ideals", "priced": "trusted"},
+    KINDS: {
+        "simple": "formula",
+        "pinned": "minimum cuts",
+        "ideals": "ideals",
+        "priced": "trusted",
+        "stated": "trusted",
+    },
     FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     PLAN: {"z-any-order": "trusted", "z-fixed": "program", "z-split": "program", "work-any": "formula"},

@@ -40,6 +40,13 @@ class InputError(ValueError):
         super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
 
 
+class MethodError(Exception):
+    """A method that failed or was ended, in words of its own; one line."""
+
+    def __str__(self) -> str:
+        return printable(" ".join(super().__str__().split()))[:_LONGEST]
+
+
 def is_refused(check: Callable[..., object], *args: Any) -> bool:
     """Whether a call raises an `InputError`."""
     try:

@@ -36,11 +36,19 @@ class Registry(Mapping[str, N]):
         Those of this project, in their order.
     group : str
         The group of entry points, such as "mtpp.heuristics".
+    member : str
+        Name of a member that each entry has, such as "run".
+
+    Attributes
+    ----------
+    shipped : frozenset of str
+        Names of the entries of this project.
     """
 
-    def __init__(self, entries: Iterable[N], group: str) -> None:
+    def __init__(self, entries: Iterable[N], group: str, member: str = "name") -> None:
         self._entries = {entry.name: entry for entry in entries}
-        self._group, self._loaded = group, False
+        self.shipped = frozenset(self._entries)
+        self._group, self._member, self._loaded = group, member, False
 
     def register(self, entry: N) -> N:
         """Add an entry, and return it.
@@ -48,8 +56,11 @@ class Registry(Mapping[str, N]):
         Raises
         ------
         InputError
-            If its name is taken.
+            If its name is taken, or it lacks a member.
         """
+        for member in ("name", self._member):
+            if not hasattr(entry, member):
+                raise InputError(f"{type(entry).__name__} has no {member}, which each entry of {self._group} has.")
         if entry.name in self._entries:
             raise InputError(f"{entry.name!r} is taken in {self._group}; give another name.")
         self._entries[entry.name] = entry

@@ -251,11 +251,11 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def by(self) -> str:
-        """The method of the bound, with the solver whose word is trusted, if there is one; a dash without a bound."""
+        """The method of the bound, with the solver whose word is trusted or those who state it; a dash without one."""
         if self.bound is None:
             return "–"
         if not self.bound.proved:
-            return self.bound.method
+            return f"{self.bound.witness.get('by', self.bound.method)} ({self.basis})"
         return self.bound.method if self.solver is None else f"{self.bound.method} ({self.basis})"
 
     def summary(self) -> str:
@@ -325,8 +325,8 @@ class Result(Displayed, Generic[Q, A]):
             lines[self.answer.cost_name] = figures(self.answer.cost, unit)
         lines |= getattr(self.answer, "measures", {})
         if self.bound is not None:
-            basis = self.basis if self.bound.proved else "by others"
-            lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method}, {basis})"
+            by = self.bound.method if self.bound.proved else self.bound.witness.get("by", self.bound.method)
+            lines["bound"] = f"{figures(self.bound.value, unit)} ({by}, {self.basis})"
         if self.ratio is not None:
             lines["ratio"] = f"{self.ratio:.6f}"
         if self.impossible is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.registry import find, unknown
+from instances.registry import Registry, find, unknown
 from mtpp_models.bounds.cuts import Algorithm, pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.priced.bisection import BISECTION, bisection
@@ -89,9 +89,8 @@ _PRICED = Algorithm(
 )
 
 #: Name to model, in order of effort.
-MODELS: dict[str, Model] = {
-    model.name: model
-    for model in (
+MODELS: Registry[Model] = Registry(
+    (
         *_ALGORITHMS,
         _BISECTION,
         _PRICED_QUICK,
@@ -104,8 +103,10 @@ MODELS: dict[str, Model] = {
         _PRICED,
         coarse(4),
         EXACT,
-    )
-}
+    ),
+    "mtpp.models",
+    member="prove",
+)
 
 
 def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:

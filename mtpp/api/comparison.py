@@ -120,8 +120,8 @@ def _labels(rows: pd.DataFrame) -> pd.Series[str]:
 # Methods side by side: `compare`.
 
 
-#: Names, functions, or both side by side.
-Methods = str | Callable[..., Any] | Method[Any, Any] | Iterable[str | Callable[..., Any] | Method[Any, Any]]
+#: Names, functions and models, or several side by side.
+Methods = Any
 
 
 @takes_words(CompareWords)
@@ -203,7 +203,7 @@ def compare(
     file = words["file"]
     return compare_methods(
         _instances(graphs, k, pick(PlatformWords, words)),
-        _methods(methods),
+        methods_of(methods),
         _texts("solvers", solvers),
         options,
         None if file is None else path_of("file", file),
@@ -239,16 +239,26 @@ def _named(graphs: Any) -> list[tuple[str | None, Any]]:
     return [(None, graph) for graph in graphs]
 
 
-def _methods(methods: Any) -> list[Any]:
-    """Names, functions and methods one by one."""
-    several = _texts("methods", methods) if isinstance(methods, str) else _items("methods", methods, single=callable)
+def methods_of(methods: Any) -> list[Any]:
+    """Names, functions and models one by one.
+
+    Raises
+    ------
+    WordError
+        If one is nothing of that.
+    """
+    several = _texts("methods", methods) if isinstance(methods, str) else _items("methods", methods, single=_is_method)
     distinct: list[Any] = []
     for method in several:
-        if not (isinstance(method, str | Method) or callable(method)):
-            raise WordError("methods", methods, f"give names or functions, no {type(method).__name__}.")
+        if not (isinstance(method, str) or _is_method(method)):
+            raise WordError("methods", methods, f"give names, functions or models, no {type(method).__name__}.")
         if not any(method is other or (isinstance(method, str) and method == other) for other in distinct):
             distinct.append(method)
     return distinct
+
+
+def _is_method(value: Any) -> bool:
+    return callable(value) or isinstance(value, Method) or hasattr(value, "prove")
 
 
 def _texts(name: str, value: Any) -> list[str]:
@@ -260,7 +270,7 @@ def _texts(name: str, value: Any) -> list[str]:
 
 
 def _items(name: str, value: Any, single: Callable[[Any], bool] = lambda value: False) -> list[Any]:
-    if single(value) or isinstance(value, Method):
+    if single(value):
         return [value]
     if isinstance(value, bytes) or not isinstance(value, Iterable):
         raise WordError(name, value, "give a text such as 'a,b', or a list.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
 from heuristics import Limits, Method, search
-from instances import Instance, Partition, Result, combine
+from instances import InputError, Instance, Partition, Result, combine
 from instances.deadline import Deadline
+from instances.errors import MethodError, WordError
 from instances.system.processes import catch_interrupt
 from mtpp.questions.files import as_partition
 from mtpp.questions.partitioning import (
@@ -20,13 +21,16 @@ from mtpp.questions.partitioning import (
     CertifyWords,
     PartitioningWords,
     PartitionWords,
+    RelaxationWords,
     SolveWords,
     instances_of,
 )
 from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
 
 if TYPE_CHECKING:
-    from mtpp_models import Progress, Relaxation
+    from mtpp.runs.own_methods import OwnMethod
+    from mtpp_models import Progress, Relaxation, SolveOptions
+    from mtpp_models.registry import Model
 
 #: A heuristic: its name, itself, or a function.
 Heuristic = str | Method[Instance, Partition] | Callable[..., Partition]
@@ -54,7 +58,7 @@ def partition(
         Number of blocks.
     method : str or callable
         A name of `mtpp.HEURISTICS`, or a function of an instance, a `numpy.random.Generator` and `Limits` that returns
-        a `Partition`.
+        a `Partition`, or where that is: "mine.py:NAME" or "package.module:NAME", which runs in a process of its own.
     bandwidth, memory, activation_buffer : float or str, optional
         Bytes per unit of work time, 25 GB/s by default, and bytes; texts such as "25GB/s" and "16GiB" as well.
     fit : bool
@@ -95,10 +99,32 @@ def partition(
 
 def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float | None) -> Result:
     """Search by one method; Ctrl-C ends the search and keeps its best partition."""
+    if isinstance(method, str) and (":" in method or method.endswith(".py")):
+        from mtpp.runs.own_methods import OwnMethod, own_method
+        from mtpp_models import SolveOptions
+
+        own = own_method(method)
+        assert isinstance(own, OwnMethod)
+        if own.model is not None:
+            raise InputError(f"{own.name} is a model, which proves bounds; a heuristic is a function.")
+        return _by_another_process(instance, own, SolveOptions(time_limit=time_limit, seed=seed), None)
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
         result = search(instance, method, np.random.default_rng(seed), limits)
         return replace(result, clocked=time_limit is not None)
+
+
+def _by_another_process(
+    instance: Instance, method: OwnMethod, options: SolveOptions, start: Partition | None
+) -> Result:
+    """Run a method of a file or a module; an `InputError` if it fails."""
+    from mtpp.runs.method_process import Task
+
+    try:
+        result = method.result(Task(instance, options, start), options.time_limit)
+    except MethodError as error:
+        raise InputError(f"{method.name}: {error}") from None
+    return replace(result, clocked=options.time_limit is not None)
 
 
 def over_simple(value: float, instance: Instance) -> float:
@@ -110,14 +136,16 @@ def over_simple(value: float, instance: Instance) -> float:
 
 
 @overload
-def bound(graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[BoundWords]) -> Result: ...
+def bound(
+    graph: GraphLike, k: int | None = None, model: str | Model = "exact", **words: Unpack[BoundWords]
+) -> Result: ...
 @overload
 def bound(
-    graph: GraphLike, k: Iterable[int] | str, model: str = "exact", **words: Unpack[BoundWords]
+    graph: GraphLike, k: Iterable[int] | str, model: str | Model = "exact", **words: Unpack[BoundWords]
 ) -> list[Result]: ...
 @takes_words(BoundWords)
 def bound(
-    graph: GraphLike, k: Blocks | None = None, model: str = "exact", **words: Unpack[BoundWords]
+    graph: GraphLike, k: Blocks | None = None, model: str | Model = "exact", **words: Unpack[BoundWords]
 ) -> Result | list[Result]:
     """Prove a lower bound on the bottleneck of every partition, as ``mtpp bound``.
 
@@ -125,8 +153,9 @@ def bound(
     ----------
     graph, k
         The question, as for `partition`, with the same words.
-    model : str
-        A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
+    model : str, Formulation or Algorithm
+        A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start. A model of your own, or where it is, as
+        in "mine.py:NAME": its bound is stated, and makes nothing optimal.
     relaxation : bool
         Whether the linear relaxation is solved instead; its value, in the witness of the bound, may be less than that.
     solver : str
@@ -173,15 +202,15 @@ def bound(
 
 @overload
 def relaxation(
-    graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[CertifyWords]
+    graph: GraphLike, k: int | None = None, model: str | Model = "exact", **words: Unpack[RelaxationWords]
 ) -> Relaxation: ...
 @overload
 def relaxation(
-    graph: GraphLike, k: Iterable[int] | str, model: str = "exact", **words: Unpack[CertifyWords]
+    graph: GraphLike, k: Iterable[int] | str, model: str | Model = "exact", **words: Unpack[RelaxationWords]
 ) -> list[Relaxation]: ...
-@takes_words(CertifyWords)
+@takes_words(RelaxationWords)
 def relaxation(
-    graph: GraphLike, k: Blocks | None = None, model: str = "exact", **words: Unpack[CertifyWords]
+    graph: GraphLike, k: Blocks | None = None, model: str | Model = "exact", **words: Unpack[RelaxationWords]
 ) -> Relaxation | list[Relaxation]:
     """Solve the linear relaxation of a model as its file has it: its value, a point and its duals.
 
@@ -225,28 +254,51 @@ def relaxation(
 
 def bounded(
     instance: Instance,
-    model: str,
+    model: str | Model,
     start: Partition | None,
     words: BoundWords,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Solve one model of one question, with words that are checked."""
+    options = solve_options(words, words["time_limit"])
+    return _modelled(instance, model, options, start, relaxation=words["relaxation"], on_progress=on_progress)
+
+
+def _modelled(
+    instance: Instance,
+    model: str | Model,
+    options: SolveOptions,
+    start: Partition | None,
+    *,
+    relaxation: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Solve one model; the bound of one of the caller's is stated."""
+    from mtpp.runs.own_methods import OwnMethod, own_model
     from mtpp_models import solve as solve_model
 
-    options, relaxation = solve_options(words, words["time_limit"]), words["relaxation"]
+    own = own_model(model)
+    if isinstance(own, OwnMethod) and own.call is None and isinstance(model, str):
+        if relaxation:
+            raise WordError("relaxation", True, f"it is for models of this process; leave it out with {own.name}.")
+        return _by_another_process(instance, own, options, start)
     result = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
+    if isinstance(own, OwnMethod):
+        result = own.stating(result, None if result.bound is None else result.bound.value)
     return replace(result, clocked=options.time_limit is not None)
 
 
 @overload
-def solve(graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[SolveWords]) -> Result: ...
+def solve(
+    graph: GraphLike, k: int | None = None, model: str | Model = "exact", **words: Unpack[SolveWords]
+) -> Result: ...
 @overload
 def solve(
-    graph: GraphLike, k: Iterable[int] | str, model: str = "exact", **words: Unpack[SolveWords]
+    graph: GraphLike, k: Iterable[int] | str, model: str | Model = "exact", **words: Unpack[SolveWords]
 ) -> list[Result]: ...
 @takes_words(SolveWords)
 def solve(
-    graph: GraphLike, k: Blocks | None = None, model: str = "exact", **words: Unpack[SolveWords]
+    graph: GraphLike, k: Blocks | None = None, model: str | Model = "exact", **words: Unpack[SolveWords]
 ) -> Result | list[Result]:
     """Search for a partition, solve a model from there, and combine both answers.
 
@@ -274,14 +326,12 @@ def solve(
     >>> mtpp.solve(graph, k=2, bandwidth=1, model="exact+all").status.value
     'optimal'
     """
-    from mtpp_models import solve as solve_model
-
     options = solve_options(words, words["time_limit"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         result = searched(instance, "portfolio", options.seed, None)
-        return combine(result, solve_model(instance, model, options, start=result.partition))
+        return combine(result, _modelled(instance, model, options, result.partition))
 
     return _answers(instances, k, answer)
 
@@ -300,6 +350,9 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
         The question, as for `partition`, with the same words. Bounds for one k are used for the next ones.
     solver, gap, threads, seed, solver_options, log, start
         As for `bound`.
+    methods : str, callable, model or several, optional
+        Searches and bounds of your own that take turns beside all others: objects, "mine.py:NAME" or
+        "package.module:NAME". Their bounds are stated in the parts of the result; nothing else rests on them.
     time_limit : float, optional
         Seconds for each k, for searches and bounds together, 60 by default.
 
@@ -322,13 +375,24 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
     """
     from mtpp.certifying.certify import certify as find_and_prove
 
-    options = solve_options(words, words["time_limit"])
+    options, methods = solve_options(words, words["time_limit"]), turns_of(words["methods"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        return find_and_prove(instance, options, start=as_partition(words["start"], instance), known=known)
+        start = as_partition(words["start"], instance)
+        return find_and_prove(instance, options, start=start, known=known, methods=methods)
 
     return _answers(instances, k, answer)
+
+
+def turns_of(methods: Any) -> list[Any]:
+    """Methods of the caller as `mtpp.certifying.certify.certify` takes them, none for None."""
+    if methods is None:
+        return []
+    from mtpp.api.comparison import methods_of
+    from mtpp.runs import own_methods
+
+    return own_methods.turns_of(methods_of(methods))
 
 
 def _answers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,11 +68,19 @@ class Methods:
     turns: list[PartitionMethod]  # in the order of their first turns
 
 
-def methods_for(instance: Instance, seed: int = 0, deadline: Deadline | None = None) -> Methods:
+def methods_for(
+    instance: Instance, seed: int = 0, deadline: Deadline | None = None, others: Sequence[PartitionMethod] = ()
+) -> Methods:
     """Methods that take turns at a question until a deadline.
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
+    Those of others come first, so that each runs once at least, and have turns like all.
     """
+    methods = _methods_of_ours(instance, seed, deadline)
+    return replace(methods, steps=[*others, *methods.steps], turns=[*others, *methods.turns])
+
+
+def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -> Methods:
     rng = np.random.default_rng(seed)
 
     def search_by(name: str, share: float = 1.0, moves: int | None = None) -> PartitionMethod:

@@ -11,7 +11,7 @@ from instances.deadline import Deadline
 from instances.system.processes import catch_interrupt
 from mtpp.certificates.writing import bound_document
 from mtpp.certifying.candidates import methods_for
-from mtpp.certifying.loop import Loop, Turn, best_of_each_method, ignore
+from mtpp.certifying.loop import Loop, Method, Turn, best_of_each_method, ignore
 from mtpp.certifying.two_processes import can_split, certify_in_two_processes
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.simple import as_answer
@@ -86,6 +86,7 @@ def certify(
     *,
     start: Partition | None = None,
     known: Sequence[Result] = (),
+    methods: Sequence[Method[Instance, Partition]] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
     on_step: Callable[[Turn], None] | None = None,
@@ -102,6 +103,8 @@ def certify(
         A partition known already.
     known : sequence of Result
         Answers for other k, from which something may follow for this one.
+    methods : sequence of Method
+        Further ones that take turns, such as `mtpp.runs.own_methods.turns_of` makes.
     on_progress : callable, optional
         Receives the method at work with the best bottleneck and bound so far.
     on_fault : callable, optional
@@ -151,13 +154,13 @@ def certify(
             on_fault=on_fault,
             on_step=on_step or ignore,
         )
-        methods = methods_for(instance, options.seed, deadline)
-        loop.steps(methods.steps)
+        plan = methods_for(instance, options.seed, deadline, methods)
+        loop.steps(plan.steps)
         # Which of two processes is the first is a matter of the clock.
-        if options.threads > 1 and options.time_limit is not None and methods.short and can_split():
-            certify_in_two_processes(loop, methods)
+        if options.threads > 1 and options.time_limit is not None and plan.short and can_split():
+            certify_in_two_processes(loop, plan)
         else:
-            loop.steps(methods.opening)
-            loop.short_turns(methods.short)
-            loop.turns(methods.turns)
+            loop.steps(plan.opening)
+            loop.short_turns(plan.short)
+            loop.turns(plan.turns)
         return loop.result()

@@ -14,6 +14,7 @@ from typing import Generic
 
 from instances import Result, combine
 from instances.deadline import Deadline, Stopwatch
+from instances.errors import MethodError
 from instances.results import A, Q, exceeds
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.solvers.interface import Controls
@@ -29,9 +30,14 @@ _GROWTH, _LEAST_COUNTED = 2.0, 1e-3
 
 @contextmanager
 def leaving_out(name: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Let a fault of arithmetic or a lack of memory end what is inside, and that alone; `note` receives a sentence."""
+    """Let a method of a caller, a fault of arithmetic or a lack of memory end what is inside, and that alone.
+
+    `note` receives a sentence.
+    """
     try:
         yield
+    except MethodError as fault:
+        note(f"{name} left out: {fault}")
     except (ArithmeticError, MemoryError) as fault:
         note(f"{name} left out: {type(fault).__name__}: {fault}".removesuffix(": "))
 
@@ -56,6 +62,7 @@ class Method(Generic[Q, A]):
     least: float = 0.0  # seconds below which a turn comes to nothing
     behind: Method[Q, A] | None = None  # it has turns only if the last one of that was cut off
     once: bool = False  # whether it has one turn alone, as another would begin anew
+    stated: bool = False  # whether its bounds are stated, not proved, so that nothing but its own turns rests on them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,16 +154,21 @@ class Loop(Generic[Q, A]):
 
     @property
     def best(self) -> Result[Q, A]:
-        """Best answer and best bound so far, combined."""
-        return combine(*self.answers) if self.answers else Result("nothing", self.instance)
+        """Best answer and best proved bound so far, combined."""
+        return combine(*map(_proved, self.answers)) if self.answers else Result("nothing", self.instance)
 
     def result(self) -> Result[Q, A]:
-        """The best answer and the best bound, with the best bound of each method as parts, and notes."""
+        """The best answer and the best proved bound, with the best bound of each method as parts, and notes."""
         stopped = self.deadline.interrupted.is_set() or self.best.interrupted
-        *parts, last = best_of_each_method(self.answers) or [self.best]
-        notes = tuple(dict.fromkeys(self.notes))
+        parts = best_of_each_method(self.answers) or [self.best]
         clocked = self.clocked or any(answer.clocked for answer in self.answers)
-        return combine(*parts, replace(last, interrupted=stopped, clocked=clocked, notes=notes))
+        parts[-1] = replace(parts[-1], interrupted=stopped, clocked=clocked, notes=tuple(dict.fromkeys(self.notes)))
+        return replace(combine(*map(_proved, parts)), parts=combine(*parts).parts)
+
+    def _log_ratio(self, *, stated: bool) -> float:
+        """The logarithm of the ratio, also by stated bounds if they count; infinite if there is none."""
+        best = combine(*self.answers) if stated and self.answers else self.best
+        return math.inf if best.ratio is None or best.ratio == math.inf else math.log(best.ratio)
 
     def steps(self, methods: Sequence[Method[Q, A]]) -> None:
         """Run methods in turn, each for its part of the time that is left; timeless ones even when time is up."""
@@ -197,10 +209,12 @@ class Loop(Generic[Q, A]):
         """Give turns to methods by their gains, as long as one is worth it."""
         candidates = _candidates(methods)
         while not self.is_over() and (candidate := next_candidate(candidates, self.deadline.left)) is not None:
-            before, watch = _log_ratio(self.best), Stopwatch()
-            answer = self._run(candidate.method, candidate.deadline(self.deadline))
+            method, watch = candidate.method, Stopwatch()
+            before = self._log_ratio(stated=method.stated)
+            answer = self._run(method, candidate.deadline(self.deadline))
             at_its_end = answer is None or (answer.bound is not None and answer.bound.optimal)
-            candidate.learn(watch.passed, before, _log_ratio(self.best), at_its_end or self.deadline.left == math.inf)
+            behind = self._log_ratio(stated=method.stated)
+            candidate.learn(watch.passed, before, behind, at_its_end or self.deadline.left == math.inf)
             candidates = [
                 candidate
                 for candidate in candidates
@@ -250,10 +264,13 @@ class Loop(Generic[Q, A]):
         return answer
 
     def drop_refuted_bounds(self) -> None:
-        """Remove solver bounds above a known cost, and use that solver no more."""
+        """Remove stated bounds and those of solvers above a known cost; use such a solver no more."""
         for fault in _drop_refuted(self.answers):
-            self._solver_trusted = False
-            self.on_fault(fault)
+            if isinstance(fault, SolverFaultError):
+                self._solver_trusted = False
+                self.on_fault(fault)
+            else:
+                self.note(str(fault))
 
     def turn_of(self, method: str, seconds: float) -> Turn:
         """Record of a turn that ends now, with the best results after it."""
@@ -280,9 +297,9 @@ def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
     return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
 
 
-def _log_ratio(result: Result[Q, A]) -> float:
-    """The logarithm of the ratio; infinite if that is none."""
-    return math.inf if result.ratio is None or result.ratio == math.inf else math.log(result.ratio)
+def _proved(answer: Result[Q, A]) -> Result[Q, A]:
+    """The answer without a bound that is only stated."""
+    return replace(answer, bound=None) if answer.bound is not None and not answer.bound.proved else answer
 
 
 def reaches(result: Result[Q, A], good_enough: float) -> bool:
@@ -296,15 +313,21 @@ def rules_out(result: Result[Q, A], good_enough: float) -> bool:
     return result.impossible is not None or above
 
 
-def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError]:
-    """Remove the bounds of solvers above the cost of a known answer; return a fault for each."""
+def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError | MethodError]:
+    """Remove the bounds of solvers and of others above the cost of a known answer; return a fault for each."""
     least = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
-    faults = []
+    faults: list[SolverFaultError | MethodError] = []
     for number, answer in enumerate(answers):
-        if answer.solver is not None and answer.bound is not None and exceeds(answer.bound.value, least):
-            claim = f"stated the bound {answer.bound.value:.6g} of {answer.method}, against an answer of {least:.6g}"
+        bound = answer.bound
+        if bound is None or not exceeds(bound.value, least) or (answer.solver is None and bound.proved):
+            continue
+        against = f"against an answer of {least:.6g}"
+        if answer.solver is None:
+            faults.append(MethodError(f"{answer.method} left out: it states the bound {bound.value:.6g}, {against}"))
+        else:
+            claim = f"stated the bound {bound.value:.6g} of {answer.method}, {against}"
             faults.append(SolverFaultError(answer.solver, claim))
-            answers[number] = replace(answer, bound=None)
+        answers[number] = replace(answer, bound=None, notes=() if answer.solver is None else answer.notes)
     return faults
 
 

@@ -186,7 +186,8 @@ def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
     line.send(_Question())
     best: Result = line.recv()
     incumbent = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
-    proved = max((answer.bound.value for answer in answers if answer.bound is not None), default=0.0)
+    bounds = [answer.bound for answer in answers if answer.bound is not None and answer.bound.proved]
+    proved = max((bound.value for bound in bounds), default=0.0)
     better = best.partition is not None and best.partition.bottleneck < incumbent
     more = best.bound is not None and best.bound.value > proved
     if better or more:

@@ -15,7 +15,7 @@ from mtpp.cli.command import Files, command, complain, file_for, read_starts
 from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Answers, Printing
 from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
-from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords, enough_for, instances_of
+from mtpp.questions.partitioning import AUTO, OwnMethodsWords, PartitioningWords, StartWords, enough_for, instances_of
 from mtpp.questions.words import SolvingWords, solve_options
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def certify(
     question: PartitioningWords,
     solving: SolvingWords,
     starting: StartWords,
+    own: OwnMethodsWords,
     explain: Annotated[
         bool, options.of_output("--explain", basic=False, help="Also what each step cost and gained.")
     ] = False,
@@ -123,11 +124,13 @@ def certify(
     instances, start = questions(graph, k, throughput, question), starting["start"]
     starts = read_starts(None if k == AUTO else start, instances)
 
+    from mtpp.api.partitioning import turns_of
     from mtpp.certifying.certify import certify as find_and_prove
     from mtpp.cli.rows import certificate_row
     from mtpp.problems.checking import result_document
 
     faults: list[SolverNotAvailableError] = []
+    methods = turns_of(own["methods"])
     traces: list[tuple[Instance, list[Turn]]] = []
     least, interrupted = None, False
     try:
@@ -147,6 +150,7 @@ def certify(
                         settings,
                         start=begin,
                         known=answers.results if least is None else list(least.known.values()),
+                        methods=methods,
                         on_progress=live.show,
                         on_fault=faults.append,
                         on_step=steps.append,

@@ -32,6 +32,7 @@ def _models() -> Rows:
     from mtpp_models.placement.registry import PLACEMENT_MODELS
     from mtpp_models.planning.models import FORMS
 
+    MODELS.load()
     both = (*MODELS.items(), *PLACEMENT_MODELS.items())
     models = [(name, model.summary, f"[{model.reference}]") for name, model in both]
     plans = [(name, f"mtpp plan --planner {name}: {FORMS[form].summary}") for name, form in MILPS.items()]

@@ -27,7 +27,9 @@ def partition(
     graph: options.Graph,
     k: options.BlocksOrAuto = None,
     throughput: options.Throughput = None,
-    method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list heuristics.")] = "portfolio",
+    method: Annotated[
+        str, options.of_search(metavar="NAME", help="See mtpp list heuristics; one of your own is mine.py:NAME.")
+    ] = "portfolio",
     words: PartitionWords,
     files: Files,
     printing: Printing,
@@ -123,7 +125,8 @@ def bound(
         str,
         options.of_search(
             metavar="NAME",
-            help="See mtpp list models; exact+all or coarse-4+cuts+joins are strengthened, and need --start.",
+            help="See mtpp list models; exact+all or coarse-4+cuts+joins are strengthened, and need --start. One of "
+            "your own is mine.py:NAME or package.module:NAME; its bound is stated.",
         ),
     ] = "exact",
     words: BoundWords,

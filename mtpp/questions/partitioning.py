@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -342,11 +342,28 @@ class SolveWords(PartitioningWords, SolvingWords, total=False):
     """Words of `mtpp.solve` and `mtpp.least_k`."""
 
 
-class CertifyWords(PartitioningWords, SolvingWords, StartWords, total=False):
+class OwnMethodsWords(TypedDict, total=False):
+    """Methods of the caller beside those of this project."""
+
+    methods: Annotated[
+        str | Callable[..., Any] | Iterable[Any] | None,
+        Word(
+            "Searches and bounds of your own that take turns, too: mine.py:NAME, package.module:NAME.",
+            metavar="NAME[,…]",
+            panel=SEARCH,
+        ),
+    ]
+
+
+class CertifyWords(PartitioningWords, SolvingWords, StartWords, OwnMethodsWords, total=False):
     """Words of `mtpp.certify`."""
 
 
-class BoundWords(CertifyWords, total=False):
+class RelaxationWords(PartitioningWords, SolvingWords, StartWords, total=False):
+    """Words of `mtpp.relaxation`."""
+
+
+class BoundWords(RelaxationWords, total=False):
     """Words of `mtpp.bound`."""
 
     relaxation: Annotated[bool, Word("Solve the linear relaxation.", False, panel=SEARCH)]

@@ -10,21 +10,13 @@ from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any
 
-from instances.errors import printable
+from instances.errors import MethodError
 from mtpp.runs.code_hash import sources_of
 from mtpp.runs.log import NOTHING, OLD_SCHEMA, Circumstances, Run
 from mtpp.versions import package_version
 
 #: Of an answer that another process has found: its seconds by clock and by processor, which are no field of the run.
 MEASURED = "measured"
-_LONGEST = 500
-
-
-class MethodError(Exception):
-    """A method that failed or was ended, in words of its own; one line."""
-
-    def __str__(self) -> str:
-        return printable(" ".join(super().__str__().split()))[:_LONGEST]
 
 
 class Job(ABC):

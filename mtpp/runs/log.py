@@ -130,7 +130,8 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 _OPENINGS = tuple(f'{{"schema": "{schema}"'.encode() for schema in (SCHEMA, OLD_SCHEMA))
 
 #: Part of its time that a heuristic may take.
-_OVER = 1.1
+_ROUNDING = 1e-9
+_OVER, _ROUNDING = 1.1, 1e-9
 
 #: One line of the file; missing values are None.
 Run = dict[str, Any]
@@ -151,10 +152,19 @@ def read_runs(path: str | Path) -> list[Run]:
 
 
 def remarks(run: Run) -> list[str]:
-    """Doubts about a heuristic: "late" if it took more than 1.1 of its time, "not repeatable" if answers differed."""
+    """Doubts about a run.
+
+    A heuristic is "late" if it took more than 1.1 of its time, and "not repeatable" if its answers differed; a bound is
+    "below simple" if it says less than *simple* does.
+    """
     limit = run.get("time_limit") if run.get("kind") == "heuristic" else None
-    doubts = ["late"] if limit is not None and (run["seconds"] or 0.0) > _OVER * limit else []
-    return doubts + ["not repeatable"] * (run.get("repeatable") is False)
+    bound, simple = run.get("bound"), run.get("simple")
+    doubts = {
+        "late": limit is not None and (run["seconds"] or 0.0) > _OVER * limit,
+        "not repeatable": run.get("repeatable") is False,
+        "below simple": bound is not None and simple is not None and bound < simple * (1 - _ROUNDING),
+    }
+    return [doubt for doubt, holds in doubts.items() if holds]
 
 
 class RunLog:

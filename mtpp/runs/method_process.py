@@ -1,6 +1,6 @@
-"""Process in which a heuristic of a caller runs, and which is ended when it does not end.
+"""Process in which a method of a caller runs, and which is ended when it does not end.
 
-It reads questions from stdin and writes a line of JSON for each; what the heuristic prints goes to stderr. It stays for
+It reads questions from stdin and writes a line of JSON for each; what the method prints goes to stderr. It stays for
 the next question, so that a file is loaded, and kernels are compiled, once.
 """
 
@@ -22,48 +22,70 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from heuristics.method import Limits
+from heuristics.method import Limits, Method
 from heuristics.registry import heuristic_of
-from instances import Instance
+from instances import FalseCertificateError, InputError, Instance, Partition
 from instances.deadline import CLOCK, Deadline, Stopwatch
+from instances.errors import MethodError
 from instances.system.processes import NotBoundedError, catch_interrupt, module_command, run_bounded
-from mtpp.runs.job import MethodError
 from mtpp.runs.workers import METHOD_PROCESS
 
-#: A function: its module, or its file and the text of that, and its name there.
+if TYPE_CHECKING:
+    from mtpp_models import SolveOptions
+
+#: A method: its module, or its file and the text of that, and its name there.
 Place = tuple[str | None, str | None, str | None, str]
 
-#: Beyond its time, which a heuristic may exceed by a tenth: seconds until it is ended, and those to load it.
+#: Beyond its time, which a method may exceed by a tenth: seconds until it is ended, and those to load it.
 GRACE, LOADING = 10.0, 120.0
 _OVER = 1.1
 _BEAT = 0.2
 _FOREVER = 1e6
 
 
-class MethodAnswer(NamedTuple):
-    """Answer of a heuristic, seconds by clock without compiling, and by processor."""
+class ModelKind(NamedTuple):
+    """Kind of a model of a caller."""
 
-    block: list[int]  # of each node
-    order: list[int]  # of the nodes
-    kind: list[int]  # of the device of each block
+    exact: bool  # whether what it finds are partitions of its own
+    by_solver: bool
+
+
+class Task(NamedTuple):
+    """Question to a method."""
+
+    instance: Instance
+    options: SolveOptions  # a search takes seed and time limit from it
+    start: Partition | None = None  # of a bound
+
+
+class MethodAnswer(NamedTuple):
+    """Answer of a method: a partition, a bound, or both; seconds by clock without compiling, and by processor."""
+
+    block: list[int] | None  # of each node
+    order: list[int] | None  # of the nodes
+    kind: list[int] | None  # of the device of each block
+    bound: float | None
     seconds: float
     cpu_seconds: float
 
 
 def end_processes() -> None:
-    """End the processes that are kept for heuristics."""
+    """End the processes that are kept for methods."""
     while _KEPT:
         _KEPT.popitem()[1].end()
 
 
-def ask_here(
-    function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None, patience: float | None
-) -> MethodAnswer:
-    """Run a function of this process in a copy of it; where the system makes none, in this process, to its end.
+def ask_here(method: Any, task: Task, patience: float | None, grace: float | None) -> MethodAnswer:
+    """Run a method of this process in a copy of it; where the system makes none, in this process, to its end.
+
+    Parameters
+    ----------
+    patience, grace : float
+        As for `mtpp.runs.own_methods.OwnMethod.answer`.
 
     Raises
     ------
@@ -71,18 +93,22 @@ def ask_here(
         If it fails, or was ended.
     """
     if sys.platform != "linux":
-        return _tried(function, instance, seed, time_limit)
+        return _tried(method, task)
     try:
-        seconds = _FOREVER if patience is None else _OVER * patience + GRACE
-        return run_bounded(_tried, function, instance, seed, time_limit, seconds=seconds)
+        return run_bounded(_tried, method, task, seconds=_limit(patience, grace) or _FOREVER)
     except NotBoundedError as error:
         raise MethodError(str(error)) from None
 
 
+def _limit(patience: float | None, grace: float | None) -> float | None:
+    """Seconds until a method is ended; None for never."""
+    return None if patience is None else _OVER * patience + (GRACE if grace is None else grace)
+
+
 def ask_process(
-    sources: str, place: Place, instance: Instance, seed: int, time_limit: float | None, patience: float | None
-) -> MethodAnswer:
-    """Run a function of a file or a module in a process that is kept for it.
+    sources: str, place: Place, task: Task | None, patience: float | None = None, grace: float | None = None
+) -> dict[str, Any]:
+    """Run a method of a file or a module in a process that is kept for it; without a task, say what kind it is of.
 
     Raises
     ------
@@ -97,17 +123,17 @@ def ask_process(
             _KEPT[sources] = _Process(place)
         process = _KEPT[sources]
         try:
-            answer = process.ask((instance, seed, time_limit), patience, interrupted)
+            answer = process.ask(task, _limit(patience, grace), interrupted)
         except BaseException:
             _KEPT.pop(sources).end()
             raise
     if "error" in answer:
         raise MethodError(answer["error"])
-    return MethodAnswer(**answer)
+    return answer
 
 
 class _Process:
-    """A process that has loaded a function."""
+    """A process that has loaded a method."""
 
     def __init__(self, place: Place) -> None:
         command, environment = module_command(__name__)
@@ -120,18 +146,18 @@ class _Process:
         )
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
-        self._place: Place | None = place
+        self._place, self._kind = place, dict[str, Any]()
 
-    def ask(self, question: Any, patience: float | None, interrupted: threading.Event) -> dict[str, Any]:
-        """Answer to a question; loads the function first if that is to be done."""
-        if self._place is not None:
-            place, self._place = self._place, None
-            loaded = self._exchange(place, LOADING, interrupted, "it was not loaded")
+    def ask(self, task: Task | None, limit: float | None, interrupted: threading.Event) -> dict[str, Any]:
+        """Answer to a question, or the kind of the method without one; loads the method first if it is not loaded."""
+        if not self._kind:
+            loaded = self._exchange(self._place, LOADING, interrupted, "it was not loaded")
             if "error" in loaded:
-                self._place = place
                 return loaded
-        limit = None if patience is None else _OVER * patience + GRACE
-        return self._exchange(question, limit, interrupted, "it did not end")
+            self._kind = loaded
+        if task is None:
+            return self._kind
+        return self._exchange(task, limit, interrupted, "it did not end")
 
     def end(self) -> None:
         """End the process and all that it has started."""
@@ -186,26 +212,56 @@ class _Process:
 _KEPT: dict[str, _Process] = {}
 
 
-def _tried(function: Callable[..., Any], instance: Instance, seed: int, time_limit: float | None) -> MethodAnswer:
-    """Run a function; any failure of it is a `MethodError`."""
+def _tried(method: Any, task: Task) -> MethodAnswer:
+    """Run a method; any failure of it is a `MethodError`."""
     watch, begin = Stopwatch(), time.process_time()
     try:
-        limits = Limits(Deadline.after(time_limit))
-        partition = heuristic_of(function).run(instance, np.random.default_rng(seed), limits)
+        partition, bound = _proved(method, task) if is_model(method) else (_searched(method, task), None)
         spent = time.process_time() - begin
-        block, order, kind = partition.block.tolist(), partition.order.tolist(), partition.kind.tolist()
-        return MethodAnswer(block, order, kind, watch.passed, spent)
+        block, order, kind = (
+            None if partition is None else getattr(partition, name).tolist() for name in ("block", "order", "kind")
+        )
+        return MethodAnswer(block, order, kind, bound, watch.passed, spent)
     except KeyboardInterrupt:
         raise
+    except FalseCertificateError as error:  # its bug, not ours
+        raise MethodError(str(error).partition("; please report")[0]) from None
     except BaseException as error:  # also of code that wants to leave Python
         raise MethodError(f"{type(error).__name__}: {error}") from None
 
 
+def is_model(method: Any) -> bool:
+    """Whether a method is a formulation or an algorithm, which proves bounds; otherwise it searches."""
+    return hasattr(method, "prove")
+
+
+def kind_of(model: Any) -> ModelKind:
+    """The kind of a model."""
+    return ModelKind(bool(model.exact), hasattr(model, "cases"))
+
+
+def _searched(method: Callable[..., Any], task: Task) -> Partition:
+    limits = Limits(Deadline.after(task.options.time_limit))
+    return heuristic_of(method).run(task.instance, np.random.default_rng(task.options.seed), limits)
+
+
+def _proved(model: Any, task: Task) -> tuple[Partition | None, float | None]:
+    """The partition and the bound of a model."""
+    from mtpp_models import solve
+
+    result = solve(task.instance, model, task.options, start=task.start)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    if result.impossible is not None:
+        raise InputError(f"it says that no partition is possible ({result.impossible}), which counts for nothing here.")
+    return result.partition, None if result.bound is None else result.bound.value
+
+
 def _load(place: Place) -> Any:
-    """The function of a place; a file is loaded as its text says, under a name of its own."""
-    name, file, text, function = place
-    if name is not None:
-        module = importlib.import_module(name)
+    """The method of a place; a file is loaded as its text says, under a name of its own."""
+    module_name, file, text, name = place
+    if module_name is not None:
+        module = importlib.import_module(module_name)
     else:
         assert file is not None
         assert text is not None
@@ -217,8 +273,12 @@ def _load(place: Place) -> Any:
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         exec(compile(text, file, "exec", dont_inherit=True), vars(module))
     value: Any = module
-    for part in function.split("."):
+    for part in name.split("."):
         value = getattr(value, part)
+    if not (is_model(value) or callable(value) or isinstance(value, Method)):
+        raise MethodError(
+            f"{name} is of type {type(value).__name__}; a method is a function, a Formulation or an Algorithm"
+        )
     return value
 
 
@@ -236,15 +296,15 @@ def _serve(questions: queue.SimpleQueue[Any], answers: IO[str]) -> None:
             time.sleep(1.0)
 
     threading.Thread(target=beat, daemon=True).start()
-    function: Any = None
+    method: Any = None
     while True:
         question = questions.get()
         try:
-            if function is None:
-                function = _load(question)
-                say({})
+            if method is None:
+                method = _load(question)
+                say({"model": kind_of(method) if is_model(method) else None})
             else:
-                say(_tried(function, *question)._asdict())
+                say(_tried(method, question)._asdict())
         except MethodError as error:
             say({"error": str(error)})
         except BaseException as error:
@@ -261,7 +321,7 @@ def _listen(stream: IO[bytes], questions: queue.SimpleQueue[Any]) -> None:
 
 
 def _main() -> None:
-    """Keep the pipes to the caller from what the heuristic reads and prints."""
+    """Keep the pipes to the caller from what the method reads and prints."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

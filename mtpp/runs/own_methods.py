@@ -1,7 +1,8 @@
-"""Heuristics of callers: functions, ``package.module:function`` and ``file.py:function``.
+"""Methods of callers: searches and bounds, as objects, ``package.module:NAME`` and ``file.py:NAME``.
 
 A job carries the source of the file; a process of its own loads it and runs it, and is ended when its time is over.
-Nothing that it returns is believed: a partition is made anew of its blocks, at the cost that they have.
+Nothing that it returns is believed: a partition is made anew of its blocks, at the cost that they have, and a bound
+counts as stated, never as proved.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import ast
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from inspect import isfunction, unwrap
 from pathlib import Path
@@ -20,22 +21,40 @@ from typing import Any
 
 from heuristics import HEURISTICS
 from heuristics.method import Method
-from instances import InputError, Instance, Partition
-from instances.errors import WordError
+from instances import Bound, InputError, Instance, Partition, Result
+from instances.errors import MethodError, WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
+from instances.results import STATED, exceeds
+from mtpp.certifying.loop import Method as LoopMethod
 from mtpp.runs.code_hash import code_hash, module_of, sources_of
-from mtpp.runs.method_process import MethodAnswer, ask_here, ask_process
+from mtpp.runs.method_process import (
+    MethodAnswer,
+    ModelKind,
+    Place,
+    Task,
+    ask_here,
+    ask_process,
+    is_model,
+    kind_of,
+)
 from mtpp.runs.sources import PROJECT, Homes, home_of, parse_module
+from mtpp_models import MODELS
+from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.registry import Model, find_model
+from mtpp_models.simple import as_answer, one_block
+from mtpp_models.solvers.interface import Controls
 
 #: Bytes of a file that a job carries.
 _MOST = 2**20
+# Of a turn in a certification: its part of the time that is left, if it is the first; the seconds until it is ended.
+_TURN, _GRACE_OF_TURNS = 0.1, 2.0
 _MAIN = "__main__"
 
 
 @dataclass(frozen=True, eq=False)
 class OwnMethod:
-    """A heuristic of a caller."""
+    """A search or a bound of a caller."""
 
     name: str  # as runs call it
     function: str  # its name in its module or file
@@ -43,72 +62,160 @@ class OwnMethod:
     module: str | None = None  # by which processes import it
     file: str | None = None  # path of the file, if it is no module of a package
     text: str | None = None  # of that file
-    call: Callable[..., Any] | None = field(default=None, repr=False)  # of this process alone
+    call: Any = field(default=None, repr=False)  # the method itself, of this process alone
+    model: ModelKind | None = None  # of a bound
 
     @property
     def can_travel(self) -> bool:
         """Whether other processes can load it."""
         return self.module is not None or self.text is not None
 
+    @property
+    def place(self) -> Place:
+        """Where other processes find it."""
+        return self.module, self.file, self.text, self.function
+
     def __getstate__(self) -> dict[str, Any]:
         if not self.can_travel:
-            raise TypeError(f"the function {self.name} has no file")
+            raise TypeError(f"the method {self.name} has no file")
         return vars(self) | {"call": None}
 
-    def search(
-        self, instance: Instance, seed: int, time_limit: float | None, patience: float | None
-    ) -> tuple[Partition, MethodAnswer]:
-        """Run it in a process of its own; the partition that it found, and how long that took.
+    def answer(
+        self, task: Task, patience: float | None, grace: float | None = None
+    ) -> tuple[Partition | None, MethodAnswer]:
+        """Run it in a process of its own; the partition that it returns, and all else.
 
         Parameters
         ----------
-        time_limit : float, optional
-            Seconds that it is told to take.
-        patience : float, optional
-            Seconds after which its process is ended, and some more.
+        task : Task
+        patience, grace : float, optional
+            Its process is ended `grace` seconds, by default 10, after 1.1 times `patience`, or never.
 
         Raises
         ------
         InputError, MethodError
-            If it fails, does not end, or returns something else than a partition of the instance that fits.
+            If it fails, does not end, returns something else than a partition of the instance that fits, or a bound
+            above the cost of a partition.
         KeyboardInterrupt
             At Ctrl-C.
         """
         if self.call is not None:
-            answer = ask_here(self.call, instance, seed, time_limit, patience)
+            answer = ask_here(self.call, task, patience, grace)
         else:
-            place = (self.module, self.file, self.text, self.function)
-            answer = ask_process(self.sources, place, instance, seed, time_limit, patience)
-        partition = Partition(instance, answer.block, answer.order, answer.kind)
-        if not partition.bottleneck < math.inf:
-            raise InputError("its partition does not fit, or breaks a constraint.")
+            answer = MethodAnswer(**ask_process(self.sources, self.place, task, patience, grace))
+        partition = None
+        if answer.block is not None:
+            partition = Partition(task.instance, answer.block, answer.order, answer.kind)
+            if not partition.bottleneck < math.inf:
+                raise InputError("its partition does not fit, or breaks a constraint.")
+        if answer.bound is not None:
+            _refuse_above(answer.bound, task.instance, [partition, task.start])
         return partition, answer
 
+    def result(self, task: Task, patience: float | None, grace: float | None = None) -> Result:
+        """The outcome of a run as a result, whose bound is stated; errors are those of `answer` but Ctrl-C."""
+        try:
+            partition, answer = self.answer(task, patience, grace)
+        except KeyboardInterrupt:
+            return Result(self.name, task.instance, interrupted=True)
+        result = Result(self.name, task.instance, partition, seconds={"run": answer.seconds})
+        return self.stating(result, answer.bound)
 
-def own_method(candidate: Any) -> OwnMethod | str:
-    """A heuristic of a caller; the name of a method if it is none of them, or one that this project has.
+    def stating(self, result: Result, value: float | None) -> Result:
+        """The result of this method with its bound, as nothing here has proved it."""
+        if value is None:
+            return replace(result, bound=None)
+        bound = Bound(value, STATED, optimal=False, witness={"by": self.name, "sources": self.sources})
+        unit = result.instance.time_unit
+        note = f"{self.name} states the bound {value:.6g} {unit}; nothing here has proved it"
+        return replace(result, bound=bound, solver=None, notes=(*result.notes, note))
+
+
+def _refuse_above(bound: float, instance: Instance, partitions: Iterable[Partition | None]) -> None:
+    """Refuse a bound above the cost of one of these partitions, or of all nodes in one block."""
+    for partition in (*partitions, as_answer(instance, one_block(instance))):
+        if partition is not None and exceeds(bound, partition.bottleneck):
+            raise MethodError(
+                f"its bound {bound:.6g} is above the bottleneck {partition.bottleneck:.6g} of a partition"
+            )
+
+
+def turns_of(methods: Iterable[Any]) -> list[LoopMethod[Instance, Partition]]:
+    """Methods of a caller as the loop of certification takes them, for `certify`.
 
     Raises
     ------
     InputError
-        If there is no such file, module or function, or it is nothing of all that.
+        As `own_method`, and of names of this project, whose methods take part anyway.
+    """
+    turns = []
+    for method in map(own_method, methods):
+        if isinstance(method, str):
+            raise WordError("methods", method, "name those of your own; all of this project take part by themselves.")
+        turns.append(_turn_of(method))
+    return turns
+
+
+def _turn_of(method: OwnMethod) -> LoopMethod[Instance, Partition]:
+    def run(best: Result, controls: Controls) -> Result:
+        remaining = controls.deadline.time_limit
+        try:
+            return method.result(Task(best.instance, controls.options, best.partition), remaining, _GRACE_OF_TURNS)
+        except InputError as error:
+            raise MethodError(str(error)) from None
+
+    by_solver = method.model is not None and method.model.by_solver
+    return LoopMethod(method.name, run, _TURN, solver=by_solver, stated=method.model is not None)
+
+
+def own_method(candidate: Any) -> OwnMethod | str:
+    """A method of a caller; the name of a method if it is none of them, or one that this project has.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, module or name, or it is nothing of all that.
     """
     if isinstance(candidate, str):
         if ":" in candidate:
             return _named(candidate)
-        method = HEURISTICS.get(candidate)
-        return candidate if method is None or _is_ours(method) else _of_method(method)
+        if candidate.endswith(".py"):
+            return _named(f"{candidate}:")  # which says what there is to name
+        registered = HEURISTICS.get(candidate) or MODELS.get(candidate)
+        return candidate if registered is None else own_method(registered)
     if isinstance(candidate, Method):
-        is_ours = HEURISTICS.get(candidate.name) is candidate and _is_ours(candidate)
+        is_ours = candidate.name in HEURISTICS.shipped and HEURISTICS[candidate.name] is candidate
         return candidate.name if is_ours else _of_method(candidate)
+    if is_model(candidate):
+        return candidate.name if _is_shipped(candidate) else _of_model(candidate)
     if not callable(candidate):
-        why = "give names, functions, package.module:function or file.py:function."
+        why = "give names, functions, models, package.module:NAME or file.py:NAME."
         raise WordError("methods", candidate, why)
-    return _of_callable(candidate, getattr(candidate, "__name__", type(candidate).__name__))
+    return _of_object(candidate, candidate, getattr(candidate, "__name__", type(candidate).__name__))
 
 
-def _is_ours(method: Method[Any, Any]) -> bool:
-    return all(PROJECT.find(module_of(function)) is not None for function in _functions(method.run))
+def own_model(candidate: str | Model) -> OwnMethod | str | Model:
+    """A bound of a caller, or the model of this project that it names or is.
+
+    Raises
+    ------
+    InputError
+        As `own_method`, and if it is a search.
+    """
+    if isinstance(candidate, str) and ":" not in candidate and not candidate.endswith(".py"):
+        registered = MODELS.get(candidate)
+        return candidate if registered is None or _is_shipped(registered) else _of_model(registered)
+    if not isinstance(candidate, str) and (not is_model(candidate) or _is_shipped(candidate)):
+        return candidate
+    method = own_method(candidate)
+    if isinstance(method, OwnMethod) and method.model is None:
+        raise InputError(f"{method.name} is a function, which searches; a bound is a Formulation or an Algorithm.")
+    return method
+
+
+def _is_shipped(model: Model) -> bool:
+    """Whether a model is one of this project, perhaps strengthened."""
+    return model.name.partition("+")[0] in MODELS.shipped and find_model(model.name) == model
 
 
 def _functions(run: Any) -> Iterator[Any]:
@@ -121,31 +228,39 @@ def _functions(run: Any) -> Iterator[Any]:
 def _of_method(method: Method[Instance, Partition]) -> OwnMethod:
     """The function behind a registered method that is not ours, without what the registry adds."""
     *_, function = _functions(method.run) if PROJECT.find(module_of(method.run)) else (method.run,)
-    return _of_callable(function, method.name)
+    return _of_object(function, function, method.name)
 
 
-def _of_callable(heuristic: Callable[..., Any], name: str) -> OwnMethod:
-    function = unwrap(getattr(heuristic, "py_func", heuristic))
+def _of_model(model: Model) -> OwnMethod:
+    """A formulation or an algorithm; other processes load it by the name that it has in its module."""
+    function = model.cases if isinstance(model, Formulation) else getattr(model, "run", model.prove)
+    return replace(_of_object(model, function, model.name), model=kind_of(model))
+
+
+def _of_object(method: Any, function: Any, name: str) -> OwnMethod:
+    """An object of this process, whose code is that of `function`."""
+    function = unwrap(getattr(function, "py_func", function))
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
-        return OwnMethod(name, name, sources_of(heuristic), call=heuristic)
+        return OwnMethod(name, name, sources_of(method), call=method)
     module = module_of(function)
-    main = module == _MAIN
-    path = Path(code.co_filename)
-    is_top = "<" not in function.__qualname__ and path.is_file()
+    main, path, qualname = module == _MAIN, Path(code.co_filename), function.__qualname__
+    if is_model(method):
+        qualname = next((key for key, value in vars(sys.modules[module]).items() if value is method), "<none>")
     package = "" if main else sys.modules[module].__package__ or ""
-    if not is_top or (not main and _attribute(sys.modules[module], function.__qualname__) is not heuristic):
-        return OwnMethod(name, name, sources_of(heuristic, live=[_MAIN, module]), call=heuristic)
+    is_top = "<" not in qualname and path.is_file()
+    if not is_top or (not main and _attribute(sys.modules[module], qualname) is not method):
+        return OwnMethod(name, name, sources_of(method, live=[_MAIN, module]), call=method)
     if package:
-        return _of_module(name, module, function.__qualname__)
-    method = _of_file(name, path, function.__qualname__)
-    written = _codes(compile(method.text or "", "", "exec", dont_inherit=True))
+        return _of_module(name, module, qualname)
+    read = _of_file(name, path, qualname)
+    written = _codes(compile(read.text or "", "", "exec", dont_inherit=True))
     if code_hash(code) not in {code_hash(candidate) for candidate in written if candidate.co_name == code.co_name}:
         raise InputError(f"{name}: {path} is not what was imported any more; import it again, or start again.")
     if not main:
-        return method
-    now = sources_of(function, live=[_MAIN])  # values that a script has by now
-    return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, heuristic)
+        return read
+    now = sources_of(method, live=[_MAIN])  # values that a script has by now
+    return OwnMethod(name, read.function, _both(read.sources, now), None, read.file, read.text, method)
 
 
 def _attribute(module: Any, qualname: str) -> Any:
@@ -162,11 +277,31 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _named(address: str) -> OwnMethod:
-    place, _, function = address.rpartition(":")
+    """The method of an address; where its source does not say of which kind it is, it is loaded to see that.
+
+    One that cannot be loaded counts as a search, and fails when it is run.
+    """
+    place, _, name = address.rpartition(":")
     if place.endswith(".py"):
-        path = Path(place)
-        return _of_file(f"{path.name}:{function}", path, function)
-    return _of_module(address, place, function)
+        method = _of_file(f"{Path(place).name}:{name}", Path(place), name)
+    else:
+        method = _of_module(address, place, name)
+    if name in _functions_of(method):
+        return method
+    try:
+        kind = ask_process(method.sources, method.place, None)["model"]
+    except MethodError:
+        return method
+    return replace(method, model=None if kind is None else ModelKind(*kind))
+
+
+def _functions_of(method: OwnMethod) -> list[str]:
+    """Names of the functions at the top of the source of a method."""
+    text = method.text
+    if text is None:
+        spec = find_spec(str(method.module))
+        text = "" if spec is None else Path(str(spec.origin)).read_text(encoding="utf-8")
+    return [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
 
 
 def _of_file(name: str, path: Path, function: str) -> OwnMethod:
@@ -200,17 +335,20 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
     return OwnMethod(name, function, _both(function, sources_of(homes=homes, modules=[module])), module)
 
 
-def _check_name(file: str, text: str, function: str) -> None:
-    """Refuse a function that a source does not name."""
+def _check_name(file: str, text: str, name: str) -> None:
+    """Refuse a name that a source does not define."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: cannot be read as Python ({error}).") from None
-    names = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    names += [n.targets[0].id for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     stored |= {(a.asname or a.name) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
-    if function.split(".")[0] not in {*names, *stored}:
-        raise InputError(f"{file}: {unknown(names or ['none'], function, 'function')}")
+    if not name:
+        raise InputError(f"{file}: name a method in it, as in {Path(file).name}:NAME; there are {', '.join(names)}.")
+    if name.split(".")[0] not in {*names, *stored}:
+        raise InputError(f"{file}: {unknown(names or ['none'], name, 'method')}")
 
 
 def _both(*hashes: str) -> str:

@@ -19,6 +19,7 @@ from mtpp.certifying.certify import certify
 from mtpp.runs.code_hash import sources_of
 from mtpp.runs.job import MEASURED, Job, key_of, other_code
 from mtpp.runs.log import Run
+from mtpp.runs.method_process import Task
 from mtpp.runs.own_methods import OwnMethod, own_method
 from mtpp.runs.sources import PROJECT, Homes
 from mtpp.versions import package_version
@@ -40,18 +41,20 @@ class RunMethod:
 
     name: str
     sources: str  # hash of that code
-    own: OwnMethod | None = None  # a heuristic of a caller
+    own: OwnMethod | None = None  # one of a caller
 
     @property
     def is_search(self) -> bool:
         """Whether it is a heuristic, which needs no partition to start from."""
-        return self.own is not None or self.name in HEURISTICS
+        return self.name in HEURISTICS if self.own is None else self.own.model is None
 
     @cached_property
     def needs_solver(self) -> bool:
         """Whether a solver works for it."""
         if self.is_search:
             return False
+        if self.own is not None:
+            return self.own.model is not None and self.own.model.by_solver
         return self.name == CERTIFY or isinstance(find_model(self.name.removesuffix(LP_SUFFIX)), Formulation)
 
     @property
@@ -59,6 +62,8 @@ class RunMethod:
         """Whether a partition in a run is its own, and not the one that it started from."""
         if self.is_search or self.name == CERTIFY:
             return True
+        if self.own is not None:
+            return self.own.model is not None and self.own.model.exact
         return not self.name.endswith(LP_SUFFIX) and find_model(self.name).exact
 
     @property
@@ -67,27 +72,40 @@ class RunMethod:
         return self.own is None or self.own.can_travel
 
     def is_same_here(self) -> bool:
-        """Whether this process has the code that the caller has; a heuristic of a caller brings its own."""
+        """Whether this process has the code that the caller has; a method of a caller brings its own."""
         return self.own is not None or _loaded_method(self.name).sources == self.sources
 
-    def search(
-        self, instance: Instance, seed: int, time_limit: float | None, patience: float | None, *, twice: bool
+    def answer(
+        self, instance: Instance, options: SolveOptions, start: Partition | None, patience: float | None, *, twice: bool
     ) -> Run:
-        """Fields of the answer of a heuristic; if `twice`, whether it gives the same answer again."""
+        """Fields of the answer; if `twice`, whether a heuristic of a caller gives the same one again.
+
+        Parameters
+        ----------
+        options : SolveOptions
+            Of a heuristic seed and time limit count.
+        start : Partition, optional
+            Of a bound.
+        patience : float, optional
+            Seconds after which a method of a caller is ended, and some more.
+        """
         if self.own is None:
-            return describe(_searched(instance, self.name, seed, time_limit))
-        partition, spent = self.own.search(instance, seed, time_limit, patience)
-        answer = describe(partition) | {MEASURED: (spent.seconds, spent.cpu_seconds)}
-        if twice:
-            again, _ = self.own.search(instance, seed, time_limit, patience)
-            answer["repeatable"] = again.bottleneck == partition.bottleneck and bool(
-                (again.block == partition.block).all()
-            )
-        return answer
+            if self.is_search:
+                return describe(_searched(instance, self.name, options.seed, options.time_limit))
+            return proved(self.name, instance, options, start)
+        task = Task(instance, options, start)
+        partition, spent = self.own.answer(task, patience)
+        answer = {} if partition is None else describe(partition)
+        if spent.bound is not None:
+            answer |= {"bound": spent.bound, "optimal": False}
+        if twice and partition is not None:
+            again = self.own.answer(task, patience)[0]
+            answer["repeatable"] = again is not None and describe(again) == describe(partition)
+        return answer | {MEASURED: (spent.seconds, spent.cpu_seconds)}
 
 
 def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
-    """Methods by name, as functions, or where functions are, with the code that they have now.
+    """Methods by name, as functions or models, or where these are, with the code that they have now.
 
     Raises
     ------
@@ -103,7 +121,7 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
             continue
         if method.name in methods and (methods[method.name].own or method).sources != method.sources:
             raise InputError(f"methods: two are called {method.name}; give one of them another name.")
-        if method.name == CERTIFY or base_name(method.name) in MODELS or _is_name_of_ours(method.name):
+        if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
             raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
         methods[method.name] = RunMethod(method.name, _sources(method, homes), method)
     return list(methods.values())
@@ -123,7 +141,7 @@ def check_method(name: str) -> None:
         raise InputError(
             f"Unknown method {name!r}; choose heuristics among {', '.join(HEURISTICS)}, "
             f"models among {', '.join(MODELS)} (with +all: strengthened, with {LP_SUFFIX}: the relaxation), "
-            f"{CERTIFY}, or name your own, as in mine.py:function."
+            f"{CERTIFY}, or name your own, as in mine.py:NAME."
         )
     model = find_model(name.removesuffix(LP_SUFFIX))
     if _is_relaxation(name) and not isinstance(model, Formulation):
@@ -165,10 +183,6 @@ def describe(partition: Partition) -> Run:
     return answer
 
 
-def _is_name_of_ours(name: str) -> bool:
-    return name in HEURISTICS and own_method(name) == name
-
-
 def _searched(instance: Instance, name: str, seed: int, time_limit: float | None) -> Partition:
     limits = None if time_limit is None else Limits(Deadline.after(time_limit))
     result = search(instance, name, np.random.default_rng(seed), limits)
@@ -204,7 +218,8 @@ def _fail(fault: Exception) -> None:
 def _sources(method: str | OwnMethod, homes: Homes) -> str:
     """Hash of the code of a method, and of the functions here that call it."""
     if isinstance(method, OwnMethod):
-        return sources_of(method.sources, glue=[describe, search], homes=homes)
+        glue = search if method.model is None else solve
+        return sources_of(method.sources, glue=[describe, glue], homes=homes)
     if method in HEURISTICS:
         return sources_of(HEURISTICS[method].run, glue=[_searched, describe, search], homes=homes)
     if method == CERTIFY:
@@ -332,13 +347,13 @@ class PartitionJob(Job):
     def answer(self, start: Sequence[Run]) -> Run:
         """Compute a partition, or a bound and perhaps a partition."""
         if self.by.is_search:
-            patience = self.budget or self.options.time_limit
-            return self.by.search(self.instance, self.options.seed, self.budget, patience, twice=self.twice)
+            patience, options = self.budget or self.options.time_limit, replace(self.options, time_limit=self.budget)
+            return self.by.answer(self.instance, options, None, patience, twice=self.twice)
         best = _best(start)
         incumbent = None
         if best is not None:
             incumbent = Partition(self.instance, best["block"], best["order"], best.get("devices"))
-        return proved(self.method, self.instance, self.options, incumbent)
+        return self.by.answer(self.instance, self.options, incumbent, self.options.time_limit, twice=False)
 
 
 def jobs_of(
@@ -356,7 +371,7 @@ def jobs_of(
     ----------
     instances : iterable of Instance
     methods : iterable
-        Names, or heuristics of the caller: functions, ``package.module:function`` or ``file.py:function``.
+        Names, or methods of the caller: functions, models, ``package.module:NAME`` or ``file.py:NAME``.
     options : SolveOptions
         Its time limit is for each bound, and ends a heuristic of the caller that has no budget.
     seeds : sequence of int

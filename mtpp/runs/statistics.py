@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 from scipy.stats import rankdata, wilcoxon
 
 from instances import InputError, Instance
+from instances.results import exceeds
 from mtpp.runs.engine import own_bar, run_jobs, unfinished
 from mtpp.runs.log import Run, RunLog, remarks
 from mtpp.runs.method_process import end_processes
@@ -402,8 +403,8 @@ def compare_methods(
     ----------
     instances : iterable of Instance
     methods : iterable
-        Heuristics, models and "certify", as for ``mtpp table``, and heuristics of the caller, see `jobs_of`; bounds
-        start from the best partition of the heuristics.
+        Heuristics, models and "certify", as for ``mtpp table``, and methods of the caller, see `jobs_of`; bounds start
+        from the best partition of the heuristics.
     solvers : sequence of str
     options : SolveOptions
         Its solver does not count; the time limit is for each bound.
@@ -422,9 +423,9 @@ def compare_methods(
     -------
     DataFrame
         The columns are `COLUMNS`. `ratio` is the bottleneck over the best bound that is known for the graph and k,
-        *simple* among them; what is not known is missing. `remark` says "late" of a heuristic that took more than 1.1
-        of its budget, and "not repeatable" of one that gave another answer when it was asked again. `error` is the text
-        of a failure.
+        *simple* among them, but for what methods of the caller state; what is not known is missing. `remark` says
+        "late" of a heuristic that took more than 1.1 of its budget, "not repeatable" of one that gave another answer
+        when it was asked again, and "below simple" of a bound. `error` is the text of a failure.
 
     Raises
     ------
@@ -460,10 +461,15 @@ def compare_methods(
         runs = {run["key"]: run for run in run_jobs(wanted, log, workers, bar.advance)}
     answered = [(job, runs[job.key]) for job in wanted]
     best = {job.instance.key: simple(job.instance) for job in wanted}
+    least = dict.fromkeys(best, math.inf)
     for job, run in answered:
-        best[job.instance.key] = max(best[job.instance.key], run["bound"] or 0.0)
+        if job.by.own is None:  # what others state is no reference
+            best[job.instance.key] = max(best[job.instance.key], run["bound"] or 0.0)
+        if run["bottleneck"] is not None:
+            least[job.instance.key] = min(least[job.instance.key], run["bottleneck"])
     shaky = {job.method for job, run in answered if run["repeatable"] is False}
-    rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in answered]
+    checked = [(job, _without_false_bound(job, run, least[job.instance.key])) for job, run in answered]
+    rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in checked]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
 
 
@@ -476,6 +482,14 @@ def _checked(solvers: Sequence[str]) -> Sequence[str]:
             if name not in SOLVERS:
                 raise InputError(str(error)) from None
     return solvers
+
+
+def _without_false_bound(job: PartitionJob, run: Run, least: float) -> Run:
+    """The run; a bound of a caller above the cost of a partition, whoever found it, is its fault."""
+    bound = run["bound"]
+    if job.by.own is None or bound is None or not exceeds(bound, least):
+        return run
+    return {**run, "bound": None, "error": f"its bound {bound:.6g} is above the bottleneck {least:.6g} of a partition"}
 
 
 def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any]:

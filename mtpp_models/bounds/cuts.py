@@ -37,7 +37,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from instances import Bound, Instance, Partition, Result
+from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
@@ -82,6 +82,8 @@ class Algorithm:
             result = Result(self.name, begin.instance, begin, simple_bound(instance, optimal=False))
         else:
             result = self.run(begin, controls)
+        if not isinstance(result, Result):
+            raise InputError(f"{self.name} returned {type(result).__name__}, not a Result with its Bound.")
         answer = result.partition if start is not None or self.exact else None
         answer = None if answer is None else as_answer(instance, answer)
         if start is not None and (answer is None or start.bottleneck <= answer.bottleneck):

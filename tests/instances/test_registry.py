@@ -56,7 +56,7 @@ def test_installed_packages_are_asked_on_a_miss(monkeypatch: pytest.MonkeyPatch)
     [
         (Point("gone:x"), "gone:x of mtpp.tests is left out: ModuleNotFoundError: No module named 'gone'"),
         (Point("other:a", Entry("a")), "other:a of mtpp.tests is left out: InputError: 'a' is taken"),
-        (Point("other:n", 3), "other:n of mtpp.tests is left out: AttributeError"),
+        (Point("other:n", 3), "other:n of mtpp.tests is left out: InputError: int has no name"),
     ],
 )
 def test_a_bad_entry_point_is_a_warning(point: Point, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_budgets_end_searches_of_ours() -> None:
 
 REFUSED = {
     "no_such.py:mine": "there is no such file",
-    "{}/mine.py:mind": "There is no function 'mind'; did you mean mine",
+    "{}/mine.py:mind": "There is no method 'mind'; did you mean mine",
     "{}/broken.py:mine": "cannot be read as Python",
     "no.such.module:mine": "no.such.module cannot be imported",
     "no_such_module:mine": "there is no module no_such_module",
@@ -162,7 +162,7 @@ def kahn(instance: Any, rng: Any, limits: Any = None) -> Partition:
     ("words", "message"),
     [
         ({"methods": 7}, "methods=7: give a text such as 'a,b', or a list"),
-        ({"methods": ["kahn", 7]}, "give names or functions, no int"),
+        ({"methods": ["kahn", 7]}, "give names, functions or models, no int"),
         ({"methods": b"kahn"}, "methods=b'kahn': give a text"),
         ({"methods": "kahn", "solvers": 7}, "solvers=7: give a text"),
         ({"methods": "kahn", "solvers": ["highs", 7]}, "give names, no int"),
