@@ -33,6 +33,7 @@ from mtpp.cli.check import check, import_graph
 from mtpp.cli.command import complain
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.export import export, report
+from mtpp.cli.hunt import hunt
 from mtpp.cli.listing import list_names, show_versions
 from mtpp.cli.options import option_of, spelled
 from mtpp.cli.partition import bound, partition
@@ -173,6 +174,7 @@ app.command()(report)
 app.command()(export)
 app.command()(check)
 app.command()(serve)
+app.command()(hunt)
 app.command("warm-up")(warm_up)
 app.command("versions")(show_versions)
 

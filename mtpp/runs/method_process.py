@@ -52,6 +52,7 @@ class ModelKind(NamedTuple):
 
     exact: bool  # whether what it finds are partitions of its own
     by_solver: bool
+    any_kinds: bool  # whether it answers questions over several kinds of devices
 
 
 class Task(NamedTuple):
@@ -237,7 +238,7 @@ def is_model(method: Any) -> bool:
 
 def kind_of(model: Any) -> ModelKind:
     """The kind of a model."""
-    return ModelKind(bool(model.exact), hasattr(model, "cases"))
+    return ModelKind(bool(model.exact), hasattr(model, "cases"), model.kinds == "any")
 
 
 def _searched(method: Callable[..., Any], task: Task) -> Partition:

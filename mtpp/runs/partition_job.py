@@ -13,6 +13,7 @@ import numpy as np
 from heuristics import HEURISTICS, Limits, search
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
+from instances.errors import NothingFoundError
 from instances.json_files import finite_or_none
 from instances.results import LP_SUFFIX
 from mtpp.certifying.certify import certify
@@ -65,6 +66,15 @@ class RunMethod:
         if self.own is not None:
             return self.own.model is not None and self.own.model.exact
         return not self.name.endswith(LP_SUFFIX) and find_model(self.name).exact
+
+    @property
+    def takes_kinds(self) -> bool:
+        """Whether it answers questions over several kinds of devices; a function of a caller does not say so."""
+        if self.own is not None:
+            return self.own.model is not None and self.own.model.any_kinds
+        if self.name in HEURISTICS:
+            return HEURISTICS[self.name].kinds == "any"
+        return self.name == CERTIFY or find_model(self.name.removesuffix(LP_SUFFIX)).kinds == "any"
 
     @property
     def can_travel(self) -> bool:
@@ -188,8 +198,10 @@ def _searched(instance: Instance, name: str, seed: int, time_limit: float | None
     result = search(instance, name, np.random.default_rng(seed), limits)
     if result.interrupted:
         raise KeyboardInterrupt
+    if result.impossible is not None:
+        raise InputError(result.impossible)
     if result.partition is None:
-        raise InputError(result.impossible or "none found")
+        raise NothingFoundError("none found")
     return result.partition
 
 

@@ -72,10 +72,11 @@ def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_own_heuristics_answer_there_as_here(tmp_path: Path) -> None:
+def test_own_methods_answer_there_as_here(tmp_path: Path) -> None:
     """The file goes with the job; its process runs beside a worker that may have none of its own."""
-    (tmp_path / "mine.py").write_text(SOUND)
-    words: dict[str, Any] = {"methods": ["random-1", f"{tmp_path}/mine.py:mine"], "k": [2, 3], "bandwidth": 2.0}
+    (tmp_path / "mine.py").write_text(f"{SOUND}\nfrom mtpp_models import MODELS\n\nBOUND = MODELS['pinned']\n")
+    methods = ["random-1", *(f"{tmp_path}/mine.py:{name}" for name in ("mine", "BOUND"))]
+    words: dict[str, Any] = {"methods": methods, "k": [2, 3], "bandwidth": 2.0}
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster:
         there = mtpp.compare(diamonds(), **words, scheduler=cluster.scheduler_address)

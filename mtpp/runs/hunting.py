@@ -1,0 +1,463 @@
+"""Tests of methods: small random questions, held against brute force, and the smallest one that a method fails.
+
+A question has up to six nodes, so that all its partitions can be tried. None of them costs less than a true bound, each
+is a partition that a search may return, and what a method says of a question it says again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
+from instances.errors import MethodError, NothingFoundError
+from instances.graph.graph_file import save_graph
+from instances.graph.tensors import SharedParameter, Tensors
+from instances.json_files import check_writable, write_json
+from instances.machines import Kind, Machines
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
+from instances.partitioning.peaks import with_least_peaks
+from instances.results import exceeds
+from mtpp.problems.checking import certificate_document
+from mtpp.runs.job import MEASURED
+from mtpp.runs.log import Run
+from mtpp.runs.method_process import end_processes
+from mtpp.runs.partition_job import RunMethod, run_methods
+from mtpp_models import SolveOptions
+from mtpp_models.simple import as_answer
+
+T = TypeVar("T")
+
+# Questions as plain numbers: drawn, built, and made smaller.
+
+
+#: Nodes at the most, without and with several kinds of devices; sizes span twice so many powers of ten.
+_MOST_NODES, _MOST_OF_KINDS = 6, 4
+_POWERS = 4.0
+#: Classes of questions, in the order in which counts of them are printed.
+PLAIN, MEMORY, RULES, KINDS = "plain", "memory", "constraints", "kinds"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question as plain numbers; nodes are in a topological order."""
+
+    work: tuple[float, ...]  # of each node
+    params: tuple[float, ...]  # bytes of each node
+    tensors: tuple[tuple[int, float, tuple[int, ...]], ...]  # producer, bytes, readers
+    k: int
+    shared: tuple[tuple[float, tuple[int, ...]], ...] = ()  # bytes and users of a parameter
+    kinds: tuple[Kind, ...] = (Kind("device", 1, speed=1.0),)  # of one there are k devices
+    bandwidth: float = 1.0
+    buffer: float | None = None
+    fit: bool = False
+    rules: Constraints = NO_CONSTRAINTS
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.work)
+
+    @property
+    def feature(self) -> str:
+        """The class that it is of."""
+        if len(self.kinds) > 1:
+            return KINDS
+        if self.rules:
+            return RULES
+        return MEMORY if self.kinds[0].memory < math.inf else PLAIN
+
+    def instance(self) -> Instance:
+        """The question; an `InputError` if the numbers are none."""
+        starts = np.cumsum([0, *(len(readers) for _, _, readers in self.tensors)])
+        tensors = Tensors(
+            np.array([u for u, _, _ in self.tensors], dtype=np.int64),
+            np.array([size for _, size, _ in self.tensors], dtype=np.float64),
+            starts,
+            np.array([v for _, _, readers in self.tensors for v in readers], dtype=np.int64),
+        )
+        shared = tuple(SharedParameter(f"p{i}", size, users) for i, (size, users) in enumerate(self.shared))
+        graph = ComputationGraph(np.array(self.work), np.array(self.params), tensors, parameters=shared)
+        if len(self.kinds) == 1:
+            platform = Platform(self.k, self.bandwidth, self.kinds[0].memory, self.buffer, self.fit)
+            return Instance(graph, platform, "hunted", self.rules)
+        machines = Machines(self.kinds, bandwidth=self.bandwidth)
+        k, buffer = min(self.k, machines.total), self.buffer
+        return Instance(graph, machines, "hunted", self.rules, k=k, activation_buffer=buffer, fit=self.fit)
+
+    def smaller(self) -> Iterator[Case]:
+        """The case without one of its parts each, or with a plainer number."""
+        if self.n > 1:
+            yield from (self._without(v) for v in range(self.n))
+        for name in ("tensors", "shared"):
+            yield from (self._with(name, fewer) for fewer in _fewer(getattr(self, name)))
+        for name in ("together", "windows", "uncut", "at_least"):
+            for rules in _fewer(getattr(self.rules, name)):
+                yield self._with("rules", replace(self.rules, **{name: rules}))
+        if len(self.kinds) > 1:
+            yield from (self._with("kinds", (kind,)) for kind in self.kinds)
+        for name, value in {"fit": False, "buffer": None, "bandwidth": 1.0, "k": max(1, self.k - 1)}.items():
+            if getattr(self, name) != value:
+                yield self._with(name, value)
+        if any(kind.memory < math.inf for kind in self.kinds):
+            yield self._with("kinds", tuple(replace(kind, memory=math.inf) for kind in self.kinds))
+        for name in ("work", "params"):
+            for v, value in enumerate(values := getattr(self, name)):
+                yield from (self._with(name, (*values[:v], less, *values[v + 1 :])) for less in _plainer(value))
+        for i, (u, size, readers) in enumerate(self.tensors):
+            plainer = [(u, less, readers) for less in _plainer(size)]
+            plainer += [(u, size, fewer) for fewer in _fewer(readers)]
+            yield from (self._with("tensors", (*self.tensors[:i], less, *self.tensors[i + 1 :])) for less in plainer)
+
+    def _with(self, name: str, value: Any) -> Case:
+        changes: dict[str, Any] = {name: value}
+        return replace(self, **changes)
+
+    def _without(self, v: int) -> Case:
+        """The case without a node; the nodes behind it move up."""
+
+        def moved(nodes: Sequence[int]) -> tuple[int, ...]:
+            return tuple(w - (w > v) for w in nodes if w != v)
+
+        rules = self.rules
+        return replace(
+            self,
+            work=self.work[:v] + self.work[v + 1 :],
+            params=self.params[:v] + self.params[v + 1 :],
+            tensors=tuple((u - (u > v), size, moved(readers)) for u, size, readers in self.tensors if u != v),
+            shared=tuple((size, moved(users)) for size, users in self.shared if moved(users)),
+            rules=Constraints(
+                together=tuple(moved(group) for group in rules.together if len(moved(group)) > 1),
+                windows=tuple((w - (w > v), first, last) for w, first, last in rules.windows if w != v),
+                uncut=moved(rules.uncut),
+                at_least=tuple((count, moved(nodes)) for count, nodes in rules.at_least if moved(nodes)),
+            ),
+        )
+
+
+def _fewer(parts: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """All but one of the parts."""
+    return (parts[:i] + parts[i + 1 :] for i in range(len(parts)))
+
+
+def _plainer(value: float) -> Iterator[float]:
+    """Numbers with fewer digits."""
+    for plain in (0.0, 1.0, float(f"{value:.0e}")):
+        if len(repr(plain)) < len(repr(value)) or (plain == 0.0 and value in (1.0, 2.0)):
+            yield plain
+
+
+def drawn(rng: random.Random, number: int, *, kinds: bool) -> Case:
+    """A random case: every other one without limits, the others with memory, rules or kinds of devices."""
+    feature = (PLAIN, MEMORY, PLAIN, RULES, MEMORY, KINDS if kinds else RULES)[number % 6]
+    n = rng.randint(1, _MOST_OF_KINDS if feature == KINDS else _MOST_NODES)
+    k = rng.randint(1, 3 if n <= 5 else 2)
+    wild = rng.random() < 0.3
+
+    def size() -> float:
+        return 10.0 ** rng.uniform(-_POWERS, _POWERS) if wild else float(rng.randint(0, 6))
+
+    def nodes(least: int, most: int) -> tuple[int, ...]:
+        return tuple(sorted(rng.sample(range(n), min(n, rng.randint(least, max(least, most))))))
+
+    chain, density = rng.random() < 0.4, rng.random()
+    tensors = tuple(
+        (u, size(), tuple(v for v in range(u + 1, n) if (v == u + 1 if chain else rng.random() < density)))
+        for u in range(n)
+        if rng.random() < 0.9
+    )
+    case = Case(tuple(size() for _ in range(n)), tuple(size() for _ in range(n)), tensors, k)
+    case = replace(case, bandwidth=rng.choice((1.0, 1.0, 0.5, 3.0, math.inf)))
+    if rng.random() < 0.2:
+        case = replace(case, shared=((size(), nodes(2, 3)),))
+    if feature in (MEMORY, KINDS):
+        case = replace(case, buffer=rng.choice((None, None, 0.0, 2.0)), fit=rng.random() < 0.4)
+    speeds = rng.sample((1.0, 0.5, 2.0, 4.0), 2 if feature == KINDS else 1)
+    limit = sum(case.params) * rng.uniform(0.2, 1.2) + max(bytes_ for _, bytes_, _ in (*tensors, (0, 0.0, ())))
+    memory = limit if feature == MEMORY or (feature == KINDS and rng.random() < 0.5) else math.inf
+    if feature == KINDS:
+        kinds_of = tuple(Kind(f"kind {t}", rng.randint(1, 2), speed, None, memory) for t, speed in enumerate(speeds))
+        return replace(case, kinds=kinds_of, fit=case.fit and memory < math.inf)
+    case = replace(case, kinds=(Kind("device", 1, speed=1.0, memory=memory),))
+    if feature == RULES:
+        first = rng.randrange(k)
+        rules = Constraints(
+            together=(nodes(2, 3),) if n > 1 and rng.random() < 0.5 else (),
+            windows=((rng.randrange(n), first, rng.randint(first, k - 1)),) if rng.random() < 0.5 else (),
+            uncut=nodes(1, 1) if rng.random() < 0.3 else (),
+            at_least=((1, nodes(k, n)),) if rng.random() < 0.2 else (),
+        )
+        case = replace(case, rules=rules)
+    return case
+
+
+def partitions(instance: Instance) -> Iterator[Partition]:
+    """All partitions that obey and fit, each in an order of least peak."""
+    edges = instance.graph.edges.tolist()
+    sequences = {
+        kinds
+        for kinds in itertools.product(range(instance.kinds), repeat=instance.k)
+        if all(kinds.count(t) <= count for t, count in enumerate(instance.machines.counts))
+    }
+    for block in itertools.product(range(instance.k), repeat=instance.graph.n):
+        if any(block[u] > block[v] for u, v in edges):
+            continue
+        for kinds in [None] if instance.is_alike else sorted(sequences):
+            try:
+                partition = Partition(instance, block, kind=kinds)
+            except InputError:  # a rule is broken
+                continue
+            if instance.needs_peaks:
+                partition = with_least_peaks(partition)
+            if partition.bottleneck < math.inf:
+                yield partition
+
+
+# Methods tried on questions.
+
+
+# Relative: what rounding may add to a bound. Seconds for an answer; of a search that is given a limit.
+_ROUNDING, _PATIENCE, _LIMIT = 1e-9, 10.0, 0.2
+# A search is late if it takes more than this multiple of its limit, and so many seconds more.
+_OVER, _GRACE = 1.5, 0.3
+# Of so many questions one is asked twice, and one with a limit of time.
+_TWICE, _LIMITED = 4, 10
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """The smallest question that a method fails."""
+
+    complaint: str  # in one line
+    instance: Instance
+    optimum: Partition  # by brute force
+    number: int  # of the question that was drawn
+
+    def save(self, folder: str | Path, name: str) -> list[Path]:
+        """Write the graph, and the whole question with its optimum as an answer file (mtpp-answer/1).
+
+        Raises
+        ------
+        OSError, InputError
+            If a file cannot be written.
+        """
+        base = Path(folder)
+        base.mkdir(parents=True, exist_ok=True)
+        safe = "".join(c if c.isalnum() else "-" for c in name)
+        graph, answer = base / f"{safe}-{self.number}.graph.json", base / f"{safe}-{self.number}.answer.json"
+        for path in (graph, answer):
+            check_writable(path)
+        save_graph(self.instance.graph, graph)
+        write_json(answer, certificate_document([Result("brute force", self.instance, self.optimum)]))
+        return [graph, answer]
+
+
+@dataclass
+class Hunt:
+    """Outcome of a hunt.
+
+    Parameters
+    ----------
+    method : str
+    asked : Counter of str
+        Questions by class: plain, memory, constraints, kinds.
+    refused : Counter of str
+        Those among them where the method says that it has no answer.
+    counterexample : Counterexample, optional
+    seed : int
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    """
+
+    method: str
+    seed: int
+    asked: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    counterexample: Counterexample | None = None
+    interrupted: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """The same as the members of a JSON object."""
+        it = self.counterexample
+        return {
+            "method": self.method,
+            "seed": self.seed,
+            "asked": dict(self.asked),
+            "refused": dict(self.refused),
+            "counterexample": None
+            if it is None
+            else {
+                "complaint": it.complaint,
+                "number": it.number,
+                "question": it.instance.question_words,
+                "optimum": it.optimum.bottleneck,
+                "block": it.optimum.block.tolist(),
+            },
+        }
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{self.asked[name]} {name}" for name in (PLAIN, MEMORY, RULES, KINDS) if self.asked[name])
+        none = f"; no answer to {self.refused.total()}" if self.refused else ""
+        lines = [f"{self.method}: {self.asked.total()} questions ({counts}){none}, seed {self.seed}"]
+        if self.counterexample is None:
+            return f"{lines[0]}: nothing is wrong"
+        it, best = self.counterexample, self.counterexample.optimum
+        lines += [
+            f"WRONG: {it.complaint}",
+            f"question {it.number}, made small: {it.instance.question_words}",
+            f"optimum {best.bottleneck:.6g} by brute force, blocks {best.block.tolist()}",
+        ]
+        return "\n".join(lines)
+
+
+def hunt_by(
+    method: RunMethod,
+    seconds: float,
+    seed: int,
+    *,
+    kinds: bool,
+    solver: str = "highs",
+    on_question: Callable[[Hunt, float], None] = lambda hunt, remaining: None,
+) -> Hunt:
+    """Try a method on questions until one is found that it fails, which is made small, or the time is over.
+
+    Parameters
+    ----------
+    method : RunMethod
+    seconds : float
+        By the clock; the question at hand is brought to its end.
+    seed : int
+        The same seed draws the same questions.
+    kinds : bool
+        Whether questions over kinds of devices are drawn, too.
+    solver : str
+        For formulations.
+    on_question : callable
+        Receives the hunt and the seconds that are left, before each question.
+    """
+    hunt, end = Hunt(method.name, seed), time.monotonic() + seconds
+    trial = _Trial(method, solver)
+    with suppress(KeyboardInterrupt):
+        for number in itertools.count():
+            on_question(hunt, end - time.monotonic())
+            if time.monotonic() >= end:
+                return hunt
+            case = drawn(random.Random(f"{seed} {number}"), number, kinds=kinds)
+            verdict = trial.complaint(case, number)
+            if verdict is None:
+                continue
+            hunt.asked[case.feature] += 1
+            if verdict == "":
+                hunt.refused[case.feature] += 1
+            elif verdict != _TRUE:
+                hunt.counterexample = trial.shrunk(case, number, verdict, end)
+                return hunt
+    hunt.interrupted = True
+    return hunt
+
+
+#: Verdict on an answer with nothing wrong; that on none is empty.
+_TRUE = "true"
+
+
+@dataclass
+class _Trial:
+    """A method on trial."""
+
+    method: RunMethod
+    solver: str
+
+    def complaint(self, case: Case, number: int) -> str | None:
+        """Fault of the answer to a case in one line, `_TRUE`, or "" without an answer; None if it is no question."""
+        try:
+            instance = case.instance()
+        except InputError:
+            return None
+        every = list(partitions(instance))
+        if not every:
+            return None
+        start = random.Random(number).choice([None, *every])
+        limit = _LIMIT if self.method.is_search and number % _LIMITED == _LIMITED - 1 else None
+        options = SolveOptions(self.solver, limit, seed=number % 2**31)
+        try:
+            runs = [
+                self.method.answer(instance, options, start, _PATIENCE, twice=False)
+                for _ in range(2 if number % _TWICE == 0 else 1)
+            ]
+        except NothingFoundError:
+            return ""
+        except (MethodError, InputError) as error:
+            return "" if str(error).startswith(NothingFoundError.__name__) else str(error)
+        optimum = min(every, key=lambda partition: partition.bottleneck)
+        return _fault(runs[0], runs[-1], instance, optimum, limit) or _TRUE
+
+    def shrunk(self, case: Case, number: int, complaint: str, end: float) -> Counterexample:
+        """The smallest case around this one that fails in the same way; made within the time, or ten seconds more."""
+        until, kind, smaller = max(end, time.monotonic() + _PATIENCE), _kind(complaint), case.smaller()
+        while time.monotonic() < until and (less := next(smaller, None)) is not None:
+            verdict = self.complaint(less, number)
+            if verdict is not None and _kind(verdict) == kind:
+                case, complaint, smaller = less, verdict, less.smaller()
+        instance = case.instance()
+        optimum = min(partitions(instance), key=lambda partition: partition.bottleneck)
+        return Counterexample(complaint, instance, optimum, number)
+
+
+def _kind(complaint: str) -> str:
+    """The complaint without its numbers."""
+    return "".join(c for c in complaint if c.isalpha() or c == " ")[:40]
+
+
+def _fault(run: Run, again: Run, instance: Instance, optimum: Partition, limit: float | None) -> str | None:
+    """Fault of a run and of its repetition; None if there is none."""
+    bound, cost = run.get("bound"), run.get("bottleneck")
+    if bound is not None and exceeds(bound, optimum.bottleneck):
+        return f"the bound {bound!r} is above the optimum {optimum.bottleneck!r}"
+    if cost is not None:
+        partition = as_answer(instance, Partition(instance, run["block"], run.get("order"), run.get("devices")))
+        if partition is None or exceeds(cost, partition.bottleneck) or exceeds(partition.bottleneck, cost):
+            return f"the bottleneck {cost!r} is not that of its partition"
+        if exceeds(optimum.bottleneck, cost):
+            return f"the bottleneck {cost!r} is below the optimum {optimum.bottleneck!r}"
+    spent = min(run.get(MEASURED, (0.0,)))  # neither compiling nor other work on the machine makes a search late
+    if limit is not None:
+        late = f"it is late: {spent:.2g} s for a limit of {limit:g} s"
+        return late if spent > _OVER * limit + _GRACE else None
+    same = all(run.get(name) == again.get(name) for name in ("bottleneck", "bound", "block"))
+    return None if same else "it is not repeatable: the same question and seed have two answers"
+
+
+def hunt_methods(
+    methods: Any,
+    seconds: float,
+    seed: int,
+    solver: str = "highs",
+    on_question: Callable[[Hunt, float], None] = lambda hunt, remaining: None,
+) -> list[Hunt]:
+    """A hunt for each method, which share the time.
+
+    Raises
+    ------
+    InputError
+        As `mtpp.runs.partition_job.run_methods`.
+    """
+    chosen, hunts = run_methods(methods), list[Hunt]()
+    try:
+        for method in chosen:
+            part, kinds = seconds / len(chosen), method.takes_kinds
+            hunts.append(hunt_by(method, part, seed, kinds=kinds, solver=solver, on_question=on_question))
+            if hunts[-1].interrupted:
+                break
+    finally:
+        end_processes()
+    return hunts
