@@ -5,7 +5,6 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from instances.errors import WordError
 from mtpp.questions.words import path_of
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ def hunt(
     """
     from mtpp.runs.hunting import hunt_methods
 
-    if not 0 < seconds < float("inf"):
-        raise WordError("seconds", seconds, "give a number above 0.")
     (outcome,) = hunt_methods([method], seconds, seed, solver)
     if out is not None and outcome.counterexample is not None:
         outcome.counterexample.save(path_of("out", out), outcome.method)

@@ -29,7 +29,7 @@ from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
 
 if TYPE_CHECKING:
     from mtpp.runs.own_methods import OwnMethod
-    from mtpp_models import Progress, Relaxation, SolveOptions
+    from mtpp_models import Formulation, Progress, Relaxation, SolveOptions
     from mtpp_models.registry import Model
 
 #: A heuristic: its name, itself, or a function.
@@ -202,15 +202,15 @@ def bound(
 
 @overload
 def relaxation(
-    graph: GraphLike, k: int | None = None, model: str | Model = "exact", **words: Unpack[RelaxationWords]
+    graph: GraphLike, k: int | None = None, model: str | Formulation = "exact", **words: Unpack[RelaxationWords]
 ) -> Relaxation: ...
 @overload
 def relaxation(
-    graph: GraphLike, k: Iterable[int] | str, model: str | Model = "exact", **words: Unpack[RelaxationWords]
+    graph: GraphLike, k: Iterable[int] | str, model: str | Formulation = "exact", **words: Unpack[RelaxationWords]
 ) -> list[Relaxation]: ...
 @takes_words(RelaxationWords)
 def relaxation(
-    graph: GraphLike, k: Blocks | None = None, model: str | Model = "exact", **words: Unpack[RelaxationWords]
+    graph: GraphLike, k: Blocks | None = None, model: str | Formulation = "exact", **words: Unpack[RelaxationWords]
 ) -> Relaxation | list[Relaxation]:
     """Solve the linear relaxation of a model as its file has it: its value, a point and its duals.
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from instances.errors import WordError
 from mtpp.cli import options
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED
 from mtpp.cli.printing import Printing
 from mtpp.questions.words import SeedWords
 from mtpp.text.numbers import parse_names
-
-if TYPE_CHECKING:
-    from mtpp.runs.hunting import Hunt
 
 
 @command
@@ -42,20 +38,10 @@ def hunt(
 
     Example: mtpp hunt mine.py:BOUND --seconds 60 --seed 7
     """
-    from heuristics import HEURISTICS
     from mtpp.runs.hunting import hunt_methods
-    from mtpp_models import MODELS, Progress
 
-    if not 0 < seconds < float("inf"):
-        raise WordError("seconds", seconds, "give a number above 0.")
-    names = [*HEURISTICS, *MODELS] if methods == "all" else parse_names(methods)
     with printing.working("hunting") as live:
-
-        def tell(hunt: Hunt, remaining: float) -> None:
-            words = f"{hunt.method}: {hunt.asked.total()} questions, {max(0.0, remaining):.0f} s left"
-            live.show(Progress(words, 0.0, None, None, None))
-
-        outcomes = hunt_methods(names, seconds, words["seed"], solver, tell)
+        outcomes = hunt_methods(parse_names(methods), seconds, words["seed"], solver, live.show)
     code = DONE
     for outcome in outcomes:
         printing.say(str(outcome))

@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.errors import MethodError, NothingFoundError
+from instances.errors import MethodError, NothingFoundError, WordError
 from instances.graph.graph_file import save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.json_files import check_writable, write_json
@@ -28,12 +29,13 @@ from instances.machines import Kind, Machines
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.peaks import with_least_peaks
 from instances.results import exceeds
+from mtpp.certifying.loop import ignore
 from mtpp.problems.checking import certificate_document
 from mtpp.runs.job import MEASURED
 from mtpp.runs.log import Run
 from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import RunMethod, run_methods
-from mtpp_models import SolveOptions
+from mtpp_models import MODELS, Progress, SolveOptions
 from mtpp_models.simple import as_answer
 
 T = TypeVar("T")
@@ -327,7 +329,7 @@ def hunt_by(
     *,
     kinds: bool,
     solver: str = "highs",
-    on_question: Callable[[Hunt, float], None] = lambda hunt, remaining: None,
+    on_progress: Callable[[Progress], None] = ignore,
 ) -> Hunt:
     """Try a method on questions until one is found that it fails, which is made small, or the time is over.
 
@@ -342,15 +344,17 @@ def hunt_by(
         Whether questions over kinds of devices are drawn, too.
     solver : str
         For formulations.
-    on_question : callable
-        Receives the hunt and the seconds that are left, before each question.
+    on_progress : callable
+        Receives counts and the time that is left, before each question.
     """
     hunt, end = Hunt(method.name, seed), time.monotonic() + seconds
     trial = _Trial(method, solver)
     with suppress(KeyboardInterrupt):
         for number in itertools.count():
-            on_question(hunt, end - time.monotonic())
-            if time.monotonic() >= end:
+            remaining = end - time.monotonic()
+            words = f"{hunt.method}: {hunt.asked.total()} questions, {max(0.0, remaining):.0f} s left"
+            on_progress(Progress(words, 0.0, None, None, None))
+            if remaining <= 0:
                 return hunt
             case = drawn(random.Random(f"{seed} {number}"), number, kinds=kinds)
             verdict = trial.complaint(case, number)
@@ -442,20 +446,22 @@ def hunt_methods(
     seconds: float,
     seed: int,
     solver: str = "highs",
-    on_question: Callable[[Hunt, float], None] = lambda hunt, remaining: None,
+    on_progress: Callable[[Progress], None] = ignore,
 ) -> list[Hunt]:
-    """A hunt for each method, which share the time.
+    """A hunt for each method, which share the time; "all" stands for all of the registries.
 
     Raises
     ------
     InputError
-        As `mtpp.runs.partition_job.run_methods`.
+        As `mtpp.runs.partition_job.run_methods`, and if the time is not positive.
     """
-    chosen, hunts = run_methods(methods), list[Hunt]()
+    if not 0 < seconds < math.inf:
+        raise WordError("seconds", seconds, "give a number above 0.")
+    chosen, hunts = run_methods([*HEURISTICS, *MODELS] if methods == ["all"] else methods), list[Hunt]()
     try:
         for method in chosen:
             part, kinds = seconds / len(chosen), method.takes_kinds
-            hunts.append(hunt_by(method, part, seed, kinds=kinds, solver=solver, on_question=on_question))
+            hunts.append(hunt_by(method, part, seed, kinds=kinds, solver=solver, on_progress=on_progress))
             if hunts[-1].interrupted:
                 break
     finally:

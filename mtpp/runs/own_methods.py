@@ -25,7 +25,7 @@ from instances import Bound, InputError, Instance, Partition, Result
 from instances.errors import MethodError, WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
-from instances.results import STATED, exceeds
+from instances.results import LP_SUFFIX, STATED, exceeds
 from mtpp.certifying.loop import Method as LoopMethod
 from mtpp.runs.code_hash import code_hash, module_of, sources_of
 from mtpp.runs.method_process import (
@@ -177,10 +177,8 @@ def own_method(candidate: Any) -> OwnMethod | str:
         If there is no such file, module or name, or it is nothing of all that.
     """
     if isinstance(candidate, str):
-        if ":" in candidate:
-            return _named(candidate)
-        if candidate.endswith(".py"):
-            return _named(f"{candidate}:")  # which says what there is to name
+        if is_address(candidate):
+            return _named(candidate if ":" in candidate else f"{candidate}:")  # which says what there is to name
         registered = HEURISTICS.get(candidate) or MODELS.get(candidate)
         return candidate if registered is None else own_method(registered)
     if isinstance(candidate, Method):
@@ -194,6 +192,12 @@ def own_method(candidate: Any) -> OwnMethod | str:
     return _of_object(candidate, candidate, getattr(candidate, "__name__", type(candidate).__name__))
 
 
+def is_address(method: str) -> bool:
+    """Whether a text says where a method is, as mine.py:NAME; exact:lp does not, and mine.py:lp does."""
+    relaxed = method.endswith(LP_SUFFIX) and method.removesuffix(LP_SUFFIX).partition("+")[0] in MODELS
+    return method.endswith(".py") or (":" in method and not relaxed)
+
+
 def own_model(candidate: str | Model) -> OwnMethod | str | Model:
     """A bound of a caller, or the model of this project that it names or is.
 
@@ -202,7 +206,7 @@ def own_model(candidate: str | Model) -> OwnMethod | str | Model:
     InputError
         As `own_method`, and if it is a search.
     """
-    if isinstance(candidate, str) and ":" not in candidate and not candidate.endswith(".py"):
+    if isinstance(candidate, str) and not is_address(candidate):
         registered = MODELS.get(candidate)
         return candidate if registered is None or _is_shipped(registered) else _of_model(registered)
     if not isinstance(candidate, str) and (not is_model(candidate) or _is_shipped(candidate)):

@@ -124,7 +124,7 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
     """
     homes, methods = Homes(PROJECT), dict[str, RunMethod]()
     for item in candidates:
-        method = item if _is_relaxation(item) else own_method(item)
+        method = own_method(item)
         if isinstance(method, str):
             check_method(method)
             methods[method] = RunMethod(method, _sources(method, homes))
@@ -154,13 +154,8 @@ def check_method(name: str) -> None:
             f"{CERTIFY}, or name your own, as in mine.py:NAME."
         )
     model = find_model(name.removesuffix(LP_SUFFIX))
-    if _is_relaxation(name) and not isinstance(model, Formulation):
+    if name.endswith(LP_SUFFIX) and not isinstance(model, Formulation):
         raise InputError(f"{name}: {model.name} needs no solver and has no relaxation; leave out {LP_SUFFIX}.")
-
-
-def _is_relaxation(method: Any) -> bool:
-    """Whether it is the name of a relaxation, and not a function ``lp`` of a file of the caller."""
-    return isinstance(method, str) and method.endswith(LP_SUFFIX) and base_name(method) in MODELS
 
 
 def base_name(method: str) -> str:
