@@ -98,7 +98,7 @@ class Case:
         proved, relaxation = _proved(outcome, solver) * data.unit, Relaxation(None)
         if whole is not None:
             linear = read_relaxation(model, whole, Labels(data.instance.graph), outcome, data.unit)
-            relaxation = replace(linear, case=self.name, bound=None if linear.value is None else proved)
+            relaxation = replace(linear, case=self.name, bound=None if linear.value is None else max(0.0, proved))
         return CaseResult(
             bound=proved,
             optimum=_optimum(outcome) * data.unit,

@@ -145,6 +145,13 @@ def test_what_has_no_value_says_none() -> None:
         relaxation(large, "simple")
 
 
+def test_bug_a_relaxation_of_no_work_has_no_bound_below_0() -> None:
+    """The tolerance of the solver was taken off all the same."""
+    nothing = Instance(ComputationGraph.from_edges([], work=[0.0, 0.0]), Platform(2, 1.0))
+    assert (relaxation(nothing).value, relaxation(nothing).bound) == (0.0, 0.0)
+    assert mtpp.compare(nothing, 2, "exact:lp")["bound"].tolist() == [0.0]
+
+
 def test_comparisons_show_the_value_itself() -> None:
     """The method exact:lp states less than *simple*, where the relaxation is worth less; simple:lp is refused."""
     frame = mtpp.compare(CHAIN, 3, ["kahn", "simple", "exact:lp", "exact", "coarse-2+all:lp"], bandwidth=1)
