@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from instances import InputError
 from instances.deadline import Stopwatch
 from instances.json_files import check_readable, check_writable
+from instances.results import LP_SUFFIX
 from instances.system.files import file_lock
 from instances.system.processes import run_program
 from mtpp.versions import package_version
@@ -155,10 +156,11 @@ def remarks(run: Run) -> list[str]:
     """Doubts about a run.
 
     A heuristic is "late" if it took more than 1.1 of its time, and "not repeatable" if its answers differed; a bound is
-    "below simple" if it says less than *simple* does.
+    "below simple" if it says less than *simple* does, but for the values of linear relaxations.
     """
     limit = run.get("time_limit") if run.get("kind") == "heuristic" else None
     bound, simple = run.get("bound"), run.get("simple")
+    bound = None if str(run.get("method")).endswith(LP_SUFFIX) else bound
     doubts = {
         "late": limit is not None and (run["seconds"] or 0.0) > _OVER * limit,
         "not repeatable": run.get("repeatable") is False,

@@ -172,9 +172,11 @@ def heuristic_grid(frame: pd.DataFrame) -> Grid:
 
 
 def bound_grid(frame: pd.DataFrame) -> Grid:
-    """Each bound over *simple*; one that is missing counts as *simple*."""
+    """Each bound over *simple*; one that is missing or less counts as *simple*, but for values of relaxations."""
     rows = frame[frame["kind"] == "model"]
     bound = np.fmax(rows["bound"].to_numpy(), rows["simple"].to_numpy())
+    linear = rows["method"].str.endswith(LP_SUFFIX) & rows["bound"].notna()
+    bound = np.where(linear, rows["bound"], bound)
     failed = rows["error"].notna().to_numpy() | rows["bound"].isna().to_numpy()
     logs = np.where(failed, np.nan, _logarithm(ratio_of(bound, rows["simple"])))
     grid = _grid(frame, rows, logs, solved=True)
