@@ -64,6 +64,7 @@ long: warm
 	$(PYTEST) -m "not notebooks" --hypothesis-profile long --hypothesis-seed $(SEED) --seconds $(or $(SECONDS),1800)
 
 hunt: warm
+	$(if $(METHODS),,$(BIN)/mtpp hunt all --seconds $(or $(SECONDS),600) --out results/hunt $(if $(SEED),--seed $(SEED)))
 	$(BIN)/python tests/helpers/hunt.py --seconds $(or $(SECONDS),600) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
 
