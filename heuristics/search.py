@@ -15,6 +15,7 @@ from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.partitioning.memory import proof_of_no_fit
 from instances.partitioning.peaks import with_least_peaks
+from instances.results import Recorder
 
 
 def search(
@@ -66,10 +67,11 @@ def search(
         raise InputError(f"{name} is for devices that are all alike; use {' or '.join(others)}.")
     if (reason := proof_of_no_fit(instance)) is not None:
         return Result(name, instance, impossible=reason)
-    limits, watch = limits or Limits(), Stopwatch()
+    limits, watch, recorder = limits or Limits(), Stopwatch(), Recorder()
     with suppress(NothingFoundError):
         candidate = None if start is None else go_on(name, start, rng, limits)
         candidate = with_least_peaks(candidate or heuristic.run(instance, rng, limits))
         partition = candidate if candidate.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
-    return Result(name, instance, partition, seconds=spent, interrupted=interrupted)
+    recorder.note(name, None if partition is None else partition.bottleneck, None, end=True)
+    return Result(name, instance, partition, seconds=spent, interrupted=interrupted, moments=recorder.moments)

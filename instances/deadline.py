@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,12 @@ class WorkClock:
 
 #: The clock of this process.
 CLOCK = WorkClock()
+
+
+def processor_seconds() -> float:
+    """Processor time [s] of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 class Stopwatch:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import Enum
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from instances.deadline import COMPILE
+from instances.deadline import COMPILE, Stopwatch, processor_seconds
 from instances.errors import FalseCertificateError, InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.json_files import check_writable, write_json
@@ -21,6 +21,7 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 # Lower bounds on the cost of every answer to a question.
@@ -105,6 +106,8 @@ A = TypeVar("A", bound=Answer, default=Partition)
 
 #: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
+#: Moments of a run that are kept.
+MOST_MOMENTS = 1000
 
 
 class Status(Enum):
@@ -115,6 +118,92 @@ class Status(Enum):
     BOUND = "bound only"
     NOTHING = "none found"
     IMPOSSIBLE = "proved impossible"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """State of knowledge at a moment of a run."""
+
+    method: str  # at work
+    began: float  # seconds from the begin of the run to that of the method's turn, by the clock of time limits
+    seconds: float  # since the begin of the run, by that clock
+    cpu_seconds: float  # of processors since then, of solvers that are programs once they have ended
+    cost: float | None = None  # of the best answer
+    bound: float | None = None  # the best one
+
+
+_BEGIN = Moment(method="", began=0.0, seconds=0.0, cpu_seconds=0.0)
+
+
+class Recorder:
+    """Moments of a run: of each turn the end, and all that was better than before; a part of them if there are many."""
+
+    def __init__(self) -> None:
+        self.watch = Stopwatch()
+        self.beside = 0.0  # processor seconds of other processes that work
+        self._used, self._moments = processor_seconds(), list[Moment]()
+
+    def note(self, method: str, cost: float | None, bound: float | None, began: float = 0.0, *, end: bool) -> None:
+        """Take what a method says at work, or the best that is known at the `end` of its turn.
+
+        What was said before and is better than that does not hold, as the bound of a solver without its tolerance.
+        """
+        if end:
+            self._moments = [_no_better(moment, cost, bound) for moment in self._moments]
+        last = self._moments[-1] if self._moments else _BEGIN
+        if not end:
+            cost, bound = _least(cost, last.cost), _largest(bound, last.bound)
+        if end or (cost, bound) != (last.cost, last.bound):
+            used = processor_seconds() - self._used + self.beside
+            spent = {"began": began, "seconds": self.watch.passed, "cpu_seconds": used}
+            self._moments.append(Moment(method=method, cost=cost, bound=bound, **spent))
+        self._moments = thinned(self._moments)
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        """Moments by now."""
+        return tuple(self._moments)
+
+
+def _least(*values: float | None) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _largest(*values: float | None) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _no_better(moment: Moment, cost: float | None, bound: float | None) -> Moment:
+    """A moment with a cost of at least this one, and a bound of at most this one; none where there is none."""
+    least = None if moment.cost is None or cost is None else max(moment.cost, cost)
+    most = None if moment.bound is None or bound is None else min(moment.bound, bound)
+    return moment if (least, most) == (moment.cost, moment.bound) else replace(moment, cost=least, bound=most)
+
+
+def _one_after_another(runs: Iterable[tuple[Moment, ...]]) -> tuple[Moment, ...]:
+    """Moments of runs, each of which began when the one before had ended, with the best of all by then."""
+    moments: list[Moment] = []
+    for run in runs:
+        end = moments[-1] if moments else _BEGIN
+        moments += (
+            Moment(
+                method=moment.method,
+                began=end.seconds + moment.began,
+                seconds=end.seconds + moment.seconds,
+                cpu_seconds=end.cpu_seconds + moment.cpu_seconds,
+                cost=_least(end.cost, moment.cost),
+                bound=_largest(end.bound, moment.bound),
+            )
+            for moment in run
+        )
+    return tuple(thinned(moments))
+
+
+def thinned(moments: list[Moment], most: int = MOST_MOMENTS) -> list[Moment]:
+    """The first, the last, and of those in between every second until there are at most so many."""
+    while len(moments) > most:
+        moments = [moments[0], *moments[1:-1:2], moments[-1]]
+    return moments
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,6 +235,8 @@ class Result(Displayed, Generic[Q, A]):
         Whether a time limit may have had a say, so that another run with the same seed may give another answer.
     notes : tuple of str
         What a reader of the answer has to know beside it, such as a method that was left out, one sentence each.
+    moments : tuple of Moment
+        What was known when, of at most 1,000 moments; see `trace`. Files of answers do not hold it.
 
     Raises
     ------
@@ -173,6 +264,7 @@ class Result(Displayed, Generic[Q, A]):
     provenance: Mapping[str, Any] = field(default_factory=dict)
     clocked: bool = False
     notes: tuple[str, ...] = ()
+    moments: tuple[Moment, ...] = ()
 
     def __post_init__(self) -> None:
         if self.answer is None:
@@ -257,6 +349,25 @@ class Result(Displayed, Generic[Q, A]):
         if not self.bound.proved:
             return f"{self.bound.witness.get('by', self.bound.method)} ({self.basis})"
         return self.bound.method if self.solver is None else f"{self.bound.method} ({self.basis})"
+
+    @property
+    def trace(self) -> pd.DataFrame:
+        """Best answers and bounds by time: a row for the end of each turn of a method, and for each gain within it.
+
+        Returns
+        -------
+        DataFrame
+            `method`, which was at work; `began`, when its turn began, and `seconds` [s since the begin of the run, by
+            the clock of time limits, which stands still while kernels are compiled]; `cpu_seconds` [s, of all
+            processors since then; those of a solver that is a program count when it has ended]; `cost` of the best
+            answer and the best `bound` [time unit of the question], NaN while there is none. At most 1,000 rows; of
+            results that were combined, one run behind the other. No rows for what was read from a file.
+        """
+        import pandas as pd
+
+        columns = [item.name for item in fields(Moment)]
+        frame = pd.DataFrame([astuple(moment) for moment in self.moments], columns=columns)
+        return frame.astype(dict.fromkeys(columns[1:], float))
 
     def summary(self) -> str:
         """Summarise in a few aligned lines."""
@@ -397,4 +508,5 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         parts=tuple(parts),
         clocked=any(result.clocked for result in results),
         notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
+        moments=_one_after_another(result.moments for result in results),
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mtpp.api.planning import flow, place, plan, serve, train
     from mtpp.api.stages import run, split
     from mtpp.api.verification import check, verify
+    from mtpp.plots.profiles import plot_trace
     from mtpp.questions.reading import load
     from mtpp_models import MODELS, SOLVERS, SolverFaultError, SolverNotAvailableError, write_model
 
@@ -73,6 +74,7 @@ __all__ = [
     "partition",
     "place",
     "plan",
+    "plot_trace",
     "read",
     "relaxation",
     "report",
@@ -106,6 +108,7 @@ _HOMES = {
     "mtpp.api.planning": "flow place plan serve train",
     "mtpp.api.stages": "run split",
     "mtpp.api.verification": "check verify",
+    "mtpp.plots.profiles": "plot_trace",
     "mtpp.questions.reading": "load",
     "mtpp_models": "MODELS SOLVERS SolverFaultError SolverNotAvailableError write_model",
 }

@@ -13,8 +13,11 @@ from instances import FalseCertificateError, InputError, Instance, Partition, Re
 from instances.deadline import Deadline
 from instances.partitioning.memory import proof_of_no_fit
 from instances.partitioning.symmetry import Contraction, contract_groups, reduce_instance
+from instances.results import Recorder
 from instances.system.processes import catch_interrupt
 from mtpp_models.bounds.cuts import Algorithm
+from mtpp_models.bounds.priced.priced import PRICED
+from mtpp_models.bounds.priced.prices import PRICED_QUICK
 from mtpp_models.formulations.formulation import ExcludedPartitionError, Formulation
 from mtpp_models.formulations.relaxation import Relaxation
 from mtpp_models.formulations.strengthening import Strengthening
@@ -149,8 +152,17 @@ def _solved(
     """The result of a model, whose deadline begins here."""
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
+    recorder = Recorder()
+    cost = None if start is None else start.bottleneck
+
+    def report(moment: Progress) -> None:
+        if tells_of_question(chosen):
+            recorder.note(chosen.name, moment.incumbent, moment.bound, end=False)
+        controls.report(moment)
+
+    recorder.note(chosen.name, cost, None, end=False)
     with catch_interrupt() as interrupted:
-        controls = replace(controls, deadline=Deadline.after(controls.options.time_limit, interrupted))
+        within = replace(controls, report=report, deadline=Deadline.after(controls.options.time_limit, interrupted))
         if (reason := proof_of_no_fit(instance)) is not None:
             return Result(chosen.name, instance, impossible=reason)
         as_written = isinstance(chosen, Formulation) and controls.relaxation is not None
@@ -161,9 +173,15 @@ def _solved(
             question = question.modelled()
         # Of the modelled question it costs no more; None where it is no answer there.
         begin = None if start is None else as_answer(question, reduction.restrict(start).under(question))
-        result = _prove(chosen, question, begin, controls)
+        result = _prove(chosen, question, begin, within)
         result = _expanded(result, reduction, start if chosen.is_bound else None)
-        return replace(result, interrupted=interrupted.is_set())
+        recorder.note(chosen.name, result.cost, None if result.bound is None else result.bound.value, end=True)
+        return replace(result, interrupted=interrupted.is_set(), moments=recorder.moments)
+
+
+def tells_of_question(model: Model) -> bool:
+    """Whether costs and bounds that a model reports at work are those of the question, not of a part of it."""
+    return model.exact or model.name in (PRICED, PRICED_QUICK)
 
 
 def _prove(model: Model, instance: Instance, start: Partition | None, controls: Controls) -> Result:

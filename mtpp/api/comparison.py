@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Columns that hold a number a run, and whether less is better.
 _VALUES = {"bottleneck": True, "ratio": True, "seconds": True, "bound": False}
+_VALUES |= {"primal_integral": True, "gap_integral": True}
 _COLUMNS = (
     *("first", "second", "ratio", "low", "high", "p", "holm", "better"),
     *("wins", "ties", "losses", "questions", "clusters"),
@@ -44,7 +45,8 @@ def significance(frame: pd.DataFrame, value: str = "bottleneck", cluster: str | 
     frame : DataFrame
         With the columns graph, k, method, solver and that of `value`; several seeds of a method are averaged.
     value : str
-        Column to compare: "bottleneck", "ratio" or "seconds", where less is better, or "bound", where more is.
+        Column to compare: "bottleneck", "ratio", "seconds", "primal_integral" or "gap_integral", where less is better,
+        or "bound", where more is.
     cluster : str, optional
         Column with the network of a graph. By default the column "cluster" if there is one, else the name of the graph
         without "-layer" and "-training".
@@ -175,8 +177,16 @@ def compare(
     DataFrame
         Columns graph, cluster (the network that the graph is a variant of), n, m, k, method, solver, seed, budget,
         bottleneck, bound, ratio (bottleneck over the best bound known for that graph and k), the bound `simple`,
-        seconds, cpu_seconds, remark ("late": more than 1.1 of the budget; "not repeatable": another answer when asked
-        again) and error, the text of a failure. What is missing is NaN or None; `frame.to_parquet` takes it.
+        seconds, cpu_seconds, primal_integral and gap_integral [s], remark ("late": more than 1.1 of the budget; "not
+        repeatable": another answer when asked again) and error, the text of a failure. What is missing is NaN or None;
+        `frame.to_parquet` takes it.
+
+    Notes
+    -----
+    Integrals (Berthold: Measuring the impact of primal heuristics. Operations Research Letters 41, 2013) are over the
+    seconds up to the end of the longest run on the graph and k. The primal gap is the part by which the best cost of a
+    run by then exceeds the least one of the frame, over that cost, the gap of `gap_integral` the part of the cost that
+    is not proved by then; both are 1 while something is missing, and stay after the end of a run.
 
     Raises
     ------

@@ -23,6 +23,7 @@ from mtpp_models.bounds.priced.prices import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import Model, find_model
+from mtpp_models.solve_model import tells_of_question
 from mtpp_models.solvers.interface import Controls
 
 # Up to so many blocks, and nodes times blocks, the exact model as published is solved early, if they are not few.
@@ -186,9 +187,8 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
             instance, able, controls.options, start=best.partition, known=controls.known, on_progress=controls.report
         )
 
-    telling = model.exact or name in (PRICED, PRICED_QUICK)
     counted = name in ("simple", "pinned", "pigeonhole", IDEALS)
-    return Method(name, run, share, counted=counted, exact=telling, solver=by_solver, least=least)
+    return Method(name, run, share, counted=counted, exact=tells_of_question(model), solver=by_solver, least=least)
 
 
 def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:

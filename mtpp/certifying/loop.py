@@ -15,7 +15,7 @@ from typing import Generic
 from instances import Result, combine
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import MethodError
-from instances.results import A, Q, exceeds
+from instances.results import A, Q, Recorder, exceeds
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.solvers.interface import Controls
 
@@ -147,7 +147,7 @@ class Loop(Generic[Q, A]):
     on_note: Callable[[str], None] | None = None  # by default `notes` takes it
     notes: list[str] = field(default_factory=list)  # sentences that belong to the answer
     clocked: bool = False  # whether a clock had a say so far
-    watch: Stopwatch = field(default_factory=Stopwatch)  # since the begin of the work
+    recorder: Recorder = field(default_factory=Recorder)  # since the begin of the work
 
     def __post_init__(self) -> None:
         self._solver_trusted = True
@@ -163,7 +163,8 @@ class Loop(Generic[Q, A]):
         parts = best_of_each_method(self.answers) or [self.best]
         clocked = self.clocked or any(answer.clocked for answer in self.answers)
         parts[-1] = replace(parts[-1], interrupted=stopped, clocked=clocked, notes=tuple(dict.fromkeys(self.notes)))
-        return replace(combine(*map(_proved, parts)), parts=combine(*parts).parts)
+        whole = combine(*map(_proved, parts))
+        return replace(whole, parts=combine(*parts).parts, moments=self.recorder.moments)
 
     def _log_ratio(self, *, stated: bool) -> float:
         """The logarithm of the ratio, also by stated bounds if they count; infinite if there is none."""
@@ -242,8 +243,8 @@ class Loop(Generic[Q, A]):
 
     def _run(self, method: Method[Q, A], deadline: Deadline) -> Result[Q, A] | None:
         """Run a method until its deadline; return its answer, None if it failed or has none."""
-        best, watch, answer = self.best, Stopwatch(), None
-        report = _reporter(method, best, self.watch, self.on_progress)
+        best, began, watch, answer = self.best, self.recorder.watch.passed, Stopwatch(), None
+        report = _reporter(method, best, self.recorder, began, self.on_progress)
         report(None)
         remaining = deadline.time_limit
         options = replace(self.options, time_limit=None if remaining is None else max(remaining, _LEAST))
@@ -257,10 +258,10 @@ class Loop(Generic[Q, A]):
                 self.on_fault(fault)
         self.clocked |= deadline.end < math.inf and (deadline.passed or not method.counted)
         for part in () if answer is None else answer.parts or (answer,):
-            self.answers.append(part)
-            self.on_answer(part)
+            self.answers.append(replace(part, moments=()))
+            self.on_answer(self.answers[-1])
         self.drop_refuted_bounds()
-        self.on_step(self.turn_of(method.name, watch.passed))
+        self.end_turn(method.name, watch.passed, began)
         return answer
 
     def drop_refuted_bounds(self) -> None:
@@ -272,17 +273,13 @@ class Loop(Generic[Q, A]):
             else:
                 self.note(str(fault))
 
-    def turn_of(self, method: str, seconds: float) -> Turn:
-        """Record of a turn that ends now, with the best results after it."""
-        best = self.best
-        return Turn(
-            method=method,
-            seconds=seconds,
-            end=self.watch.passed,
-            bottleneck=best.cost,
-            bound=None if best.bound is None else best.bound.value,
-            by=None if best.bound is None else best.bound.method,
-        )
+    def end_turn(self, method: str, seconds: float, began: float) -> None:
+        """Tell of a turn that ends now, with the best results after it."""
+        best, end = self.best, self.recorder.watch.passed
+        bound = None if best.bound is None else best.bound.value
+        self.recorder.note(method, best.cost, bound, began, end=True)
+        by = None if best.bound is None else best.bound.method
+        self.on_step(Turn(method=method, seconds=seconds, end=end, bottleneck=best.cost, bound=bound, by=by))
 
 
 def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
@@ -332,7 +329,7 @@ def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError | Method
 
 
 def _reporter(
-    method: Method[Q, A], best: Result[Q, A], watch: Stopwatch, on_progress: Callable[[Progress], None]
+    method: Method[Q, A], best: Result[Q, A], recorder: Recorder, began: float, on_progress: Callable[[Progress], None]
 ) -> Callable[[Progress | None], None]:
     """Make a listener that combines progress of a method with the best results so far."""
     cost, proved = best.cost, None if best.bound is None else best.bound.value
@@ -345,6 +342,7 @@ def _reporter(
         if cost is not None and proved is not None:
             proved = min(proved, cost)  # that of a model which holds only below the cost may be higher
         nodes = None if moment is None else moment.nodes
-        on_progress(Progress(method.name, watch.passed, cost, proved, nodes))
+        recorder.note(method.name, cost, proved, began, end=False)
+        on_progress(Progress(method.name, recorder.watch.passed, cost, proved, nodes))
 
     return report

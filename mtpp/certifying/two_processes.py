@@ -12,13 +12,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
+from instances.deadline import processor_seconds
 from instances.errors import said
 from instances.system.processes import GRACE, end_programs
 from mtpp.certifying.candidates import Methods
@@ -71,6 +72,8 @@ class _Listener:
     """Collector of the results of both processes, which also answers their requests."""
 
     loop: Loop[Instance, Partition]
+    used: dict[Connection, float] = field(default_factory=dict)  # processor seconds of each process so far
+    began: dict[str, float] = field(default_factory=dict)  # when the turn of each method at work began
 
     def run(self, plans: Sequence[Methods]) -> None:
         """Run the methods of each plan in a process of its own."""
@@ -93,6 +96,7 @@ class _Listener:
                 process.join(max(0.0, until - time.monotonic()))
                 process.kill()
                 process.join()
+            self.loop.recorder.beside = 0.0  # they count as children now
 
     def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
         interrupted, until, lines = self.loop.deadline.interrupted, math.inf, list(processes)
@@ -130,8 +134,14 @@ class _Listener:
             loop.answers.append(_ours(message, loop.instance))
             loop.drop_refuted_bounds()
         elif isinstance(message, Turn):
-            loop.on_step(loop.turn_of(message.method, message.seconds))
+            began = self.began.pop(message.method, max(0.0, loop.recorder.watch.passed - message.seconds))
+            loop.end_turn(message.method, message.seconds, began)
+        elif isinstance(message, float):
+            self.used[line] = message
+            loop.recorder.beside = sum(self.used.values())
         elif isinstance(message, Progress):
+            began = self.began.setdefault(message.case, loop.recorder.watch.passed)
+            loop.recorder.note(message.case, message.incumbent, message.bound, began, end=False)
             loop.on_progress(message)
         elif isinstance(message, SolverNotAvailableError):
             loop.on_fault(message)
@@ -155,12 +165,18 @@ def _work(
     interrupted = loop.deadline.interrupted
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too
     signal.signal(signal.SIGTERM, lambda number, frame: interrupted.set())
+    begin = processor_seconds()
+
+    def send(message: Progress | Turn) -> None:
+        line.send(processor_seconds() - begin)
+        line.send(message)
+
     local = replace(
         loop,
         options=replace(loop.options, threads=max(1, loop.options.threads - 1)),
-        on_progress=line.send,
+        on_progress=send,
         on_fault=lambda fault: line.send(_portable(fault)),
-        on_step=line.send,
+        on_step=send,
         on_answer=line.send,
         on_note=line.send,
         before_step=lambda: _ask(line, local.instance, local.answers),

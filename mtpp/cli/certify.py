@@ -14,7 +14,7 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain, file_for, read_starts
 from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Answers, Printing
-from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
+from mtpp.cli.step_table import draw_trace, tell_steps, with_steps
 from mtpp.questions.partitioning import AUTO, OwnMethodsWords, PartitioningWords, StartWords, enough_for, instances_of
 from mtpp.questions.words import SolvingWords, solve_options
 
@@ -162,7 +162,7 @@ def certify(
                 if explain:
                     traces.append((instance, steps))
                 if plot_progress is not None:
-                    draw_steps(file_for(plot_progress, instance, instances), instance, steps)
+                    draw_trace(file_for(plot_progress, instance, instances), result)
                 if interrupted := result.interrupted or answers.stopped:
                     break
         tell_steps(traces, printing)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instances import Instance
+from instances import Instance, Result
 from mtpp.cli.printing import Printing
 from mtpp.text.tables import fitted, terminal_width
 
@@ -31,13 +31,13 @@ def tell_steps(traces: Sequence[tuple[Instance, Sequence[Turn]]], printing: Prin
         printing.say(fitted(header, rows, terminal_width()))
 
 
-def draw_steps(path: Path, instance: Instance, steps: Sequence[Turn]) -> None:
-    """Draw bottleneck and bound over time, unless there was no step."""
-    from mtpp.plots.profiles import plot_progress
+def draw_trace(path: Path, result: Result) -> None:
+    """Draw bottleneck and bound over time, unless there was no turn."""
+    from mtpp.plots.profiles import plot_trace
     from mtpp.plots.style import save_figure
 
-    if steps:
-        save_figure(plot_progress(steps, instance.graph.time_unit), path)
+    if result.moments:
+        save_figure(plot_trace(result), path)
 
 
 def _row(step: Turn) -> list[str]:

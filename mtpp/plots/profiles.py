@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import matplotlib
@@ -11,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from mtpp.certifying.loop import Turn
+from instances import InputError, Instance, Partition, Result
+from instances.results import A, Moment, Q
 from mtpp.plots.style import axes_of, legend_beside, plain, readable_log
 from mtpp.runs.statistics import performance_ratios
 from mtpp.text.numbers import Scale
@@ -26,55 +28,72 @@ _UPPER, _LOWER = "black", "tab:red"
 _VISIBLE = 0.003
 
 
-def plot_progress(turns: Sequence[Turn], time_unit: str) -> Figure:
-    """Draw the best bottleneck and the best bound behind each step, and below it a row of turns for each method.
+def plot_trace(result: Result[Q, A]) -> Figure:
+    """Draw the best cost and the best bound of a run over time [s], and below a row of turns for each method.
 
     Parameters
     ----------
-    turns : sequence of Turn
-        In their order, at least one.
-    time_unit : str
-        Of bottleneck and bound.
+    result : Result
+        What `mtpp.certify` or another function has returned, not what was read from a file. Costs are in a unit that
+        fits, and time is that of `Result.trace`.
+
+    Raises
+    ------
+    InputError
+        If it has no trace.
     """
-    methods = list(dict.fromkeys(turn.method for turn in turns))
+    if not result.moments:
+        raise InputError(f"{result.instance.label}: this result has no trace; draw that of a run, not of a file.")
+    methods = list(dict.fromkeys(moment.method for moment in result.moments))
     rows = _ROW * (len(methods) + 1)
     figure = Figure(figsize=(_WIDTH, _HEIGHT + rows), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(_HEIGHT, rows))
-    _draw_bounds(above, turns, time_unit)
-    _draw_turns(below, turns, methods)
+    _draw_bounds(above, result)
+    _draw_turns(below, result.moments, methods)
     for ax in (above, below):
         plain(ax)
     return figure
 
 
-def _draw_bounds(ax: Axes, turns: Sequence[Turn], time_unit: str) -> None:
-    scale, last = Scale.of_times([turn.bottleneck or turn.bound or 0.0 for turn in turns], time_unit), turns[-1]
-    for name, by, values, colour in (
-        ("best bottleneck", "", [turn.bottleneck for turn in turns], _UPPER),
-        ("best bound", f" ({last.by})", [turn.bound for turn in turns], _LOWER),
+def _cost_name(result: Result[Q, A]) -> str:
+    if result.answer is not None:
+        return result.answer.cost_name
+    return Partition.cost_name if isinstance(result.instance, Instance) else "cost"
+
+
+def _draw_bounds(ax: Axes, result: Result[Q, A]) -> None:
+    moments, last = result.moments, result.moments[-1]
+    scale = Scale.of_times([moment.cost or moment.bound or 0.0 for moment in moments], result.instance.time_unit)
+    name = _cost_name(result)
+    by = None if result.bound is None else result.bound.method
+    for label, values, colour in (
+        (f"best {name}, {{}}", [moment.cost for moment in moments], _UPPER),
+        (f"best bound, {{}} ({by})", [moment.bound for moment in moments], _LOWER),
     ):
         points = [
-            (turn.end, value / scale.size) for turn, value in zip(turns, values, strict=True) if value is not None
+            (moment.seconds, value / scale.size)
+            for moment, value in zip(moments, values, strict=True)
+            if value is not None and value < math.inf
         ]
         if not points:
             continue
         times, heights = zip(*points, strict=True)
         changes = [i for i, height in enumerate(heights) if i == 0 or height != heights[i - 1]]
-        label = f"{name}, {scale.cell(points[-1][1] * scale.size)} {scale.unit}{by}"
-        ax.step(times, heights, where="post", label=label, color=colour, marker=".", markevery=changes)
-    if last.bottleneck is not None and last.bound:
-        ax.set_title(f"ratio {last.bottleneck / last.bound:.4f} after {last.end:.3g} s", loc="left", fontsize="medium")
+        text = label.format(f"{scale.cell(points[-1][1] * scale.size)} {scale.unit}")
+        ax.step(times, heights, where="post", label=text, color=colour, marker=".", markevery=changes)
+    if last.cost is not None and last.bound:
+        ax.set_title(f"ratio {last.cost / last.bound:.4f} after {last.seconds:.3g} s", loc="left", fontsize="medium")
     ax.set_ylim(bottom=0)
-    ax.set_ylabel(f"time of a block [{scale.unit}]")
+    ax.set_ylabel(f"{'time of a block' if isinstance(result.instance, Instance) else name} [{scale.unit}]")
     if ax.lines:
         ax.legend(frameon=False, fontsize="small")
 
 
-def _draw_turns(ax: Axes, turns: Sequence[Turn], methods: Sequence[str]) -> None:
-    least = _VISIBLE * (max(turn.end for turn in turns) or 1.0)
+def _draw_turns(ax: Axes, moments: Sequence[Moment], methods: Sequence[str]) -> None:
+    least = _VISIBLE * (max(moment.seconds for moment in moments) or 1.0)
     for row, method in enumerate(methods):
-        bars = [(max(0.0, turn.end - turn.seconds), turn.seconds) for turn in turns if turn.method == method]
-        drawn = [(begin, max(least, seconds)) for begin, seconds in bars]
+        ends = {moment.began: moment.seconds for moment in moments if moment.method == method}
+        drawn = [(begin, max(least, end - begin)) for begin, end in ends.items()]
         ax.broken_barh(drawn, (row - 0.4, 0.8), color="tab:blue", edgecolor="white", linewidth=0.5)
     ax.set_yticks(range(len(methods)), methods, fontsize="small")
     ax.set_ylim(len(methods) - 0.5, -0.5)

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from instances import InputError
-from instances.deadline import Stopwatch
+from instances.deadline import Stopwatch, processor_seconds
 from instances.json_files import check_readable, check_writable
 from instances.results import LP_SUFFIX
 from instances.system.files import file_lock
@@ -45,7 +45,7 @@ class Circumstances:
     watch: Stopwatch = field(default_factory=Stopwatch)
     start: datetime = field(default_factory=lambda: datetime.now(UTC))
     load: float | None = field(default_factory=lambda: _load())
-    used: float = field(default_factory=lambda: _processor_seconds())
+    used: float = field(default_factory=processor_seconds)
     more: float = 0.0  # seconds of processes that outlive the run
 
     def fields(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Circumstances:
             **_machine(),
             "load": self.load,
             "start": self.start.isoformat(timespec="seconds"),
-            "cpu_seconds": round(_processor_seconds() - self.used + self.more, 6),
+            "cpu_seconds": round(processor_seconds() - self.used + self.more, 6),
         }
 
 
@@ -107,12 +107,6 @@ def _processor() -> str | None:
 def _load() -> float | None:
     """Average number of processes that wanted to run in the last minute; None where the system does not say."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-
-
-def _processor_seconds() -> float:
-    """Processor time [s] of this process and of its children that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 # Runs on disk: append-only JSON Lines, one finished run a line.
@@ -292,7 +286,7 @@ def _refuse(constant: str) -> NoReturn:
 
 def _sound(run: Run) -> bool:
     """Whether the key is there, and each field that is there and not missing has its type."""
-    if not isinstance(run["key"], str):
+    if not isinstance(run["key"], str) or not _is_trace(run.get("trace", _A_MOMENT)):
         return False
     for name, value in run.items():
         kind = _TYPES.get(name)
@@ -304,6 +298,20 @@ def _sound(run: Run) -> bool:
             return False
     return True
 
+
+def _is_trace(value: Any) -> bool:
+    """Whether this is a list of seconds, cost and bound, of which the last two may be missing."""
+    points = value if isinstance(value, list) and value else [()]
+    return all(
+        isinstance(point, list)
+        and len(point) == len(_A_MOMENT[0])
+        and type(point[0]) in (int, float)
+        and all(number is None or type(number) in (int, float) for number in point[1:])
+        for point in points
+    )
+
+
+_A_MOMENT: list[list[float | None]] = [[0.0, None, None]]
 
 #: Of the fields that several tables share.
 _TYPES: dict[str, Any] = (

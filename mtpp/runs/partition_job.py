@@ -15,7 +15,7 @@ from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.errors import NothingFoundError
 from instances.json_files import finite_or_none
-from instances.results import LP_SUFFIX
+from instances.results import LP_SUFFIX, thinned
 from mtpp.certifying.certify import certify
 from mtpp.runs.code_hash import sources_of
 from mtpp.runs.job import MEASURED, Job, key_of, other_code
@@ -31,6 +31,9 @@ from mtpp_models.solvers.registry import SOLVERS
 
 # Methods that runs of partitioning are made by, under the names that runs have.
 
+
+# Moments of a run that its line in a file keeps.
+_MOST_POINTS = 100
 
 #: The method that searches and proves under one time limit.
 CERTIFY = "certify"
@@ -215,7 +218,13 @@ def proved(name: str, instance: Instance, options: SolveOptions, start: Partitio
     if result.bound is not None:
         optimal = result.proved if name == CERTIFY else result.bound.optimal
         answer |= {"bound": result.bound.value, "optimal": optimal}
-    return answer
+    moments = thinned(list(result.moments), _MOST_POINTS)
+    trace = [[round(moment.seconds, 6), _finite(moment.cost), moment.bound] for moment in moments]
+    return answer | ({"trace": trace} if len(trace) > 1 else {})
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None else finite_or_none(value)
 
 
 def _fail(fault: Exception) -> None:

@@ -62,7 +62,7 @@ TIGHT = stating("tight", lambda start: 5.5)
 TEXT = Algorithm("text", "", "", lambda start, controls: "5")
 SEVEN = 7
 '''
-TIMES = ["seconds", "cpu_seconds"]
+TIMES = ["seconds", "cpu_seconds", "primal_integral", "gap_integral"]
 
 
 @pytest.fixture

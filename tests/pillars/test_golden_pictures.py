@@ -21,7 +21,7 @@ from experiments.studies.spp.frames import training_frame
 from experiments.studies.spp.tables import cells, plot_cells, plot_stages, plot_sweep
 from heuristics.placement.rivals import heft
 from heuristics.planning import PLANNERS
-from instances import Bound, ComputationGraph, Instance, Partition, Platform
+from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.devices import NetworkCards
 from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES
@@ -29,10 +29,10 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning.chains import simulation
 from instances.random_graphs import regal_style
-from mtpp.certifying.loop import Turn
+from instances.results import Moment
 from mtpp.plots.partitions import partition_figure, placement_figure, plot_partition, plot_rules
 from mtpp.plots.plans import plan_figure
-from mtpp.plots.profiles import plot_progress, plot_ratio_profile, plot_running_times
+from mtpp.plots.profiles import plot_ratio_profile, plot_running_times, plot_trace
 
 FILE = Path(__file__).with_name("golden_pictures.json")
 
@@ -65,9 +65,12 @@ def _plan(method: str, *, shared: bool = False) -> Figure:
 
 
 def _progress() -> Figure:
-    turns = [("simple", 0.0, 0.1, None, 2e-3), ("kahn", 0.1, 0.2, 8e-3, 2e-3), ("priced", 3.0, 4.0, 6e-3, 4e-3)]
-    names = ("method", "seconds", "end", "bottleneck", "bound")
-    return plot_progress([Turn(**dict(zip(names, turn, strict=True)), by="simple") for turn in turns], "s")  # type: ignore[arg-type]
+    rows = [("simple", 0.1, 0.1, None, 2e-3), ("kahn", 0.1, 0.2, 8e-3, 2e-3), ("priced", 1.0, 4.0, 6e-3, 4e-3)]
+    names = ("method", "began", "seconds", "cost", "bound")
+    moments = [Moment(cpu_seconds=0.0, **dict(zip(names, row, strict=True))) for row in rows]  # type: ignore[arg-type]
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], output_bytes=[1, 0], time_unit="s")
+    question = Instance(graph, Platform(2, 1.0))
+    return plot_trace(Result("certify", question, bound=Bound(4e-3, "simple"), moments=tuple(moments)))
 
 
 def _rng() -> np.random.Generator:

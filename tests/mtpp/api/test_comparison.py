@@ -18,7 +18,7 @@ from instances import InputError
 from instances.random_graphs import regal_style
 from mtpp.runs.statistics import COLUMNS
 
-TIMES = ["seconds", "cpu_seconds"]
+TIMES = ["seconds", "cpu_seconds", "primal_integral", "gap_integral"]
 PAIR = mtpp.ComputationGraph.from_edges([(0, 1)], [2, 3], [4, 0], names=("a", "b"), name="pair")
 
 

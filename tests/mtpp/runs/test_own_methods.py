@@ -22,7 +22,7 @@ from mtpp.runs.log import read_runs
 from mtpp.runs.partition_job import jobs_of
 
 ROOT = Path(__file__).resolve().parents[3]
-TIMES = ["seconds", "cpu_seconds"]
+TIMES = ["seconds", "cpu_seconds", "primal_integral", "gap_integral"]
 
 
 def compared(methods: Any, k: Any = 2, **words: Any) -> pd.DataFrame:
