@@ -16,8 +16,6 @@ from instances.partitioning.symmetry import Contraction, contract_groups, reduce
 from instances.results import Recorder
 from instances.system.processes import catch_interrupt
 from mtpp_models.bounds.cuts import Algorithm
-from mtpp_models.bounds.priced.priced import PRICED
-from mtpp_models.bounds.priced.prices import PRICED_QUICK
 from mtpp_models.formulations.formulation import ExcludedPartitionError, Formulation
 from mtpp_models.formulations.relaxation import Relaxation
 from mtpp_models.formulations.strengthening import Strengthening
@@ -181,7 +179,7 @@ def _solved(
 
 def tells_of_question(model: Model) -> bool:
     """Whether costs and bounds that a model reports at work are those of the question, not of a part of it."""
-    return model.exact or model.name in (PRICED, PRICED_QUICK)
+    return model.exact or model.name in ("priced", "priced-quick")
 
 
 def _prove(model: Model, instance: Instance, start: Partition | None, controls: Controls) -> Result:
