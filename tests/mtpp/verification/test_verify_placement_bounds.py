@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_oracle import random_question
 
+from instances import ComputationGraph
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.machines import Machines
@@ -104,6 +105,20 @@ def test_a_false_witness_is_named(spoil: Callable[[dict[str, Any]], None], word:
     assert document["bounds"][0]["method"] == "colocation"
     spoil(document["bounds"][0])
     assert any(word in fault for fault in check(document).faults)
+
+
+@pytest.mark.parametrize("interval", [[0.0, 1.0], [1.5, 2.5], [0.75, 1.75]])
+def test_nodes_that_may_run_outside_an_interval_do_not_fill_it(interval: list[float]) -> None:
+    """Three nodes of 1 s on two devices, of which nothing needs more than 2 s."""
+    graph = ComputationGraph.from_edges([], [1.0] * 3, [0.0] * 3)
+    start = Placement(PlacementInstance(graph, Machines.alike(2, 1.0)), [0, 0, 0])
+    document = certificate_document([bound_placement(start, "energetic")])
+    assert not check(document).faults
+    (bound,) = document["bounds"]
+    document["bound"] = bound["value"] = 2.49
+    document["ratio"] = document["cost"] / 2.49
+    bound["parameters"] |= {"horizon": 2.5, "interval": interval}
+    assert check(document).faults == ("bounds[0] (energetic): parameters.interval does not refute 2.5",)
 
 
 @pytest.mark.parametrize(("name", "value"), [("horizon", "soon"), ("interval", [1.0]), ("heads", 3), ("window", [])])

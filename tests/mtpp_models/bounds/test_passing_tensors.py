@@ -121,6 +121,25 @@ def test_a_training_step_is_proved_with_its_peaks(memory: float, k: int) -> None
     assert ideals_bound(exact, Fraction(result.bound.value) * (1 + Fraction(1, 10**6)), Clock(60.0)) is None
 
 
+@pytest.mark.parametrize("first", [1.0, 70.0])
+def test_what_passes_a_node_passes_none_64_places_behind(first: float) -> None:
+    """The 8 bytes that pass the nodes 3 to 5 fit beside what these move, and would not beside the 5 that node 67 moves.
+
+    They are in the block in front, or in that behind a node that takes as long as all others.
+    """
+    n = 70
+    edges = [*((v, v + 1) for v in range(n - 1)), (1, 6)]
+    graph = ComputationGraph.from_edges(edges, [first] + [1.0] * (n - 1), [1.0, 8.0] + [1.0] * 64 + [4.0] + [1.0] * 3)
+    instance = Instance(graph, Platform(2, 1.0, 11.0))
+    cuts = (Partition(instance, [0] * cut + [1] * (n - cut)) for cut in range(1, n))
+    best = min(cuts, key=lambda partition: partition.bottleneck)
+    assert best.bottleneck == (36.0 if first == 1 else 71.0)
+    assert ideals(best).proved
+    exact = ExactInstance.of(instance).kinds[0]
+    assert ideals_bound(exact, Fraction(best.bottleneck) * (1 - Fraction(1, 10**9)), Clock(60.0)) is not None
+    assert ideals_bound(exact, Fraction(best.bottleneck) * (1 + Fraction(1, 10**6)), Clock(60.0)) is None
+
+
 def test_what_a_node_reads_does_not_pass_it() -> None:
     """The tensor of node 0 goes to 1 and 2: with what these hand on 9 and 10 are live there, 8 of them once."""
     graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 2), (2, 3)], [1.0, 1.0, 1.0, 10.0], [8.0, 1.0, 1.0, 0.0])
