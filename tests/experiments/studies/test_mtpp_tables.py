@@ -140,6 +140,12 @@ def test_configurations_of_one_method_are_different_rows() -> None:
     assert list(bound_table(frame).grid.index) == ["simple", "exact:lp", "exact solver=highs", "exact solver=scip"]
 
 
+def test_a_run_without_a_time_limit_says_so_beside_others() -> None:
+    runs = [run("a", 2, "simple", 1.0), run("a", 2, "exact", 1.0), run("a", 2, "exact", 1.0, time_limit=60.0)]
+    labels = run_frame(runs)["label"].tolist()
+    assert labels == ["simple", "exact time_limit=60.0", "exact time_limit=none"]
+
+
 def test_strengthened_models_are_ordered_by_their_parts() -> None:
     """None, one, all but one, all; each after the model that it strengthens."""
     names = ("exact+all", "exact+all-joins", "exact+cuts", "exact+all:lp", "exact", "coarse-4+all", "coarse-4")

@@ -90,6 +90,12 @@ def test_runs_hold_what_planners_answer(method: str) -> None:
         assert 0 < run["utilisation"] <= 1
 
 
+def test_an_allreduce_takes_as_often_its_time_as_a_setting_says() -> None:
+    """In data parallelism 6 s of work and an AllReduce of 12 s, at full and at half bandwidth."""
+    run = TrainingJob(tiny(), CALIBRATION).run()
+    assert run["settings"]["data-parallel"][:6] == [18.0, 30.0, 54.0, 30.0, 54.0, 102.0]
+
+
 def test_what_a_planner_refuses_is_an_answer() -> None:
     """Unequal servers are nothing for PipeDream in two levels: told, not tried again."""
     run = TrainingJob(tiny(servers=(1, 2)), "pipedream-hierarchical").run()

@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 from placement_oracle import best_ordered, random_question
 
 from instances import InputError
+from instances.deadline import Deadline
 from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from mtpp_models import SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.placement import cp
-from mtpp_models.placement.bounds import heads_of
+from mtpp_models.placement.bounds import heads_of, share_devices
+from mtpp_models.placement.exact import exact
 from mtpp_models.placement.registry import bound_placement
+from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.solvers.interface import Controls
 
 
@@ -49,6 +52,19 @@ def test_the_golden_orders_are_optimal() -> None:
     result = bound_placement(Placement(instance, [0, 0, 1, 1]), "place-exact")
     assert result.proved
     assert result.cost <= 9
+
+
+def test_transfers_that_follow_one_another_have_no_order() -> None:
+    """Of two paths side by side the transfers of one never meet; without a gap those of two may wait for each other."""
+    from instances import ComputationGraph
+
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2), (3, 4), (4, 5)], [1] * 6, [1, 1, 0] * 2)
+    instance = PlacementInstance(graph, Machines.alike(2, 1))
+    start = OrderedPlacement.of(Placement(instance, [0] * 6))
+    data = ScaledPlacement(start, share_devices(heads_of(instance), 2 * start.step_time, Deadline()))
+    sender = [data.producer[transfer.tensor] for transfer in data.deliveries]
+    pairs = {(sender[b], sender[c]) for b, c in exact(data).Q}
+    assert pairs == {(0, 3), (0, 4), (1, 3), (1, 4)}
 
 
 def test_bug_devices_that_nobody_needs_were_modelled() -> None:
