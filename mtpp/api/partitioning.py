@@ -28,6 +28,8 @@ from mtpp.questions.partitioning import (
 from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mtpp.runs.own_methods import OwnMethod
     from mtpp_models import Formulation, Progress, Relaxation, SolveOptions
     from mtpp_models.registry import Model
@@ -250,6 +252,15 @@ def relaxation(
         for instance in instances
     ]
     return answers if isinstance(k, Iterable) else answers[0]
+
+
+def catalogue_of(graph: GraphLike, k: int | None, words: RelaxationWords, *, stats: bool) -> pd.DataFrame:
+    """The models of one question with their sizes, with `stats` what each proves, too, as ``mtpp list models``."""
+    from mtpp_models import catalogue
+
+    options = solve_options(words, words["time_limit"])
+    (instance,) = instances_of(graph, k, pick(PartitioningWords, words))
+    return catalogue(instance, start=as_partition(words["start"], instance), options=options if stats else None)
 
 
 def bounded(

@@ -2,24 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+from instances import InputError
 from instances.registry import find
 from mtpp.cli import options
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.options import LISTINGS
 from mtpp.cli.printing import Printing
-from mtpp.text.tables import left_aligned
+from mtpp.questions.partitioning import RelaxationWords
+from mtpp.text.tables import aligned, left_aligned
 
 
 @command
-def list_names(*, what: Annotated[str, options.argument(metavar="|".join(LISTINGS))], printing: Printing) -> int:
-    """List what there is to choose from, with one line about each."""
+def list_names(
+    *,
+    what: Annotated[str, options.argument(metavar="|".join(LISTINGS))],
+    graph: Annotated[
+        str | None, options.of_question("--graph", metavar="GRAPH", help="Of models: count them for this graph and -k.")
+    ] = None,
+    k: Annotated[int | None, options.of_question("-k", metavar="K", help="Number of blocks, with --graph.")] = None,
+    stats: Annotated[
+        bool,
+        options.of_search("--stats", help="With --graph, solve each model: LP, root and final bound."),
+    ] = False,
+    words: RelaxationWords,
+    printing: Printing,
+) -> int:
+    """List what there is to choose from, with one line about each.
+
+    Models of a question are listed with their sizes, and with what they prove in --time-limit each:
+    mtpp list models --graph squeezenet -k 4 --stats --time-limit 10
+    """
+    if graph is not None or stats:
+        return _list_models(what, graph, k, words, printing, stats=stats)
     rows = find(LISTINGS, what, "list")()
     printing.say(left_aligned([row[:1] for row in rows] if printing.quiet else rows))
     printing.document(lambda: [{"name": name, "about": about} for name, *about in rows])
     return DONE
+
+
+def _list_models(
+    what: str, graph: str | None, k: int | None, words: RelaxationWords, printing: Printing, *, stats: bool
+) -> int:
+    """List the models of a question with their sizes."""
+    if what != "models":
+        raise InputError(f"--graph and --stats: they are for mtpp list models, not {what}.")
+    if graph is None:
+        raise InputError("--stats: give --graph and -k, the question that the models are of.")
+    from mtpp.api.partitioning import catalogue_of
+
+    with printing.working(f"models of {graph}"):
+        frame = catalogue_of(graph, k, words, stats=stats)
+    frame = frame.astype(object).where(frame.notna(), None)
+    shown = frame.drop(columns=["summary", "reference", "variables", "rows"])
+    rows = [[_cell(value) for value in row] for row in shown.to_numpy().tolist()]
+    printing.say(aligned([name.replace("_", " ") for name in shown], rows))
+    printing.document(lambda: frame.to_dict("records"))
+    return DONE
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @command

@@ -248,3 +248,18 @@ def test_costs_of_a_profile_take_bandwidth_one(data: Path, capsys: pytest.Captur
     file = data / "msr" / "gnmt_layer_inference.json"
     assert main(["partition", str(file), "-k", "2", "--communication", "cost", "--method", "brkga-100"]) == 0
     assert float(columns(capsys.readouterr().out)["bottleneck [ms]"]) >= 93.1943
+
+
+def test_models_of_a_question_are_listed_with_sizes_and_bounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph_file(tmp_path)
+    assert mtpp(f"list models --graph {tmp_path}/graph.json -k 2 --stats --time-limit 5 --json") == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["exact"]["n_rows"] > 0
+    assert rows["exact"]["lp"] <= rows["exact"]["best_bound"] * (1 + 1e-6)
+    assert rows["simple"]["lp"] is None
+    assert rows["exact+all"]["best_bound"] is None
+    assert mtpp("list solvers --stats") == 2
+    assert mtpp("list models --stats") == 2
+    assert capsys.readouterr().err.count("\n") == 2

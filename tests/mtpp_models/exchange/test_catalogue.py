@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from heuristics import HEURISTICS
-from instances import Instance, Platform
+from instances import InputError, Instance, Platform
 from instances.random_graphs import regal_style
-from mtpp_models import MODELS, catalogue
+from mtpp_models import MODELS, SolveOptions, catalogue
 
 
 @pytest.mark.parametrize(("nodes", "k"), [(12, 5), (20, 6)])
@@ -35,3 +35,21 @@ def test_strengthened_models_are_counted_with_a_start() -> None:
     frame = catalogue(instance, start=start).set_index("name")
     assert frame.loc["exact+all", "needs_start"]
     assert frame.loc["exact+all", "n_rows"] > 0
+
+
+def test_relaxation_root_and_bound_are_in_order() -> None:
+    """Of each model within its margins, and none is above the optimum."""
+    instance = Instance(regal_style("watts-strogatz", 10, seed=1), Platform(3, 1.0))
+    start = HEURISTICS["local-search"].run(instance, np.random.default_rng(0))
+    frame = catalogue(instance, start=start, options=SolveOptions()).set_index("name")
+    optimum = frame.loc["exact", "best_bound"]
+    solved = frame.dropna(subset="lp")
+    assert len(solved) >= 11
+    assert (solved["lp"] <= solved["best_bound"] * (1 + 1e-6)).all()
+    assert (solved["root_bound"] <= solved["best_bound"] * (1 + 1e-6)).all()
+    assert (frame["best_bound"] <= optimum * (1 + 1e-5)).all()
+
+
+def test_options_need_an_instance() -> None:
+    with pytest.raises(InputError, match="give one, or leave options out"):
+        catalogue(options=SolveOptions())
