@@ -58,7 +58,7 @@ def _list_models(
     frame = frame.astype(object).where(frame.notna(), None)
     shown = frame.drop(columns=["summary", "reference", "variables", "rows"])
     rows = [[_cell(value) for value in row] for row in shown.to_numpy().tolist()]
-    printing.say(aligned([name.replace("_", " ") for name in shown], rows))
+    printing.say(aligned([str(name).replace("_", " ") for name in shown], rows))
     printing.document(lambda: frame.to_dict("records"))
     return DONE
 
