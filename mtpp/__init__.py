@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.api.answers import explain, export, read, report
     from mtpp.api.comparison import compare, significance
+    from mtpp.api.features import features
     from mtpp.api.hunting import hunt
     from mtpp.api.least_k import least_k
     from mtpp.api.partitioning import bound, certify, partition, relaxation, solve
@@ -67,6 +68,7 @@ __all__ = [
     "compare",
     "explain",
     "export",
+    "features",
     "flow",
     "hunt",
     "least_k",
@@ -102,6 +104,7 @@ _HOMES = {
     "instances.planning": "Cluster LayerChain Plan",
     "mtpp.api.answers": "explain export read report",
     "mtpp.api.comparison": "compare significance",
+    "mtpp.api.features": "features",
     "mtpp.api.hunting": "hunt",
     "mtpp.api.least_k": "least_k",
     "mtpp.api.partitioning": "bound certify partition relaxation solve",

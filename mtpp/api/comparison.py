@@ -212,7 +212,7 @@ def compare(
     )
     file = words["file"]
     return compare_methods(
-        _instances(graphs, k, pick(PlatformWords, words)),
+        questions_of(graphs, k, pick(PlatformWords, words)),
         methods_of(methods),
         _texts("solvers", solvers),
         options,
@@ -225,7 +225,8 @@ def compare(
     )
 
 
-def _instances(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
+def questions_of(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
+    """One question for each graph and k, with names that differ; an `InputError` if one is refused."""
     counts = counts_of(k)
     used: Counter[str] = Counter()
     instances: list[Instance] = []

@@ -14,6 +14,7 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, Without, command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
+from mtpp.questions.partitioning import PlatformWords
 from mtpp.questions.reading import ReadingWords, read_graph
 
 # The verb ``mtpp import``: read a network or a profile, say what it is, and write it as a graph file.
@@ -114,4 +115,40 @@ def check(
     judgement = judged(file, runtime, model=model)
     printing.say(f"taken by {judgement}")
     printing.document(lambda: {"runtime": runtime, "said": judgement})
+    return DONE
+
+
+# The verb ``mtpp features``: measures of graphs, one row a graph and k.
+
+
+@command
+def features(
+    *,
+    graphs: Annotated[
+        list[str], options.argument(metavar="GRAPH…", help="Architectures, files, folders, suites (mtpp list suites).")
+    ],
+    k: Annotated[str | None, options.of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")] = None,
+    words: PlatformWords,
+    most_ideals: Annotated[
+        int, options.of_limits("--most-ideals", metavar="N", help="More ideals are not counted.")
+    ] = 100_000,
+    out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write the frame there (.csv).")] = None,
+    printing: Printing,
+) -> int:
+    """Measure graphs: depth, width, ideals, equal branches, communication, the heaviest node, parameters.
+
+    The more ideals a graph has, the less a dynamic program closes; a heavy node makes simple bounds tight.
+
+    Example: mtpp features networks -k 4,16 --out features.csv
+    """
+    from mtpp.api.features import features as measured
+    from mtpp.text.tables import frame_table, records
+
+    Files(out=out).check()
+    with printing.working("features"):
+        frame = measured(graphs, k, most_ideals, **words)
+    if out is not None:
+        frame.to_csv(out, index=False)
+    printing.say(frame_table(frame))
+    printing.document(lambda: records(frame))
     return DONE

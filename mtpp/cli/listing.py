@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from instances import InputError
 from instances.registry import find
@@ -12,7 +12,7 @@ from mtpp.cli.exit_codes import DONE
 from mtpp.cli.options import LISTINGS
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import RelaxationWords
-from mtpp.text.tables import aligned, left_aligned
+from mtpp.text.tables import frame_table, left_aligned, records
 
 
 @command
@@ -55,18 +55,9 @@ def _list_models(
 
     with printing.working(f"models of {graph}"):
         frame = catalogue_of(graph, k, words, stats=stats)
-    frame = frame.astype(object).where(frame.notna(), None)
-    shown = frame.drop(columns=["summary", "reference", "variables", "rows"])
-    rows = [[_cell(value) for value in row] for row in shown.to_numpy().tolist()]
-    printing.say(aligned([str(name).replace("_", " ") for name in shown], rows))
-    printing.document(lambda: frame.to_dict("records"))
+    printing.say(frame_table(frame.drop(columns=["summary", "reference", "variables", "rows"])))
+    printing.document(lambda: records(frame))
     return DONE
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @command

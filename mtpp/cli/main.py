@@ -29,7 +29,7 @@ from instances.errors import InputError, InputWarning, NothingFitsError, spellin
 from instances.registry import unknown
 from instances.system.processes import terminate_as_interrupt
 from mtpp.cli.certify import certify
-from mtpp.cli.check import check, import_graph
+from mtpp.cli.check import check, features, import_graph
 from mtpp.cli.command import complain
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.export import export, report
@@ -175,6 +175,7 @@ app.command()(export)
 app.command()(check)
 app.command()(serve)
 app.command()(hunt)
+app.command()(features)
 app.command("warm-up")(warm_up)
 app.command("versions")(show_versions)
 

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -22,6 +22,8 @@ from rich.text import Text
 from instances.errors import printable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mtpp_models import Progress
 
 # Progress on stderr: a live line on a terminal, now and then a plain line elsewhere.
@@ -129,6 +131,23 @@ def aligned(header: Sequence[str], rows: Rows) -> str:
     a      7
     """
     return _lines(_cells((header, *rows)), words={0})
+
+
+def frame_table(frame: pd.DataFrame) -> str:
+    """A frame aligned: numbers with six figures, a dash for what is missing."""
+    whole = frame.astype(object).where(frame.notna(), None)
+    return aligned([str(name).replace("_", " ") for name in whole], [list(map(_cell, row)) for row in whole.to_numpy()])
+
+
+def records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+    """A frame as members of JSON, a row a record; None for what is missing."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def left_aligned(rows: Rows) -> str:

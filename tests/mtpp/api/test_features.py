@@ -1,0 +1,74 @@
+"""Measures of graphs against what brute force counts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+
+import networkx as nx
+import pandas as pd
+import pytest
+from command_line import mtpp as run_verb
+
+import mtpp
+from instances import InputError
+from instances.random_graphs import regal_style
+
+
+def counted(graph: mtpp.ComputationGraph) -> tuple[int, int, int]:
+    """Nodes of the longest path, of the largest antichain, and the number of ideals, by trying all sets."""
+    edges = graph.edges.tolist()
+    plain = nx.DiGraph(edges)
+    plain.add_nodes_from(range(graph.n))
+    reach = {v: nx.descendants(plain, v) for v in plain}
+    sets = [s for size in range(graph.n + 1) for s in itertools.combinations(range(graph.n), size)]
+    width = max(len(s) for s in sets if not any(b in reach[a] for a in s for b in s))
+    ideals = sum(all(u in s for u, v in edges if v in s) for s in map(set, sets))
+    return nx.dag_longest_path_length(plain, default_weight=1) + 1, width, ideals
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_structure_is_that_of_brute_force(seed: int) -> None:
+    rng = random.Random(seed)
+    n = rng.randint(1, 9)
+    edges = [(u, v) for u in range(n) for v in range(u + 1, n) if rng.random() < 0.3]
+    graph = mtpp.ComputationGraph.from_edges(edges, work=[rng.randint(0, 3) for _ in range(n)])
+    (row,) = mtpp.features(graph, bandwidth=1).to_dict("records")
+    assert (row["depth"], row["width"], row["ideals"]) == counted(graph)
+    assert pd.isna(row["heaviest_over_share"])
+
+
+def test_a_count_ends_at_its_limit() -> None:
+    graph = mtpp.ComputationGraph.from_edges([], work=[1] * 10)
+    for limit, ideals in ((1023, None), (1024, 1024)):
+        (row,) = mtpp.features(graph, most_ideals=limit, bandwidth=1).to_dict("records")
+        assert (row["ideals"] if ideals else None) == ideals
+    assert mtpp.features(regal_style("erdos-renyi", 150, 0), bandwidth=1)["ideals"].isna().all()
+
+
+def test_rows_name_graphs_and_measure_shares() -> None:
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
+    graph = mtpp.ComputationGraph.from_edges(edges, [1, 2, 2, 3], [4, 1, 1, 0], [1, 2, 3, 4])
+    frame = mtpp.features({"one": graph, "two": graph}, k=[2, 4], bandwidth=2, memory=5)
+    assert frame[["graph", "k"]].values.tolist() == [["one", 2], ["one", 4], ["two", 2], ["two", 4]]
+    assert frame["heaviest_over_share"].tolist() == [3 / 4, 3 / 2] * 2
+    assert frame["params_over_memory"].tolist() == [1.0, 0.5] * 2
+    assert frame["communication_over_work"].tolist() == pytest.approx([3 / 8] * 4)
+    equal = mtpp.ComputationGraph.from_edges(edges, [1, 2, 2, 3], [4, 1, 1, 0])
+    assert mtpp.features(equal, bandwidth=1)["families"].tolist() == [1]
+
+
+def test_the_verb_prints_the_frame(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb("features squeezenet gnmt -k 4 --json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["graph"] for row in rows] == ["squeezenet", "gnmt"]
+    assert rows[0]["params_over_memory"] is None
+    assert run_verb("features squeezenet -k 4") == 0
+    assert "heaviest over share" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("most", [0, 2.5, True])
+def test_a_wrong_limit_is_refused(most: object) -> None:
+    with pytest.raises(InputError, match="most_ideals"):
+        mtpp.features("squeezenet", most_ideals=most)
