@@ -190,7 +190,7 @@ def _prove(model: Model, instance: Instance, start: Partition | None, controls: 
     try:
         return model.prove(instance, start, controls)
     except ExcludedPartitionError as error:
-        if model in MODELS.values():
+        if model.name in MODELS.shipped and MODELS[model.name] is model:
             raise FalseCertificateError(f"{error.excludes}; please report this as a bug.") from None
         raise
 

@@ -240,7 +240,8 @@ def relaxation(
     --------
     >>> import mtpp
     >>> chain = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], work=[8, 1, 1, 2], output_bytes=[1, 1, 1, 0])
-    >>> round(mtpp.relaxation(chain, k=3, bandwidth=1).value, 6), mtpp.bound(chain, k=3, bandwidth=1).bound.value
+    >>> relaxed, result = mtpp.relaxation(chain, k=3, bandwidth=1), mtpp.bound(chain, k=3, bandwidth=1)
+    >>> round(relaxed.value, 3), round(result.bound.value, 3)
     (4.0, 9.0)
     """
     from mtpp_models import relaxation as solve_relaxation

@@ -121,7 +121,7 @@ def test_a_full_disk_is_one_line(folder: Path) -> None:
     words = ["table", "graph.json", "-k", "2,4", "--methods", "simple", "--out", "runs.jsonl"]
 
     def small() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1200, 1200))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1800, 1800))  # more than one run, less than two
 
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     run = subprocess.run(

@@ -35,7 +35,7 @@ from mtpp_models import (
     available_solvers,
     solve,
 )
-from mtpp_models.formulations.formulation import Case
+from mtpp_models.formulations.formulation import Case, ExcludedPartitionError
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
@@ -306,8 +306,12 @@ def test_a_model_that_is_no_bound_gives_a_partition_alone() -> None:
 
 
 def test_a_wrong_model_of_this_project_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user of a registered model can do nothing about it."""
+    """The user of a model of this project can do nothing about it; one that a program registers is its own."""
     instance, start = costly()
-    monkeypatch.setitem(MODELS, "apart", apart(instance))
+    monkeypatch.setattr(MODELS, "_entries", dict(MODELS))
+    MODELS.register(apart(instance))
+    with pytest.raises(ExcludedPartitionError, match="is_bound=False"):
+        solve(instance, "apart", start=start, reduce=False)
+    monkeypatch.setattr(MODELS, "shipped", frozenset(MODELS))
     with pytest.raises(FalseCertificateError, match="please report"):
         solve(instance, "apart", start=start, reduce=False)
