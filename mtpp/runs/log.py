@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 from instances import InputError
 from instances.deadline import Stopwatch, processor_seconds
 from instances.json_files import check_readable, check_writable
-from instances.results import LP_SUFFIX
 from instances.system.files import file_lock
 from instances.system.processes import run_program
 from mtpp.versions import package_version
@@ -126,7 +125,7 @@ _OPENINGS = tuple(f'{{"schema": "{schema}"'.encode() for schema in (SCHEMA, OLD_
 
 #: Part of its time that a heuristic may take.
 _ROUNDING = 1e-9
-_OVER, _ROUNDING = 1.1, 1e-9
+_OVER = 1.1
 
 #: One line of the file; missing values are None.
 Run = dict[str, Any]
@@ -147,20 +146,10 @@ def read_runs(path: str | Path) -> list[Run]:
 
 
 def remarks(run: Run) -> list[str]:
-    """Doubts about a run.
-
-    A heuristic is "late" if it took more than 1.1 of its time, and "not repeatable" if its answers differed; a bound is
-    "below simple" if it says less than *simple* does, but for the values of linear relaxations.
-    """
+    """Doubts about a heuristic: "late" if it took more than 1.1 of its time, "not repeatable" if answers differed."""
     limit = run.get("time_limit") if run.get("kind") == "heuristic" else None
-    bound, simple = run.get("bound"), run.get("simple")
-    bound = None if str(run.get("method")).endswith(LP_SUFFIX) else bound
-    doubts = {
-        "late": limit is not None and (run["seconds"] or 0.0) > _OVER * limit,
-        "not repeatable": run.get("repeatable") is False,
-        "below simple": bound is not None and simple is not None and bound < simple * (1 - _ROUNDING),
-    }
-    return [doubt for doubt, holds in doubts.items() if holds]
+    doubts = ["late"] if limit is not None and (run["seconds"] or 0.0) > _OVER * limit else []
+    return doubts + ["not repeatable"] * (run.get("repeatable") is False)
 
 
 class RunLog:

@@ -431,7 +431,7 @@ def compare_methods(
         *simple* among them, but for what methods of the caller state; what is not known is missing. Integrals are those
         of `primal_integral` and `gap_integral` up to the end of the longest run on the graph and k. `remark` says
         "late" of a heuristic that took more than 1.1 of its budget, "not repeatable" of one that gave another answer
-        when it was asked again, and "below simple" of a bound. `error` is the text of a failure.
+        when it was asked again, and "below simple" of a bound of the caller. `error` is the text of a failure.
 
     Raises
     ------
@@ -504,7 +504,9 @@ def _without_false_bound(job: PartitionJob, run: Run, least: float) -> Run:
 
 
 def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any]:
-    bottleneck = run["bottleneck"] if job.by.finds_partitions else None
+    bottleneck, bound = run["bottleneck"] if job.by.finds_partitions else None, run["bound"]
+    is_low = job.by.own is not None and bound is not None and exceeds(run["simple"], bound)
+    doubts = [*remarks(run), *["not repeatable"] * shaky, *["below simple"] * is_low]
     return {
         "graph": job.instance.name,
         "n": job.instance.graph.n,
@@ -516,7 +518,7 @@ def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any
         "budget": job.budget,
         "ratio": None if bottleneck is None else _ratio(bottleneck, best),
         "bottleneck": bottleneck,
-        "remark": ", ".join(dict.fromkeys(remarks(run) + ["not repeatable"] * shaky)) or None,
+        "remark": ", ".join(dict.fromkeys(doubts)) or None,
         **{name: run[name] for name in ("cluster", "simple", "bound", "seconds", "error")},
         "cpu_seconds": run.get("cpu_seconds"),
     }
