@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from heuristics import Method
 from instances import ComputationGraph, InputError, Instance
@@ -21,6 +21,8 @@ from mtpp_models import SolveOptions
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from mtpp_models.registry import Model
 
 # Whether methods differ: `significance`.
 
@@ -122,8 +124,10 @@ def _labels(rows: pd.DataFrame) -> pd.Series[str]:
 # Methods side by side: `compare`.
 
 
-#: Names, functions and models, or several side by side.
-Methods = Any
+#: A name, a function or a model.
+OneMethod: TypeAlias = "str | Callable[..., Any] | Method[Any, Any] | Model"
+#: One of them, or several side by side.
+Methods: TypeAlias = "OneMethod | Iterable[OneMethod]"
 
 
 @takes_words(CompareWords)
@@ -145,9 +149,9 @@ def compare(
     methods : text such as "portfolio,exact", function, or iterable of these
         Names of `mtpp.HEURISTICS` and `mtpp.MODELS`, and "certify"; with +all strengthened, with :lp the linear
         relaxation, whose bound is its value, less the tolerance of the solver, also where *simple* is more. A bound
-        starts from the best partition of the heuristics. A heuristic of your own is a function of an instance, a
-        generator and `Limits` that returns a `Partition`, or says where it is: "package.module:function" or
-        "mine.py:function". It runs in a process of its own, and its cost is computed anew.
+        starts from the best partition of the heuristics. One of your own is a function of an instance, a generator and
+        `Limits` that returns a `Partition`, a `Formulation` or an `Algorithm`, or says where that is: "mine.py:NAME" or
+        "package.module:NAME". It runs in a process of its own, its cost is computed anew, its bound is only stated.
     solvers : iterable of str, or text
         Each runs the methods that need a solver.
     bandwidth, memory, activation_buffer : float or str, optional

@@ -286,16 +286,16 @@ def _modelled(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Solve one model; the bound of one of the caller's is stated."""
-    from mtpp.runs.own_methods import OwnMethod, own_model
+    from mtpp.runs.own_methods import own_model
     from mtpp_models import solve as solve_model
 
     own = own_model(model)
-    if isinstance(own, OwnMethod) and own.call is None and isinstance(model, str):
+    if own is not None and own.call is None and isinstance(model, str):
         if relaxation:
             raise WordError("relaxation", True, f"it is for models of this process; leave it out with {own.name}.")
         return _by_another_process(instance, own, options, start)
     result = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
-    if isinstance(own, OwnMethod):
+    if own is not None:
         result = own.stating(result, None if result.bound is None else result.bound.value)
     return replace(result, clocked=options.time_limit is not None)
 

@@ -198,21 +198,20 @@ def is_address(method: str) -> bool:
     return method.endswith(".py") or (":" in method and not relaxed)
 
 
-def own_model(candidate: str | Model) -> OwnMethod | str | Model:
-    """A bound of a caller, or the model of this project that it names or is.
+def own_model(candidate: Any) -> OwnMethod | None:
+    """The bound of a caller that a model names or is; None for those of this project, and for what is no model.
 
     Raises
     ------
     InputError
         As `own_method`, and if it is a search.
     """
-    if isinstance(candidate, str) and not is_address(candidate):
-        registered = MODELS.get(candidate)
-        return candidate if registered is None or _is_shipped(registered) else _of_model(registered)
-    if not isinstance(candidate, str) and (not is_model(candidate) or _is_shipped(candidate)):
-        return candidate
+    if not isinstance(candidate, str) and not is_model(candidate):
+        return None
     method = own_method(candidate)
-    if isinstance(method, OwnMethod) and method.model is None:
+    if isinstance(method, str):
+        return None
+    if method.model is None:
         raise InputError(f"{method.name} is a function, which searches; a bound is a Formulation or an Algorithm.")
     return method
 

@@ -26,7 +26,8 @@ from instances.errors import said
 from instances.results import LP_SUFFIX
 from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.runs.log import Run, read_runs
-from mtpp.runs.partition_job import PartitionJob, base_name, jobs_of
+from mtpp.runs.own_methods import is_address
+from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.strengthening import ablation
@@ -105,8 +106,7 @@ def _methods(names: Sequence[str]) -> list[str]:
         model, lp = name.removesuffix(LP_SUFFIX), LP_SUFFIX if name.endswith(LP_SUFFIX) else ""
         several = ablation(model.removesuffix(_EACH)) if model.endswith(_EACH) else (model,)
         methods += [part + lp for part in several]
-    searches = [name for name in methods if name in HEURISTICS or (":" in name and base_name(name) not in MODELS)]
-    if any("+" in name for name in methods) and not searches:
+    if any("+" in name for name in methods) and not any(name in HEURISTICS or is_address(name) for name in methods):
         option = said("methods", ",".join(names))
         raise InputError(f"{option}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods
