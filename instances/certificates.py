@@ -46,6 +46,7 @@ _RECHECKS = {
         "stated": "trusted",
     },
     FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
+    | {"enumeration": "enumeration"}
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     PLAN: {"z-any-order": "trusted", "z-fixed": "program", "z-split": "program", "work-any": "formula"},
     TRAIN: {"z-grid": "program", "turns-grid": "program", "work-grid": "formula"},
@@ -98,7 +99,7 @@ _MEMBERS = (
 
 
 def recheck(method: str, problem: str = PARTITION, witness: Collection[str] = ()) -> str | None:
-    """Kind of check: "formula", "minimum cuts", "price tree", "ideals", "heads and tails", or "trusted".
+    """Kind of check: "formula", "minimum cuts", "price tree", "ideals", "heads and tails", "enumeration", or "trusted".
 
     It is that of bounds of a method whose witness has the members named; None where the problem has no such method.
     Problems that are not of this project have methods of their own.

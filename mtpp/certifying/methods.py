@@ -23,7 +23,8 @@ from instances.results import A, Q
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.loop import Loop, Method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
-from mtpp_models.flow import bound_flow
+from mtpp_models.flow.bounds import bound_flow
+from mtpp_models.flow.enumeration import enumerate_flows
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.planning.grid import grid_bounds
 from mtpp_models.solvers.interface import Controls
@@ -78,6 +79,8 @@ FlowResult = Result[FlowInstance, FlowAnswer]
 
 # Part of the time left for the first search, and for bounds behind it.
 _SEARCH, _PROVE = 0.2, 0.4
+# Branches over the layers of devices: before anything else, and with the answer of a search.
+_FEW, _MANY = 200_000, 5_000_000
 # A gap that bounds by parts of a flow cannot close.
 _RESOLUTION = 1e-4
 # A search ends this far above a bound, rounding aside.
@@ -87,8 +90,14 @@ _JUST_ABOVE = 1e-6
 def flow_methods(
     instance: FlowInstance, seed: int, *, search_only: bool = False
 ) -> list[Method[FlowInstance, FlowAnswer]]:
-    """A search alone; or a search, bounds, and both once more where that can close the gap."""
+    """A search alone; or all layers of few devices, a search, bounds, and both again where that can close the gap."""
     rng = np.random.default_rng(seed)
+
+    def enumerate_few(best: FlowResult, controls: Controls) -> FlowResult | None:
+        return enumerate_flows(instance, _FEW, best.answer, controls.deadline)
+
+    def enumerate_many(best: FlowResult, controls: Controls) -> FlowResult | None:
+        return enumerate_flows(instance, _MANY, best.answer, controls.deadline)
 
     def search(best: FlowResult, controls: Controls) -> FlowResult:
         target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)
@@ -109,7 +118,9 @@ def flow_methods(
     if search_only:
         return [Method("annealing", search, timeless=True, exact=True)]
     return [
+        Method("enumeration", enumerate_few, _SEARCH, counted=True),
         Method("annealing", search, _SEARCH, timeless=True, exact=True),
+        Method("enumeration", enumerate_many, _SEARCH, counted=True),
         Method("bounds", prove, _PROVE, timeless=True, exact=True),
         Method("annealing again", search_again, 1 - _PROVE),
         Method("bounds again", prove_again, timeless=True, exact=True),

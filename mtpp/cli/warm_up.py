@@ -130,7 +130,8 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances.partitioning.constraints import Constraints
     from instances.random_graphs import regal_style
     from mtpp_models import MODELS, Algorithm, SolveOptions, solve
-    from mtpp_models.flow import Hubs, bound_flow, exclude
+    from mtpp_models.flow.bounds import bound_flow
+    from mtpp_models.flow.weights import Hubs, exclude
 
     yield "kinds of devices"
     graph = regal_style("erdos-renyi", _NODES, seed=1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-__all__ = ["FlowCase", "draw_flow", "largest_flow"]
+__all__ = ["FlowCase", "draw_flow", "draw_sparse_flow", "largest_flow"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,26 @@ def draw_flow(rng: random.Random) -> FlowCase:
             continue
         if u != v and u != "sink" and v != "source" and (u, v) != ("source", "sink") and rng.random() < 0.9:
             links[u, v] = 100 if free or (rng.random() < 0.4) else rng.randint(1, 12)
+    return FlowCase(layers, kind, capacity, links)
+
+
+def draw_sparse_flow(rng: random.Random) -> FlowCase:
+    """A random question with up to five devices, four layers, and 30 to 90 % of the links."""
+    layers, n, density = rng.randint(1, 4), rng.randint(1, 5), rng.choice((0.3, 0.5, 0.9))
+    kind = [rng.randrange(n) for _ in range(n)]
+    capacity = []
+    for _ in range(n):
+        row, rate = {}, rng.randint(4, 20)
+        for c in range(1, rng.randint(1, layers) + 1):
+            row[c] = max(1, rate)
+            rate -= rng.randint(0, 5)
+        capacity.append(row)
+    ends = [*map(str, range(n)), "source", "sink"]
+    links = {
+        (u, v): rng.choice((100, rng.randint(1, 12)))
+        for u, v in product(ends, ends)
+        if u != v and u != "sink" and v != "source" and (u, v) != ("source", "sink") and rng.random() < density
+    }
     return FlowCase(layers, kind, capacity, links)
 
 

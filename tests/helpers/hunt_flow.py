@@ -1,8 +1,9 @@
 """Hunt for false bounds on flows: ``python tests/helpers/hunt_flow.py [QUESTIONS] [SEED]``.
 
 Each question is solved by trying all intervals; every bound has to allow that flow, no answer may exceed it, every
-certificate has to pass, and no claim that excludes a flow 0.1 % below it may be proved again. A false number is printed
-with its seed, and the exit code is 1.
+certificate has to pass, and no claim that excludes a flow 0.1 % below it may be proved again. Every other question is
+solved as ``mtpp flow`` does, and its flow has to be the largest, with a bound that is no larger. A false number is
+printed with its seed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from flow_oracle import FlowCase, draw_flow, largest_flow
+from flow_oracle import FlowCase, draw_flow, draw_sparse_flow, largest_flow
 from hunting_by_number import hunt_by_number
 
 from heuristics import Limits
@@ -21,12 +22,16 @@ from heuristics.flow import search_flow
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
+from mtpp.certifying.methods import answered, flow_methods
 from mtpp.problems.checking import certificate_document, verify
-from mtpp_models.flow import Hubs, bound_flow
+from mtpp_models import SolveOptions
+from mtpp_models.flow.bounds import bound_flow
+from mtpp_models.flow.enumeration import enumerate_flows
+from mtpp_models.flow.weights import Hubs
 
-__all__ = ["faults_of_flow", "flow_instance_of"]
+__all__ = ["faults_of_flow", "faults_of_solution", "flow_instance_of"]
 
-_RAISED = 1.001
+_RAISED, _BRANCHES = 1.001, 1_000_000
 
 
 def flow_instance_of(case: FlowCase) -> FlowInstance:
@@ -52,6 +57,8 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
             faults.append(f"search: {found.answer.flow!r} is above {largest!r}")
     start = random.Random(repr(case)).choice((None, found.answer))
     results = [found, *bound_flow(instance, start)]
+    if (enumerated := enumerate_flows(instance, _BRANCHES, start)) is not None and enumerated.bound is not None:
+        results.append(enumerated)
     for result in results[1:]:
         assert result.bound is not None
         counts[result.method] += 1
@@ -72,9 +79,30 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
     return faults
 
 
+def faults_of_solution(case: FlowCase, counts: Counter[str] | None = None) -> list[str]:
+    """List how the answer to a small question, its bound and its certificate fall short of the largest flow."""
+    instance, largest = flow_instance_of(case), float(largest_flow(case))
+    counts = Counter() if counts is None else counts
+    result = answered(instance, flow_methods(instance, 0), SolveOptions(time_limit=20.0))
+    if largest == 0 or result.answer is None or result.bound is None:
+        lost = largest > 0 or result.impossible is None
+        return [f"{largest!r} passes, and the answer is {result!r}"] if lost else []
+    most = 1 / result.bound.value
+    counts["solved"] += 1
+    faults = [f"verify: {fault}" for fault in verify(_read(certificate_document([result]))).faults]
+    if abs(result.answer.flow - largest) > largest * 1e-9 or abs(most - largest) > largest * 1e-6:
+        faults.append(f"flow {result.answer.flow!r}, at most {most!r}; the largest is {largest!r}")
+    return faults
+
+
 def _read(document: dict[str, Any]) -> Value:
     return parse_json(json_text(document), "drawn.json")
 
 
 if __name__ == "__main__":
-    sys.exit(hunt_by_number(lambda rng, number: draw_flow(rng), faults_of_flow))
+    sys.exit(
+        hunt_by_number(
+            lambda rng, number: (number % 2 == 0, (draw_sparse_flow if number % 2 else draw_flow)(rng)),
+            lambda case, counts: (faults_of_flow if case[0] else faults_of_solution)(case[1], counts),
+        )
+    )

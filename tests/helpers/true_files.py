@@ -27,7 +27,7 @@ from mtpp.certifying.methods import certify_grid
 from mtpp.problems.checking import certificate_document, result_document
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
-from mtpp_models.flow import bound_flow
+from mtpp_models.flow.bounds import bound_flow
 
 __all__ = ["originals"]
 

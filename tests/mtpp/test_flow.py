@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import assert_impossible, assert_misuse, columns, mtpp
-from flow_oracle import FlowCase, draw_flow, largest_flow
-from hunt_flow import faults_of_flow, flow_instance_of
+from flow_oracle import FlowCase, draw_flow, draw_sparse_flow, largest_flow
+from hunt_flow import faults_of_flow, faults_of_solution, flow_instance_of
 
 import mtpp as api
 from instances import InputError, Result
@@ -21,7 +21,9 @@ from instances.flow.answer import FlowAnswer
 from instances.flow.problem import question_from_members, read_flow_question
 from instances.json_files import json_text, parse_json, read_json
 from mtpp.problems.checking import certificate_document, verify
-from mtpp_models.flow import bound_flow, exclude, shared_layers
+from mtpp_models.flow.bounds import bound_flow, shared_layers
+from mtpp_models.flow.enumeration import enumerate_flows
+from mtpp_models.flow.weights import exclude
 
 Links = dict[tuple[str, str], float]
 
@@ -93,6 +95,29 @@ def test_no_bound_is_below_brute_force() -> None:
         assert faults_of_flow(case) == [], case
 
 
+def test_small_questions_are_solved() -> None:
+    """Up to five devices and four layers, with few links and many."""
+    for i in range(25):
+        case = draw_sparse_flow(random.Random(f"solved {i}"))
+        assert faults_of_solution(case) == [], case
+
+
+def test_bug_pipelines_side_by_side_were_missed() -> None:
+    """One device after another beside a third that holds all layers: stages in a row let half of that pass."""
+    links = {("source", "0"): 10, ("0", "1"): 10, ("1", "sink"): 10, ("source", "2"): 10, ("2", "sink"): 10}
+    case = FlowCase(2, [0, 0, 1], [{1: 10}, {1: 10, 2: 10}], links)
+    assert largest_flow(case) == 20
+    assert faults_of_solution(case) == []
+
+
+def test_layers_that_no_request_passes_are_said_to_be_none() -> None:
+    """Links lead through devices of which none holds the last layer at the sink."""
+    links = {("source", "0"): 10, ("0", "1"): 10, ("1", "sink"): 10, ("source", "1"): 10}
+    case = FlowCase(4, [0, 1], [{3: 1}, {3: 1}], links)
+    result = api.flow(flow_instance_of(case), time_limit=2.0)
+    assert result.impossible == "whatever layers the devices hold, no request passes"
+
+
 def test_bug_an_exclusion_ends_when_time_is_up(question: Any) -> None:
     """Many kinds with many numbers of layers each took a multiple of the time limit."""
     instance = read_flow_question(question("mixed links"))
@@ -121,8 +146,13 @@ def test_bug_devices_that_just_hold_all_layers_are_no_lower_bound() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flow")
-    (folder / "q.json").write_text(json.dumps(GOLDEN["a link"][0]))
-    return api.flow(folder / "q.json", time_limit=2.0).save(folder / "c.json")
+    instance = question_from_members(parse_json(json.dumps(GOLDEN["a link"][0]), "link.json"), ("format",))
+    answer = FlowAnswer(instance, [[0, 2], [2, 4]])
+    enumerated = enumerate_flows(instance, 1000, answer)
+    assert enumerated is not None
+    results = [Result("annealing", instance, answer), *bound_flow(instance, answer), enumerated]
+    (folder / "c.json").write_text(json_text(certificate_document(results)))
+    return folder / "c.json"
 
 
 def test_verify_proves_it(certificate: Path) -> None:
@@ -140,6 +170,7 @@ def test_verify_proves_it(certificate: Path) -> None:
         (["cost"], 0.3),
         (["bounds", 0, "value"], 0.2),
         (["bounds", 1, "value"], 0.34),
+        (["bounds", 2, "value"], 0.3333334),
         (["bounds", 1, "parameters", "weights", 0], [0.1]),
         (["bounds", 1, "parameters", "weights"], []),
         (["bounds", 1, "parameters", "second"], 3.0),

@@ -45,7 +45,7 @@ from mtpp.certifying.methods import certify_grid
 from mtpp.certifying.planning import PlanResult, recovered
 from mtpp.problems.checking import certificate_document, result_document, verify
 from mtpp_models import SolveOptions, solve
-from mtpp_models.flow import bound_flow
+from mtpp_models.flow.bounds import bound_flow
 from mtpp_models.placement.registry import bound_placement
 
 FILE = Path(__file__).with_name("golden_drawn.json")

@@ -1,0 +1,189 @@
+"""Check of flows with independent code: the flow from its definition, bounds by their weights."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+
+from instances.certificates import Claim
+from instances.flow.problem import SINK, SOURCE, FlowCertificate, FlowInstance, flow_from_document
+from instances.json_files import Value
+from mtpp.verification.flow.enumeration import excludes_all
+from mtpp.verification.flow.weights import excludes, excludes_with_hubs
+from mtpp.verification.verdict import (
+    Check,
+    Clock,
+    Limits,
+    Verdict,
+    as_float,
+    unequal,
+    verdict_of,
+)
+
+# Check the certificate of a flow in exact rational numbers: the flow of its intervals, and its bounds.
+
+
+# A stated time may be larger than what is proved by this part.
+_ROUNDING = Fraction(1, 10**9)
+
+
+def verify_flow(document: Value, limits: Limits) -> Verdict:
+    """Check everything in the certificate that can be checked.
+
+    Raises
+    ------
+    InputError
+        If this is none, or the parameters of a bound are not of the kind that its method needs.
+    """
+    certificate = flow_from_document(document)
+    clock, faults, cost, fault = Clock(limits.seconds), [], None, None
+    if certificate.interval is not None:
+        fault = _fault_of_intervals(certificate.instance, certificate.interval)
+    if certificate.interval is not None and fault is None:
+        flow = _most_flow(certificate.instance, certificate.interval, clock)
+        stated = certificate.flow
+        if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
+            faults.append(unequal("answer.flow", stated, as_float(flow)))
+        cost, fault = (1 / flow, None) if flow > 0 else (None, "answer.intervals: no request passes")
+    return verdict_of(certificate, cost, faults, lambda claim: _check(certificate, claim, clock), limits, fault=fault)
+
+
+def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> str | None:
+    for i, (begin, end) in enumerate(interval):
+        if not 0 <= begin <= end <= instance.layers:
+            return f"intervals: device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
+    return None
+
+
+def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], clock: Clock) -> Fraction:
+    """Most flow from the source to the sink, by blocking flows along shortest paths (Dinic, 1970)."""
+    arcs, unit = _network(instance, interval)
+    source, sink = 2 * instance.n, 2 * instance.n + 1
+    total = 0
+    while True:
+        level, queue = {source: 0}, deque([source])
+        while queue:
+            u = queue.popleft()
+            for v, capacity in arcs.get(u, {}).items():
+                if capacity > 0 and v not in level:
+                    level[v] = level[u] + 1
+                    queue.append(v)
+        if sink not in level:
+            return total * unit
+        ways = {u: [v for v in arcs[u] if level.get(v) == level[u] + 1] for u in level}
+        path = [source]
+        while path:
+            clock.raise_if_late()
+            u = path[-1]
+            if u == sink:
+                pairs = list(pairwise(path))
+                least = min(arcs[a][b] for a, b in pairs)
+                for a, b in pairs:
+                    arcs[a][b] -= least
+                    arcs[b][a] += least
+                total += least
+                path = path[: 1 + next(k for k, (a, b) in enumerate(pairs) if arcs[a][b] == 0)]
+                continue
+            while ways[u] and arcs[u][ways[u][-1]] == 0:
+                ways[u].pop()
+            if ways[u]:
+                path.append(ways[u][-1])
+            else:
+                path.pop()
+                if path:
+                    ways[path[-1]].pop()
+
+
+def _network(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> tuple[dict[int, dict[int, int]], Fraction]:
+    """Capacities of arcs in whole multiples of a unit, and the unit.
+
+    A device is the nodes i and n + i; source and sink are behind them.
+    """
+    n = instance.n
+    capacity, rates = instance.capacity.tolist(), instance.rates.tolist()
+    exact: dict[tuple[int, int], Fraction] = {}
+    source, sink = 2 * n, 2 * n + 1
+    for i, (begin, end) in enumerate(interval):
+        if begin == end:
+            continue
+        exact[i, n + i] = Fraction(capacity[instance.kind[i]][end - begin])
+        if begin == 0:
+            exact[source, i] = Fraction(rates[n + SOURCE][i])
+        if end == instance.layers:
+            exact[n + i, sink] = Fraction(rates[i][n + SINK])
+        for j, (first, last) in enumerate(interval):
+            if j != i and first == end and last > first:
+                exact[n + i, j] = Fraction(rates[i][j])
+    unit = Fraction(1, lcm(*(rate.denominator for rate in exact.values())))
+    arcs: dict[int, dict[int, int]] = {}
+    for (tail, head), rate in exact.items():
+        if rate > 0:
+            arcs.setdefault(tail, {})[head] = int(rate / unit)
+            arcs.setdefault(head, {}).setdefault(tail, 0)
+    return arcs, unit
+
+
+def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
+    """Prove a bound again: a little more than its flow is impossible."""
+    clock.raise_if_late()
+    if claim.value <= 0:
+        return Check(claim, Fraction(0), "nothing to prove")
+    value = Fraction(claim.value) * (1 - _ROUNDING / 2)
+    flow = 1 / value
+    if claim.method in _FORMULAS:
+        is_too_much, what = _FORMULAS[claim.method]
+        if is_too_much(certificate.instance, flow):
+            return Check(claim, value, "re-proved by its formula")
+        return Check(claim, None, "false", f"{claim.value!r} is claimed, and {what} allow a flow of {as_float(flow)!r}")
+    if claim.method == "enumeration":
+        branches = excludes_all(certificate.instance, flow, clock)
+        if branches is None:
+            return Check(claim, None, "false", "there are layers of the devices that no cut shows to let less pass")
+        return Check(claim, value, f"re-proved by {branches} branches over the layers of devices")
+    fault, knapsacks = _fault_of_weights(certificate.instance, flow, claim, clock)
+    if fault is None:
+        return Check(claim, value, f"re-proved by {knapsacks} knapsack{'s' if knapsacks > 1 else ''}")
+    return Check(claim, None, "false", fault)
+
+
+def _fault_of_weights(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
+    """Why the weights of a claim do not exclude a flow, None if they do; number of knapsacks."""
+    has_hubs, links = claim.method == "patterns-with-hubs", claim.method == "patterns-with-links"
+    fields = claim.parameters.open_members(("weights", "hubs" if has_hubs else "second"))
+    weights = [[Fraction(number) for number in row.numbers()] for row in fields["weights"].items()]
+    if has_hubs:
+        hubs = [name.text() for name in fields["hubs"].items()]
+        return excludes_with_hubs(instance, flow, hubs, weights, clock), 2
+    second = Fraction(fields["second"].number())
+    return excludes(instance, flow, weights, second, clock, links=links), len(weights)
+
+
+def _is_too_much_for_layers(instance: FlowInstance, flow: Fraction) -> bool:
+    """Whether the layers of all devices together carry less than a flow on each layer; then so for any larger flow."""
+    best = []
+    for row in instance.capacity.tolist():
+        best.append(max((c * min(Fraction(rate), flow) for c, rate in enumerate(row)), default=Fraction(0)))
+    return sum(count * best[t] for t, count in enumerate(instance.counts.tolist())) < instance.layers * flow
+
+
+def _is_too_much_for_ends(instance: FlowInstance, flow: Fraction) -> bool:
+    """Whether all devices together take less than a flow from the source, or give less to the sink."""
+    n, fastest = instance.n, [max(row) for row in instance.capacity.tolist()]
+    carried = [Fraction(fastest[t]) for t in instance.kind.tolist()]
+    inflow = sum(
+        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[n + SOURCE, :n].tolist(), carried, strict=True)
+    )
+    outflow = sum(
+        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[:n, n + SINK].tolist(), carried, strict=True)
+    )
+    return min(inflow, outflow) < flow
+
+
+# Of each method with a formula, whether a flow is too much, and for what.
+_FORMULAS: dict[str, tuple[Callable[[FlowInstance, Fraction], bool], str]] = {
+    "shared-layers": (_is_too_much_for_layers, "the layers"),
+    "ends": (_is_too_much_for_ends, "links to source and sink"),
+}

@@ -1,0 +1,224 @@
+"""Whether no layers of the devices let a flow pass, by branches over them, in whole numbers alone.
+
+Capacities and rates are parts of the flow, rounded up. A branch gives layers to some devices, and leaves the others
+open. It ends where a set of devices with the source has arcs of less than the flow to those outside: of an open device
+these are all that any layers may use. So nothing rests on how that set was found. It also ends where a layer is held,
+or all layers together are, by less than the flow needs. Devices of a kind with the same links take their layers in one
+order alone.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.compiled import compiled
+from instances.flow.problem import SINK, SOURCE, FlowInstance
+from mtpp.verification.verdict import Clock
+
+#: The flow, in parts; a sum of those of 256 devices and 4096 layers is below 2^63.
+FLOW = 2**40
+
+# Entries of arcs that are filled in between two looks at the clock.
+_CHUNK = 20_000_000
+
+_Ints = NDArray[np.int64]
+
+
+class Question(NamedTuple):
+    """Parts of the flow, of the devices in the order of the branches."""
+
+    capacity: _Ints  # (n, L + 1) with so many layers
+    rate: _Ints  # (n + 2, n + 2) of links; source and sink are the last two
+    follows: NDArray[np.bool_]  # (n,) whether a device has the kind and the links of the one before it
+
+
+def excludes_all(instance: FlowInstance, flow: Fraction, clock: Clock) -> int | None:
+    """Number of branches that show that the flow cannot pass; None if there are layers that let it pass.
+
+    Raises
+    ------
+    OutOfTimeError
+    """
+    question = _question(instance, flow, clock)
+    n = len(question.capacity)
+    if n == 0:
+        return 0
+    count, begin = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    depth, looked_at, chunk = 0, 0, 1 + _CHUNK // (2 * n + 2) ** 2
+    while depth >= 0:
+        clock.raise_if_late()
+        depth, branches = look_at(question, count, begin, depth, chunk)
+        looked_at += branches
+        if depth == n:
+            return None
+    return looked_at
+
+
+def _question(instance: FlowInstance, flow: Fraction, clock: Clock) -> Question:
+    """The question of devices that can hold layers, those that carry much first, and those that are alike in a row."""
+    n, kind, rates = instance.n, instance.kind.tolist(), instance.rates
+
+    def parts(rows: list[list[float]]) -> _Ints:
+        return np.array([[int(min(FLOW, -(-Fraction(rate) * FLOW // flow))) for rate in row] for row in rows])
+
+    def are_alike(i: int, j: int) -> bool:
+        clock.raise_if_late()
+        place = list(range(n + 2))
+        place[i], place[j] = j, i
+        return kind[i] == kind[j] and bool((rates[place][:, place] == rates).all())
+
+    capacity = parts(instance.capacity.tolist())[kind]
+    carried = (capacity * np.arange(instance.layers + 1)).max(axis=1).tolist()
+    order: list[int] = []
+    follows: list[bool] = []
+    for first in sorted(range(n), key=lambda i: -carried[i]):
+        if first not in order and carried[first] > 0:
+            alike = [j for j in range(n) if j != first and j not in order and are_alike(first, j)]
+            order += [first, *alike]
+            follows += [False, *[True] * len(alike)]
+    place = [*order, n + SOURCE, n + SINK]
+    return Question(capacity[order], parts(rates.tolist())[place][:, place].copy(), np.array(follows))
+
+
+@compiled
+def look_at(question: Question, count: _Ints, begin: _Ints, depth: int, branches: int) -> tuple[int, int]:
+    """Look at so many branches from where the last call ended.
+
+    Parameters
+    ----------
+    count, begin : (n,) integers
+        Layers of each device before `depth`, their number and the first, and of that one the last that were looked at,
+        no layers at the beginning; they go along.
+
+    Returns
+    -------
+    tuple
+        The depth, -1 at the end and n where no branch ends before all devices have layers that let the flow pass; and
+        the number of branches.
+    """
+    n, layers = len(count), question.capacity.shape[1] - 1
+    arcs = np.zeros((2 * n + 2, 2 * n + 2), dtype=np.int64)
+    done = 0
+    while 0 <= depth < n and done < branches:
+        if not _next_layers(question.capacity[depth], count, begin, depth):
+            depth -= 1
+            continue
+        done += 1
+        if _lacks_layers(question.capacity, count, begin, depth + 1):
+            continue
+        _draw_arcs(question, count, begin, depth + 1, layers, arcs)
+        if _has_small_cut(arcs):
+            continue
+        depth += 1
+        if depth < n:
+            follows = question.follows[depth]
+            count[depth], begin[depth] = (count[depth - 1], begin[depth - 1] - 1) if follows else (0, 0)
+    return depth, done
+
+
+@compiled
+def _next_layers(capacity: _Ints, count: _Ints, begin: _Ints, i: int) -> bool:
+    """Give a device its next layers, those of fewer first; False where it has had all."""
+    layers = len(capacity) - 1
+    if count[i] > 0 and begin[i] + count[i] < layers:
+        begin[i] += 1
+        return True
+    for c in range(count[i] + 1, layers + 1):
+        if capacity[c] > 0:
+            count[i], begin[i] = c, 0
+            return True
+    return False
+
+
+@compiled
+def _lacks_layers(capacity: _Ints, count: _Ints, begin: _Ints, given: int) -> bool:
+    """Whether a layer, or all together, are held by less than the flow needs, whatever devices from `given` hold."""
+    n, layers = capacity.shape[0], capacity.shape[1] - 1
+    most, together = 0, 0
+    for i in range(given, n):
+        fastest, carried = 0, 0
+        for c in range(1, layers + 1):
+            fastest = max(fastest, capacity[i, c])
+            carried = max(carried, c * capacity[i, c])
+        most, together = most + fastest, together + carried
+    needed = 0
+    for layer in range(layers):
+        held = 0
+        for i in range(given):
+            if begin[i] <= layer < begin[i] + count[i]:
+                held += capacity[i, count[i]]
+        if held + most < FLOW:
+            return True
+        needed += max(0, FLOW - held)
+    return together < needed
+
+
+@compiled
+def _draw_arcs(question: Question, count: _Ints, begin: _Ints, given: int, layers: int, arcs: _Ints) -> None:
+    """Arcs between source, 0, sink, 1, and the two sides of each device; devices from `given` are open."""
+    n = len(count)
+    arcs[:] = 0
+    for i in range(n):
+        into, out = 2 * i + 2, 2 * i + 3
+        if i >= given:
+            arcs[into, out] = question.capacity[i].max()
+            arcs[0, into], arcs[out, 1] = question.rate[n, i], question.rate[i, n + 1]
+        elif count[i] > 0:
+            arcs[into, out] = question.capacity[i, count[i]]
+            if begin[i] == 0:
+                arcs[0, into] = question.rate[n, i]
+            if begin[i] + count[i] == layers:
+                arcs[out, 1] = question.rate[i, n + 1]
+        for j in range(n):
+            if i >= given and j >= given:
+                joined = True
+            elif i >= given:
+                joined = begin[j] > 0
+            elif j >= given:
+                joined = begin[i] + count[i] < layers
+            else:
+                joined = begin[i] + count[i] == begin[j]
+            if joined and i != j:
+                arcs[out, 2 * j + 2] = question.rate[i, j]
+
+
+@compiled
+def _has_small_cut(arcs: _Ints) -> bool:
+    """Whether a set with the source and without the sink has arcs of less than the flow to the others.
+
+    The set is what paths reach when they have taken all that they can; its arcs are counted anew.
+    """
+    size = len(arcs)
+    left, came, reached = arcs.copy(), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    pushed = 0
+    while pushed < FLOW:
+        came[:] = -1
+        came[0], reached[0], last, next_one = 0, 0, 1, 0
+        while next_one < last:
+            u = reached[next_one]
+            next_one += 1
+            for v in range(size):
+                if came[v] < 0 and left[u, v] > 0:
+                    came[v], reached[last] = u, v
+                    last += 1
+        if came[1] < 0:
+            cut = 0
+            for u in range(size):
+                for v in range(size):
+                    if came[u] >= 0 and came[v] < 0:
+                        cut += arcs[u, v]
+            return cut < FLOW
+        least, v = FLOW, 1
+        while v != 0:
+            least, v = min(least, left[came[v], v]), came[v]
+        v = 1
+        while v != 0:
+            left[came[v], v] -= least
+            left[v, came[v]] += least
+            v = came[v]
+        pushed += least
+    return False

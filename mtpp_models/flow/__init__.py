@@ -1,0 +1,1 @@
+"""Bounds on flows, and the largest flow of small questions."""

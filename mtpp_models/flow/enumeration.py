@@ -1,0 +1,201 @@
+"""The largest flow of small questions, by branch and bound over the layers of one device after the other.
+
+Devices that have layers are a network with those that have none yet: such a device takes from the source and from each
+device that ends before the last layer, gives to the sink and to each that begins behind the first, and passes as much
+as it does with its best number of layers. Whatever layers it is given, no more passes. Nor does more pass than the
+devices with a layer and all without layers carry; and the latter carry no more on all layers together than each with
+its best number of layers. Where one of the three is no more than the best flow, the branch ends.
+
+Of devices that can be exchanged without a change of the question each begins no earlier than the one before it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances import Bound, Result
+from instances.compiled import compiled
+from instances.deadline import Deadline, Stopwatch
+from instances.flow.answer import FlowAnswer, push_most
+from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.graph.tensors import FloatArray, IntArray
+
+# Relative: by how much a flow is better, and what the best one is raised by before it is stated.
+_BETTER, _SAFE = 1e-9, 4e-9
+# Branches between two looks at the clock, and the largest logarithm of the number of all intervals of all devices.
+_CHUNK, _LARGEST = 20_000, math.log(1e14)
+
+
+class Branches(NamedTuple):
+    """Devices, in the order in which they are given layers, and their ways to hold some."""
+
+    way: IntArray  # (w, 2) first layer and the one behind the last, those of a device in a row
+    start: IntArray  # (n + 1,) first way of each device
+    alike: NDArray[np.bool_]  # (n,) whether it can be exchanged with the device before it
+    capacity: FloatArray  # (n, L + 1) requests/s
+    rates: FloatArray  # (n + 2, n + 2) requests/s; source and sink are the last two
+
+
+def enumerate_flows(
+    instance: FlowInstance, branches: int, start: FlowAnswer | None = None, deadline: Deadline | None = None
+) -> Result[FlowInstance, FlowAnswer] | None:
+    """The largest flow, proved; None if the question is too large for so many branches, or for the time.
+
+    Parameters
+    ----------
+    branches : int
+        Partial assignments that are looked at, at the most.
+    start : FlowAnswer, optional
+        The answer is no worse; where it is no better, there is none but the bound.
+    """
+    deadline, watch = deadline or Deadline(), Stopwatch()
+    order, tree = _branches(instance)
+    if float(np.log(np.diff(tree.start)).sum()) > _LARGEST:
+        return None
+    flow, interval = 0.0 if start is None else start.flow, np.zeros((instance.n, 2), dtype=np.int64)
+    way, depth, improved = np.full(instance.n, -1), 0, False
+    while depth >= 0:
+        if branches <= 0 or deadline.passed:
+            return None
+        better, depth = branch(tree, way, depth, flow, interval, min(_CHUNK, branches))
+        improved |= better > flow
+        flow, branches = better, branches - _CHUNK
+    if flow <= 0:
+        reason = instance.unreachable() or "whatever layers the devices hold, no request passes"
+        return Result("enumeration", instance, impossible=reason, seconds=watch.seconds(bound=watch.passed))
+    answer = start
+    if improved:
+        table = np.empty_like(interval)
+        table[order] = interval
+        answer = FlowAnswer(instance, table)
+    bound = Bound(1 / (flow * (1 + _SAFE)), "enumeration", True)
+    return Result("enumeration", instance, answer, bound, watch.seconds(bound=watch.passed))
+
+
+def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
+    """Numbers of the devices in the order of their branches, those that carry most first and alike ones in a row."""
+    n, layers, rates = instance.n, instance.layers, instance.rates
+    capacity = instance.capacity[instance.kind]
+    carried = (capacity * np.arange(layers + 1)).max(axis=1)
+    waiting, order, alike = np.argsort(-carried, kind="stable").tolist(), list[int](), list[bool]()
+    while waiting:
+        first = waiting[0]
+        same = [i for i in waiting if i == first or _can_be_exchanged(instance, first, i)]
+        waiting = [i for i in waiting if i not in same]
+        order += same
+        alike += [False] + [True] * (len(same) - 1)
+    ways, start = list[tuple[int, int]](), [0]
+    for i in order:
+        own = [(a, a + c) for c in np.flatnonzero(capacity[i]).tolist() for a in range(layers - c + 1)]
+        ways += sorted(own) or [(0, 0)]
+        start.append(len(ways))
+    numbers = np.array(order)
+    place = np.array([*order, n + SOURCE, n + SINK])
+    return numbers, Branches(
+        np.array(ways), np.array(start), np.array(alike), capacity[numbers], rates[np.ix_(place, place)].copy()
+    )
+
+
+def _can_be_exchanged(instance: FlowInstance, i: int, j: int) -> bool:
+    """Whether two devices have the same capacities and links."""
+    place = np.arange(instance.n + 2)
+    place[i], place[j] = j, i
+    return bool(instance.kind[i] == instance.kind[j] and (instance.rates[np.ix_(place, place)] == instance.rates).all())
+
+
+@compiled
+def branch(
+    tree: Branches, way: IntArray, depth: int, best: float, interval: IntArray, branches: int
+) -> tuple[float, int]:
+    """Look at so many more branches.
+
+    Parameters
+    ----------
+    way : (n,) integers
+        Way of each device before `depth`, and of that one the next to look at, less 1; it goes along.
+    best : float
+        Flows are of interest if they are larger.
+    interval : (n, 2) integers
+        Receives the layers of the best flow.
+
+    Returns
+    -------
+    tuple
+        The best flow, and the depth, which is negative at the end.
+    """
+    n, layers = len(way), tree.capacity.shape[1] - 1
+    table = np.zeros((n, 2), dtype=np.int64)
+    for i in range(depth):
+        table[i] = tree.way[tree.start[i] + way[i]]
+    network = np.empty((2 * n + 2, 2 * n + 2))
+    while depth >= 0 and branches > 0:
+        way[depth] += 1
+        if way[depth] >= tree.start[depth + 1] - tree.start[depth]:
+            depth -= 1
+            continue
+        branches -= 1
+        table[depth] = tree.way[tree.start[depth] + way[depth]]
+        goal = best * (1 + _BETTER)
+        if not _layers_carry(tree.capacity, table, depth + 1, goal):
+            continue
+        fill_network(tree, table, depth + 1, layers, network)
+        flow = push_most(network)
+        if flow <= goal:
+            continue
+        if depth == n - 1:
+            best = flow
+            interval[:] = table
+        else:
+            depth += 1
+            way[depth] = way[depth - 1] - 1 if tree.alike[depth] else -1
+    return best, depth
+
+
+@compiled
+def _layers_carry(capacity: FloatArray, table: IntArray, given: int, goal: float) -> bool:
+    """Whether each layer and all together may carry more than a goal, with any layers of devices from `given`."""
+    n, layers = len(table), capacity.shape[1] - 1
+    most, together = 0.0, 0.0
+    for i in range(given, n):
+        most += capacity[i].max()
+        carried = 0.0
+        for c in range(1, layers + 1):
+            carried = max(carried, c * min(capacity[i, c], goal))
+        together += carried
+    missing = 0.0
+    for layer in range(layers):
+        held = 0.0
+        for i in range(given):
+            if table[i, 0] <= layer < table[i, 1]:
+                held += capacity[i, table[i, 1] - table[i, 0]]
+        if held + most <= goal:
+            return False
+        missing += max(0.0, goal - held)
+    # Where both are the same for many flows, rounding must not decide.
+    return missing <= together + _BETTER * goal * layers
+
+
+@compiled
+def fill_network(tree: Branches, table: IntArray, given: int, layers: int, network: FloatArray) -> None:
+    """Capacities as `instances.flow.answer.network_of` has them, of devices from `given` with any layers."""
+    n = len(table)
+    network[:] = 0.0
+    for i in range(n):
+        begin, end, any_layers = table[i, 0], table[i, 1], i >= given
+        if begin == end and not any_layers:
+            continue
+        network[2 + i, 2 + n + i] = tree.capacity[i].max() if any_layers else tree.capacity[i, end - begin]
+        if any_layers or begin == 0:
+            network[0, 2 + i] = tree.rates[n, i]
+        if any_layers or end == layers:
+            network[2 + n + i, 1] = tree.rates[i, n + 1]
+        if not any_layers and end == layers:
+            continue
+        for j in range(n):
+            if j == i or (j < given and (table[j, 0] == 0 or (not any_layers and table[j, 0] != end))):
+                continue
+            network[2 + n + i, 2 + j] = tree.rates[i, j]
