@@ -1,8 +1,11 @@
 """Question of serving: cut the layers of a decoder into stages, for a large context and a small bottleneck.
 
-A stage holds its weights, a cache of keys and values that grows with the context, and its largest activation. The
-*capacity* of a cut is the largest context that all stages have room for; its bottleneck is that of its partition. More
-of one can cost some of the other.
+A stage holds its weights, caches of keys and values that grow with the context, and its largest activation. While a
+batch is in a stage, others are in flight elsewhere, and every stage holds the caches of all. With m batches in flight
+a stage is busy for m times its time in a *cycle*, from one token of a sequence to its next one, and a batch needs the
+sum S of the stages: the cycle takes max(m B, S), where B is the slowest stage, and first come, first served reaches it.
+So a batch is done every max(B, S / m). The *capacity* of a cut is the largest context that all stages have room for.
+More speed can cost some of it.
 """
 
 from __future__ import annotations
@@ -34,15 +37,18 @@ class ServingInstance(ServingQuestion):
         of each kind if there are several, is finite and a hard limit. The states of the nodes do not count:
         `token_bytes` do in their place.
     token_bytes : (n,) floats
-        What the cache of each node takes for one more token of each sequence [bytes], all sequences together.
+        What the cache of each node takes for one more token of each sequence of a batch [bytes].
     window : (n,) floats
         Tokens after which the cache of a node does not grow any more; infinite for full attention.
     context : int
         Tokens of each sequence that an answer has to hold, 1 or more.
     batch : int
-        Sequences.
+        Sequences that pass a stage together.
     source : ServedDecoder, optional
         What the chain was made of, so that others can make it again.
+    in_flight : int, optional
+        Batches in flight, 1 to k. None as in older files: as many as the bottleneck needs count for the speed, and the
+        caches of one for the context.
 
     Raises
     ------
@@ -66,6 +72,7 @@ class ServingInstance(ServingQuestion):
         return self.instance.time_unit
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         graph = self.instance.graph
         links = set(map(tuple, graph.edges.tolist()))
         for v in range(1, graph.n):
@@ -103,6 +110,30 @@ class ServedPartition:
         """Time of the slowest stage at the context of the question [time unit of the graph]."""
         return self.partition.bottleneck
 
+    @property
+    def cost(self) -> float:
+        """Time from one batch to the next that leaves the last stage [time unit of the graph]."""
+        question = self.question
+        if not question.waits:
+            return self.bottleneck
+        assert question.in_flight is not None
+        return max(self.bottleneck, math.fsum(self.partition.block_costs.tolist()) / question.in_flight)
+
+    @property
+    def cycle(self) -> float | None:
+        """Time from one token of a sequence to its next [time unit]; None if nothing says what is in flight."""
+        return None if self.question.in_flight is None else self.question.in_flight * self.cost
+
+    @property
+    def throughput(self) -> float:
+        """Sequences that leave the last stage: tokens in decoding, prompts in prefill [1/time unit]."""
+        return self.question.batch / self.cost if self.cost else math.inf
+
+    @property
+    def _caches(self) -> int:
+        """Batches whose caches each stage holds."""
+        return self.question.in_flight or 1
+
     @cached_property
     def stage_capacity(self) -> tuple[float, ...]:
         """(k,) largest context of each stage [tokens of each sequence], exact.
@@ -119,7 +150,7 @@ class ServedPartition:
             nodes = np.flatnonzero(block == stage).tolist()
             free = Fraction(memory) - Fraction(activations) - sum(params[v] for v in nodes)
             free -= sum(Fraction(p.bytes) for p in graph.parameters if not set(p.users).isdisjoint(nodes))
-            capacities.append(largest_context(free, question.token_bytes[nodes], question.window[nodes]))
+            capacities.append(largest_context(free / self._caches, question.token_bytes[nodes], question.window[nodes]))
         return tuple(capacities)
 
     @property
@@ -128,9 +159,9 @@ class ServedPartition:
         return min(self.stage_capacity)
 
     def cache_bytes(self, context: float) -> FloatArray:
-        """(k,) keys and values of each stage at a context [bytes]."""
+        """(k,) keys and values of each stage at a context, of all batches in flight [bytes]."""
         cached = self.question.token_bytes * np.minimum(context, self.question.window)
-        return sums_by(self.partition.block, cached, self.question.instance.k)
+        return self._caches * sums_by(self.partition.block, cached, self.question.instance.k)
 
 
 def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:

@@ -25,7 +25,7 @@ class ServedDecoder:
     operators: GraphMember
     layer: Annotated[IntArray, Ints("operators")]  # node of the chain
     runtime: str
-    # Bytes of the states of each node of the chain that do not grow with the context.
+    # Bytes of the states of each node of the chain that do not grow with the context, of one batch.
     constant: Annotated[FloatArray, Floats("n")]
     # Their work on each kind of device; None where all are alike.
     works: Annotated[FloatArray, Floats("T", "operators")] | None = None
@@ -37,16 +37,28 @@ class ServingQuestion:
 
     # The chain, the devices and the constraints.
     instance: Annotated[Instance, Named("chain"), By(Instance.of_document, Instance.document)]
-    # Bytes of the cache of each node for one more token of each sequence.
+    # Bytes of the cache of each node for one more token of each sequence of a batch.
     token_bytes: Annotated[FloatArray, Floats("n")]
     # Tokens after which the cache of a node does not grow any more.
     window: Annotated[FloatArray, Floats("n")]
     context: int  # tokens of each sequence
-    batch: int  # sequences
+    batch: int  # sequences that pass a stage together
     # What the chain was made of; None in questions of one's own.
     source: Annotated[ServedDecoder | None, Named("decoder")] = None
+    # Batches in flight, whose caches are all held; None in older files, whose speed counts as many as it needs, and
+    # whose context the caches of one.
+    in_flight: int | None = None
 
     problem: ClassVar[str] = "serve"
+
+    def __post_init__(self) -> None:
+        if self.in_flight is not None and not 1 <= self.in_flight <= self.instance.k:
+            raise InputError(f"in_flight is {self.in_flight}; give 1 to {self.instance.k}, a batch for each stage.")
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are fewer batches in flight than stages, so that a stage may wait for the next one."""
+        return self.in_flight is not None and self.in_flight < self.instance.k
 
     def document(self) -> dict[str, Any]:
         """The question as the member `question` of a file."""
@@ -70,8 +82,9 @@ class ServingQuestion:
         """The question without names, in one line."""
         runtime = "" if self.source is None else f" for {self.source.runtime}"
         beside = {name: item for name, item in self.document().items() if name != "chain"}
+        flight = "" if self.in_flight is None else f", {self.in_flight} in flight"
         return (
-            f"context {self.context}, batch {self.batch}, caches {digest_of(nameless(beside))}{runtime}, "
+            f"context {self.context}, batch {self.batch}{flight}, caches {digest_of(nameless(beside))}{runtime}, "
             f"{self.instance.question_words}"
         )
 
@@ -111,7 +124,7 @@ class StatedStage(NamedTuple):
     """A stage of a cut as a file states it."""
 
     weights: float  # bytes
-    first_token: float  # bytes of its cache for one token
+    first_token: float  # bytes of its caches for one token of each sequence in flight
     activations: float  # bytes
     context: Limit  # tokens
 
@@ -144,7 +157,7 @@ class StatedServing(ServingQuestion, StatedFront, Envelope):
     """A serving question and its front as a file states them; older files lack what the chain was made of."""
 
     answer_name: ClassVar[str] = "front"
-    cost_name: ClassVar[str] = "bottleneck"
+    cost_name: ClassVar[str] = "time a batch"
 
 
 def serving_from_document(document: Value) -> StatedServing:

@@ -38,6 +38,7 @@ def serving_chain(
     runtime: Runtime,
     devices: Machines | None = None,
     works: FloatArray | None = None,
+    in_flight: int | None = None,
 ) -> ServingInstance:
     """The serving question of a decoder in a phase.
 
@@ -54,12 +55,15 @@ def serving_chain(
         Of several kinds; then the most that are used is k. What the runtime keeps with a layer is one node with it.
     works : (T, operators) floats
         Work of the operators on each kind, as the runtime sees them.
+    in_flight : int, optional
+        Batches in flight; None as of `ServingInstance`.
 
     Returns
     -------
     ServingInstance
         The activations are those of the graph's own dimensions. The attribute ``caches`` of the graph says which layers
-        hold a window of tokens at most, and which bytes do not grow with the context; those count as weights.
+        hold a window of tokens at most, and which bytes do not grow with the context; those count as weights, for each
+        batch in flight.
 
     Raises
     ------
@@ -89,7 +93,7 @@ def serving_chain(
     chain = replace(
         merged,
         names=names,
-        param_bytes=merged.param_bytes + constant,
+        param_bytes=merged.param_bytes + (in_flight or 1) * constant,
         name=graph.name,
         source=graph.source,
         attributes={"dims": dims},
@@ -110,6 +114,7 @@ def serving_chain(
         context=context,
         batch=batch,
         source=ServedDecoder(graph, unit, runtime.name, constant, works),
+        in_flight=in_flight,
     )
 
 

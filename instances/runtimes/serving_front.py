@@ -17,19 +17,21 @@ from instances.runtimes import RUNTIMES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Front(Displayed):
-    """All cuts that no other beats in both bottleneck and context; its cost is the least bottleneck."""
+    """All cuts that no other beats in both speed and context; its cost is the least time from batch to batch."""
 
-    cost_name: ClassVar[str] = "bottleneck"
+    cost_name: ClassVar[str] = "time a batch"
 
     instance: ServingInstance
     points: tuple[ServedPartition, ...]  # from the fastest to the one with the largest context
     chosen: ServedPartition  # one of them
     runtime: str  # a name of `RUNTIMES`
+    #: Throughput of each point at its own capacity [1/time unit]; None where the decoder cannot be priced there.
+    full_throughput: tuple[float | None, ...] = ()
 
     @property
     def cost(self) -> float:
-        """Bottleneck of the fastest cut [time unit of the question]."""
-        return self.points[0].bottleneck
+        """Time a batch of the fastest cut [time unit of the question]."""
+        return self.points[0].cost
 
     @property
     def partition(self) -> Partition:
@@ -63,9 +65,11 @@ class Front(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """Runtime, context and number of cuts in words."""
+        """Runtime, batches in flight, context of each sequence in them, and number of cuts in words."""
+        in_flight = self.instance.in_flight
         return {
             "runtime": self.runtime,
+            **({} if in_flight is None else {"batches in flight": str(in_flight)}),
             "context": figures(self.capacity, "tokens"),
             "cuts": str(len(self.points)),
         }
@@ -77,8 +81,8 @@ class Front(Displayed):
         return {"bottleneck": figures(self.bottleneck, self.instance.time_unit), **self.measures}
 
     def _rows(self) -> Rows | None:
-        rows = [[figures(point.bottleneck), figures(point.capacity)] for point in self.points]
-        return (f"bottleneck [{self.instance.time_unit}]", "context [tokens]"), rows
+        rows = [[figures(point.cost), figures(point.capacity)] for point in self.points]
+        return (f"time a batch [{self.instance.time_unit}]", "context [tokens]"), rows
 
 
 def front_document(front: Front) -> dict[str, Any]:

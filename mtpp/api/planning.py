@@ -44,10 +44,12 @@ from mtpp.questions.placement import (
     is_search_only,
     placement_instance,
     serving_instance,
+    serving_terms,
+    throughput_at_capacity,
 )
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, TrainWords, plan_question
 from mtpp.questions.words import GraphLike, pick, takes_words
-from mtpp.text.numbers import Quantity
+from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.serving import serving_front
 from mtpp_models.solvers.registry import find_solver
@@ -119,7 +121,7 @@ ServingResult = Result[ServingInstance, Front]
 def serve(
     graph: GraphLike, k: int | str | None = None, memory: Quantity | None = None, **words: Unpack[ServingWords]
 ) -> ServingResult:
-    """Find all cuts of a decoder that no other beats in both bottleneck and context, as ``mtpp serve``.
+    """Find all cuts of a decoder that no other beats in both speed and context, as ``mtpp serve``.
 
     Parameters
     ----------
@@ -136,15 +138,20 @@ def serve(
     runtime : str
         Only cuts that it can express.
     first : str
-        "bottleneck" or "capacity": which of them the answer is best in.
+        "bottleneck" or "capacity": whether the answer is the fastest cut, or the one with the largest context.
+    in_flight : int, optional
+        Batches in flight, 1 to k, whose caches all stages hold; by default one for each stage. A stage is busy for as
+        many times its time in a cycle, and a batch needs the sum of the stages; the longer of the two counts.
     dims, reader, communication, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`. Times hold at the context of `dims`, which all cuts hold.
 
     Returns
     -------
     Result
-        Its answer is a `Front`: its `points` are the cuts from the fastest to the one with the largest context, and
-        one of them is `chosen`, whose `partition`, `bottleneck` and `capacity` it has. `settings` are for the runtime.
+        Its answer is a `Front`: its `points` are the cuts from the fastest to the one with the largest context, each
+        with its `cycle` and `throughput` at the context of `dims` and its `capacity`; `full_throughput` has the
+        throughput of each at its capacity. One of them is `chosen`, whose `partition`, `bottleneck` and `capacity` the
+        answer has. `settings` are for the runtime.
 
     Raises
     ------
@@ -168,18 +175,22 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     seconds = watch.seconds(solve=watch.passed)
     if not outcome.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
-    front = Front(question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"])
-    priced = f"times hold at {question.context} tokens of context, with a batch in flight for each stage"
-    return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(priced,))
+    full = tuple(throughput_at_capacity(graph, k, memory, words, point) for point in outcome.points)
+    front = Front(question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"], full)
+    terms = serving_terms(graph, words, question)
+    return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(terms,))
 
 
 def _why_none(question: ServingInstance, largest: float) -> str:
     """Why no cut holds the context of a question, where `largest` is the most that one holds [tokens]."""
     if largest < 1:
-        return "no cut has room for a single token; give more memory or more stages."
+        return "no cut has room for a single token of each sequence in flight; give more memory or more stages."
+    assert question.in_flight is not None
+    fewer = " or fewer batches in flight" if question.in_flight > 1 else ""
     return (
-        f"no cut holds the context of {question.context} tokens whose times count, and {largest:.0f} are the most; "
-        "give more memory, more stages or a smaller context."
+        f"no cut holds the context of {question.context} tokens whose times count for "
+        f"{how_many(question.in_flight, 'batch')} in flight, and {largest:.0f} are the most; give more memory, more "
+        f"stages, a smaller context{fewer}."
     )
 
 

@@ -195,15 +195,16 @@ def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
     assert front is not None
     point, partition, unit = front.chosen, front.partition, front.instance.time_unit
     yield (
-        f"No cut is faster than {time_in_words(front.cost, unit)}, and none of {len(front.points)} is beaten in both "
-        + ("bottleneck and context.")
+        f"No cut is faster than {time_in_words(front.cost, unit)} a batch, and none of {len(front.points)} is beaten "
+        "in both speed and context."
     )
     costs = partition.block_costs
     b = int(costs.argmax())
     kinds = partition.kind_names
     on = f" (on {printable(kinds[b])})" if kinds else ""
-    rate = front.instance.batch / front.bottleneck if front.bottleneck else math.inf
-    passing = f"{figures(rate, f'sequences per {unit}')} pass"
+    in_flight = front.instance.in_flight
+    passing = f"{figures(point.throughput, f'sequences per {unit}')} pass"
+    passing += "" if in_flight is None else f" with {in_flight} of {front.instance.batch} sequences in flight"
     yield f"Stage {b}{on} is the slowest: {time_in_words(float(costs[b]), unit)}; {passing}."
     least = int(np.argmin(point.stage_capacity))
     on = f" (on {printable(kinds[least])})" if kinds else ""

@@ -24,6 +24,7 @@ from mtpp.text.tables import fitted, terminal_width
 if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.partitioning.serving import ServedPartition
+    from instances.runtimes.serving_front import Front
     from mtpp.api.planning import ServingResult
     from mtpp.certifying.methods import FlowResult
     from mtpp.text.tables import LiveLine
@@ -168,11 +169,11 @@ def serve(
     plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the front (.png, .svg or .pdf).")] = None,
     printing: Printing,
 ) -> int:
-    """Cut a decoder for serving: the largest context that fits, the least bottleneck, and all that lies between.
+    """Cut a decoder for serving: the largest context that fits, the shortest cycle, and all that lies between.
 
-    Each row is a cut that no other beats in both; that is proved. The context is that of each sequence. Times hold at
-    the context of --dim, which all cuts hold; without a phase it is decoding. The throughput counts sequences: tokens
-    in decoding, prompts in prefill.
+    Each row is a cut that no other beats in both; that is proved. A cycle leads from one token of a sequence to its
+    next. Times hold at the context of --dim, which all cuts hold; without a phase it is decoding. The context is that
+    of each sequence of the batches in flight. The throughput counts sequences: tokens in decoding, prompts in prefill.
 
     Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
     """
@@ -187,27 +188,41 @@ def serve(
     def show(result: ServingResult) -> None:
         front = result.answer
         assert front is not None
-        printing.rows([_front_row(point) for point in front.points])
+        printing.rows(_front_rows(front))
 
     def tables(result: ServingResult) -> None:
         front = result.answer
         assert front is not None
         printing.detail(_stages(front.chosen), (front.settings or front.unsettled).removesuffix("\n"))
 
-    return printing.answer((f"{graph}, {words['devices'] or f'k = {k}'}", "bottleneck"), answer, files, show, tables)
+    label = f"{graph}, {words['devices'] or f'k = {k}'}"
+    return printing.answer((label, "time a batch"), answer, files, show, tables)
 
 
-def _front_row(point: ServedPartition) -> dict[str, str]:
+def _front_rows(front: Front) -> list[dict[str, str]]:
+    """Column to text of each cut; a speed is that at the context beside it or above it."""
     from instances.runtimes.layers import layers_in_words
 
-    question, unit = point.question, point.question.instance.time_unit
-    return {
-        "layers": layers_in_words(point.partition),
-        f"bottleneck [{unit}]": f"{point.bottleneck:.6g}",
-        f"throughput [1/{unit}]": f"{question.batch / point.bottleneck:.6g}" if point.bottleneck else "–",
-        "context": _tokens(point.capacity),
-        "tokens": _tokens(question.batch * point.capacity),
-    }
+    question, unit, rows = front.instance, front.instance.time_unit, []
+    for point, full in zip(front.points, front.full_throughput, strict=True):
+        assert point.cycle is not None
+        assert question.in_flight is not None
+        there = {f"there [1/{unit}]": "–" if full is None else _rate(full)}
+        rows.append(
+            {
+                "layers": layers_in_words(point.partition),
+                f"cycle [{unit}]": f"{point.cycle:.6g}",
+                f"throughput at {question.context} [1/{unit}]": _rate(point.throughput),
+                "context": _tokens(point.capacity),
+                **(there if any(speed is not None for speed in front.full_throughput) else {}),
+                "tokens": _tokens(question.in_flight * question.batch * point.capacity),
+            }
+        )
+    return rows
+
+
+def _rate(value: float) -> str:
+    return "–" if value == math.inf else f"{value:.6g}"
 
 
 def _tokens(count: float) -> str:

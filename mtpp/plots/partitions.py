@@ -199,26 +199,26 @@ _MARKS = "os^Dv"
 def plot_front(
     front: Sequence[ServedPartition], others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Context over bottleneck of what no cut beats, each point with its layers.
+    """Context over time a batch of what no cut beats, each point with its layers.
 
     Parameters
     ----------
     front : sequence of ServedPartition
         From the fastest to the one with the largest context.
     others : mapping of str to (float, float), optional
-        Bottleneck and context of other cuts by name, such as those of default rules.
+        Time a batch and context of other cuts by name, such as those of default rules.
     """
     ax = axes_of(ax, 7.5, 4)
     points = [point for point in front if point.capacity < math.inf]
-    times, contexts = [p.bottleneck for p in points], [p.capacity for p in points]
+    times, contexts = [p.cost for p in points], [p.capacity for p in points]
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
     ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
     for point in points[:: max(1, len(points) // 4)]:
         counts = layers_in_words(point.partition)
-        right = point.bottleneck > (times[0] + times[-1]) / 2
+        right = point.cost > (times[0] + times[-1]) / 2
         ax.annotate(
             counts,
-            (point.bottleneck, point.capacity),
+            (point.cost, point.capacity),
             (-7 if right else 7, -11),
             textcoords="offset points",
             fontsize="small",
@@ -229,7 +229,7 @@ def plot_front(
         colour = matplotlib.colormaps["tab10"](i + 1)
         mark = _MARKS[(i + 1) % len(_MARKS)]
         ax.plot(time, context, mark, color=colour, label=name, zorder=3, fillstyle="none", markersize=9 + 2 * i)
-    ax.set_xlabel(f"bottleneck [{front[0].partition.instance.time_unit}]")
+    ax.set_xlabel(f"time a batch [{front[0].partition.instance.time_unit}]")
     ax.set_ylabel("context of each sequence [tokens]")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.margins(x=0.15, y=0.15)
@@ -239,7 +239,7 @@ def plot_front(
 
 
 def front_figure(front: Front, bound: Bound | None = None) -> Figure:
-    """Context over bottleneck of what no cut beats; its first point is the bound."""
+    """Context over time a batch of what no cut beats; its first point is the bound."""
     figure = plot_front(front.points).figure
     assert isinstance(figure, Figure)
     return figure

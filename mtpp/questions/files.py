@@ -217,7 +217,7 @@ def read_front(document: Value) -> Result[Any, Any]:
         document.fail(f"there is no cut {stated.chosen} among {len(stated.front)}.")
     with document.refusing():
         numbers = stated.token_bytes, stated.window, stated.context, stated.batch
-        question = ServingInstance(stated.instance, *numbers, stated.source)
+        question = ServingInstance(stated.instance, *numbers, stated.source, stated.in_flight)
         points = tuple(ServedPartition(question, served_cut(stated.instance, point)) for point in stated.front)
         front = Front(question, points, points[stated.chosen], stated.runtime)
     return Result("read", question, front)

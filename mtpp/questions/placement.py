@@ -7,14 +7,16 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import numpy as np
 
 from instances import Instance, Platform
+from instances.devices import DEFAULT_DEVICE
 from instances.errors import InputError, WordError, assume, printable, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
+from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines
 from instances.placement.problem import PlacementInstance
@@ -35,7 +37,7 @@ from mtpp.questions.partitioning import (
     work_on_kind,
     works_of_kinds,
 )
-from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, read_graph
+from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, device_of, read_graph
 from mtpp.questions.words import (
     LIMITS,
     MACHINES,
@@ -48,13 +50,13 @@ from mtpp.questions.words import (
     chosen,
     pick,
 )
-from mtpp.text.numbers import Quantity, parse_bandwidth
+from mtpp.text.numbers import Quantity, how_many, parse_bandwidth
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from instances import ComputationGraph
-    from instances.partitioning.serving import ServingInstance
+    from instances.partitioning.serving import ServedPartition, ServingInstance
     from instances.runtimes import Runtime
 
 # The question of flow: a file or an instance, or a decoder and the devices of a cluster.
@@ -179,6 +181,16 @@ class ServingWords(DevicesWords, DecoderWords, total=False):
         str, Word("Cuts that this runtime can express (mtpp list runtimes).", "vllm", "NAME", basic=True)
     ]
     first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
+    in_flight: Annotated[
+        int | None,
+        Word(
+            "Batches in flight, at most k; all stages hold the caches of all.  [default: one for each stage]",
+            None,
+            "M",
+            basic=True,
+            least=1,
+        ),
+    ]
 
 
 def layer_runtime(name: str) -> Runtime:
@@ -228,7 +240,8 @@ def serving_instance(
     if words["devices"] is None:
         if memory is None:
             raise InputError(f"{word('memory')} is missing; give that of a device.")
-        return serving_chain(loaded, Platform(count or 1, rate, limit, fit=True), runtime)
+        platform = Platform(count or 1, rate, limit, fit=True)
+        return serving_chain(loaded, platform, runtime, in_flight=_in_flight(platform.k, words))
     devices = devices_of(words["devices"], rate, limit)
     for kind in devices.kinds:
         if kind.memory == math.inf:
@@ -237,10 +250,62 @@ def serving_instance(
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
     question = Instance(loaded, devices, k=count, works=works, fit=True)
+    in_flight = _in_flight(question.k, words)
     if question.is_alike:
-        return serving_chain(question.graph, question.platform, runtime)
+        return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
-    return serving_chain(loaded, question.platform, runtime, devices, seen)
+    return serving_chain(loaded, question.platform, runtime, devices, seen, in_flight)
+
+
+def _in_flight(k: int, words: ServingWords) -> int:
+    """Batches in flight, by default one for each of k stages; a `WordError` if they are more."""
+    in_flight = words["in_flight"]
+    if in_flight is None:
+        assume("in_flight", f"{how_many(k, 'batch')} in flight")
+        return k
+    if in_flight > k:
+        raise WordError(
+            "in_flight", in_flight, f"{how_many(k, 'stage')} work at {how_many(k, 'batch')}; give 1 to {k}."
+        )
+    return in_flight
+
+
+def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstance) -> str:
+    """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts."""
+    dims = question.instance.graph.attributes["dims"]
+    terms = [f"{question.context} tokens of context"]
+    if words["devices"] is not None:
+        kinds = devices_of(words["devices"], math.inf, math.inf).kinds
+        terms.append(f"devices {', '.join(f'{kind.count}x{printable(kind.name)}' for kind in kinds)}")
+    elif find_architecture(graph) is not None:
+        device = device_of(words) or DEFAULT_DEVICE
+        rate = figures(device.memory_bandwidth, "bytes/s")
+        terms.append(f"devices of {device.peak_flops / 1e12:g} TFLOP/s, {rate} to their memory")
+    if "element_bytes" in dims:
+        width, kept = dims["element_bytes"], dims.get("kv_bytes", dims["element_bytes"])
+        terms.append(f"numbers of {width} bytes" + ("" if kept == width else f", of {kept} in caches"))
+    assert question.in_flight is not None
+    held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
+    return f"times: {', '.join(terms)}; contexts: {held}"
+
+
+def throughput_at_capacity(
+    graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords, point: ServedPartition
+) -> float | None:
+    """Throughput of a cut priced at its own capacity [1/time unit]; None where the graph has other dimensions."""
+    from instances.partitioning.partition import Partition
+    from instances.partitioning.serving import ServedPartition
+
+    if find_architecture(graph) is None or point.capacity == math.inf:
+        return None
+    sizes = {"sequence": point.question.instance.graph.attributes["dims"]["sequence"], "context": int(point.capacity)}
+    dims = {**(words["dims"] or {}), **sizes}
+    try:
+        question = serving_instance(graph, k, memory, cast(ServingWords, {**words, "dims": dims}))
+    except InputError:  # more tokens than the decoder has positions for
+        return None
+    cut = point.partition
+    return ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind)).throughput
 
 
 def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:

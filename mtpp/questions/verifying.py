@@ -417,7 +417,9 @@ class OwnGraph:
             return fault
         instance, works = stated.instance, stated.source.works
         devices = instance.machines if not instance.is_alike else None
-        chain = serving_chain(self._read["decoder"], instance.platform, runtime, devices, works)
+        chain = serving_chain(
+            self._read["decoder"], instance.platform, runtime, devices, works, in_flight=stated.in_flight
+        )
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 

@@ -1,4 +1,4 @@
-r"""All cuts of a serving question that no other beats in both context and bottleneck.
+r"""All cuts of a serving question that no other beats in both context and time a batch.
 
 On a chain a stage is an interval :math:`[i, j)` of nodes. Its cost :math:`f(i, j)` and the largest context
 :math:`c(i, j)` that it has room for depend on nothing else, so that two programs over the ends of stages are exact:
@@ -12,18 +12,29 @@ The first one gives the least bottleneck :math:`B` of a cut that holds :math:`C`
 of a cut as fast as that: a point of the front. The next point holds more. They end where no cut does. The first point
 is the best by bottleneck, then context; the last one by context, then bottleneck. The time is :math:`O(k n^2)` a point.
 Over kinds of devices both are paths that count devices; with rates for pairs the second one halves over contexts.
+
+With :math:`m < k` batches in flight a batch takes :math:`\max(B, S / m)`, where :math:`S` is the sum of the stages. For
+a cap :math:`\beta` on stages a third program finds the least sum :math:`S(\beta)`, which falls as the cap rises:
+
+.. math:: S_s(j) = \min_i S_{s-1}(i) + f(i, j) \quad \text{over intervals with } f(i, j) \le \beta, c(i, j) \ge C
+
+So the least of :math:`\max(\beta, S(\beta) / m)` is at the first cap that is :math:`S(\beta) / m` or more, or at the
+cap before it. The largest context as fast as that is halved for.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instances.errors import InputError
+from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kind_paths import (
     CountedPath,
@@ -31,24 +42,29 @@ from instances.partitioning.kind_paths import (
     best_path,
     best_rated_path,
     best_sequence,
+    counted_states,
     is_countable,
     is_rateable,
     layers_in_a_row,
     rated_path_within,
 )
 from instances.partitioning.partition import IDLE, Partition
+from instances.partitioning.problem import Instance
 from instances.partitioning.serving import MOST_TOKENS, ServedPartition, ServingInstance, largest_context
 
 Truths = NDArray[np.bool_]
+Answer = TypeVar("Answer")
 
 # Bottlenecks are sums of floats: what differs by less may be the same number.
 _ROUNDING = 1e-12
+# Numbers of one pass over sums of stages that are few enough.
+_MOST_SUMS = 2**27
 _NO_PATH = CountedPath(math.inf, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class ServingFront:
-    """Pareto front of bottleneck and context.
+    """Pareto front of time a batch and context.
 
     Parameters
     ----------
@@ -63,20 +79,20 @@ class ServingFront:
 
 
 def serving_front(question: ServingInstance) -> ServingFront:
-    """The Pareto front of bottleneck and capacity, exact.
+    """The Pareto front of time a batch and capacity, exact.
 
     Raises
     ------
     InputError
-        If the constraints of the question leave no cut at all.
+        If the constraints of the question leave no cut at all, or there are too many numbers of devices to count.
     """
     stages = _StagesOfKinds(question) if not question.instance.is_alike else _Stages(question)
     largest = stages.most_context(math.inf)
     points = list[ServedPartition]()
     context = float(question.context)
-    while (bottleneck := stages.least_bottleneck(context)) < math.inf:
-        point = ServedPartition(question, stages.best(context, bottleneck))
-        if points and bottleneck <= points[-1].bottleneck * (1 + _ROUNDING):
+    while (cost := stages.least_cost(context)) < math.inf:
+        point = ServedPartition(question, stages.best(context, cost))
+        if points and point.cost <= points[-1].cost * (1 + _ROUNDING):
             points.pop()  # as slow, and it holds less
         points.append(point)
         if point.capacity == math.inf:
@@ -95,37 +111,83 @@ class _Stages:
         self.context = _contexts(question)
         self.legal = _legal(question)
 
-    def least_bottleneck(self, context: float) -> float:
-        """Least bottleneck [time unit] of cuts with room for this context [tokens]; infinite if there is none."""
-        return float(self._from_begin(np.where(self.context >= context, self.cost, math.inf))[-1, self.n])
+    def least_cost(self, context: float) -> float:
+        """Least time a batch [time unit] of cuts with room for this context [tokens]; infinite if there is none."""
+        costs = np.where(self.context >= context, self.cost, math.inf)
+        if self.question.waits:
+            return _least_of_caps(self.question, costs, lambda able: float(self._from_begin(able, np.add)[-1, self.n]))
+        return float(self._from_begin(costs)[-1, self.n])
 
     def most_context(self, bottleneck: float) -> float:
         """Largest context [tokens] of cuts with at most this bottleneck."""
-        return float(self._contexts_within(bottleneck)[-1, self.n])
+        return -float(self._from_begin(self._lacking(bottleneck))[-1, self.n])
 
-    def best(self, context: float, bottleneck: float) -> Partition:
-        """The cut of at most this bottleneck with the largest context, which is at least `context`."""
-        best = self._contexts_within(bottleneck)
-        within = np.where(self.cost <= bottleneck, self.context, -math.inf)
+    def best(self, context: float, cost: float) -> Partition:
+        """The cut of at most this time a batch with the largest context, which is at least `context`."""
+        if not self.question.waits:
+            return self._cut(self._lacking(cost))
+        within, total = self.cost <= cost * (1 + _ROUNDING), _most_sum(self.question, cost)
+        able = np.where(within, self.cost, math.inf)
+
+        def cut(least: float) -> Partition | None:
+            costs = np.where(self.context >= least, able, math.inf)
+            return self._cut(costs, np.add) if self._from_begin(costs, np.add)[-1, self.n] <= total else None
+
+        return _last(cut, np.unique(self.context[within & (self.context >= context)]).tolist())
+
+    def _lacking(self, bottleneck: float) -> FloatArray:
+        """Minus the context of intervals of at most this cost; infinite for others."""
+        return np.where(self.cost <= bottleneck, -self.context, math.inf)
+
+    def _cut(self, value: FloatArray, join: np.ufunc = np.maximum) -> Partition:
+        """A cut that is least by `_from_begin`."""
+        least = self._from_begin(value, join)
         block, end = np.zeros(self.n, dtype=np.int64), self.n
         for stage in reversed(range(self.k)):
-            contexts = np.minimum(best[stage], np.where(self.legal[stage, :, end], within[:, end], -math.inf))
-            begin = int(contexts.argmax())
+            values = join(least[stage], np.where(self.legal[stage, :, end], value[:, end], math.inf))
+            begin = int(values.argmin())
             block[begin:end] = stage
             end = begin
         return Partition(self.question.instance, block)
 
-    def _contexts_within(self, bottleneck: float) -> FloatArray:
-        return -self._from_begin(np.where(self.cost <= bottleneck, -self.context, math.inf))
-
-    def _from_begin(self, value: FloatArray) -> FloatArray:
-        """(k + 1, n + 1) by stages and nodes covered: the least over cuts of the largest value of a stage."""
+    def _from_begin(self, value: FloatArray, join: np.ufunc = np.maximum) -> FloatArray:
+        """(k + 1, n + 1) by stages and nodes covered: the least over cuts of the largest value of a stage, or a sum."""
         least = np.full((self.k + 1, self.n + 1), math.inf)
-        least[0, 0] = -math.inf
+        least[0, 0] = -math.inf if join is np.maximum else 0.0
         for stage in range(self.k):
             allowed = np.where(self.legal[stage], value, math.inf)
-            least[stage + 1] = np.maximum(least[stage][:, None], allowed).min(axis=0)
+            least[stage + 1] = join(least[stage][:, None], allowed).min(axis=0)
         return least
+
+
+def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Callable[[FloatArray], float]) -> float:
+    """Least time a batch where stages wait, of the costs of stages and the least sum of those that are finite."""
+    assert question.in_flight is not None
+    caps, low = np.unique(costs[np.isfinite(costs)]).tolist(), 0
+    high, best = len(caps), math.inf
+    while low < high:
+        middle = (low + high) // 2
+        share = least_sum(np.where(costs <= caps[middle], costs, math.inf)) / question.in_flight
+        best = min(best, max(caps[middle], share))
+        low, high = (low, middle) if share <= caps[middle] else (middle + 1, high)
+    return best
+
+
+def _most_sum(question: ServingInstance, cost: float) -> float:
+    """The most that the stages of a cut of a time a batch may take together; sums are rounded."""
+    assert question.in_flight is not None
+    return cost * question.in_flight * (1 + _ROUNDING)
+
+
+def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) -> Answer:
+    """Answer of the last of some options that has one: the first does, and none behind one that does not."""
+    last, low, high = answer(options[0]), 0, len(options)
+    while high - low > 1:
+        middle = (low + high) // 2
+        other = answer(options[middle])
+        last, low, high = (last, low, middle) if other is None else (other, middle, high)
+    assert last is not None
+    return last
 
 
 class _StagesOfKinds:
@@ -133,7 +195,7 @@ class _StagesOfKinds:
 
     def __init__(self, question: ServingInstance) -> None:
         instance = question.instance
-        self.instance, self.devices, n = instance, instance.machines, instance.graph.n
+        self.question, self.instance, self.devices, n = question, instance, instance.machines, instance.graph.n
         rated = instance.rates is not None
         self.sizes = layers_in_a_row(instance.graph) if rated else None
         if rated and self.sizes is None:
@@ -154,24 +216,39 @@ class _StagesOfKinds:
         room = np.array([_contexts(kind)[:n, 1:] for kind in alone])
         # Tokens that are lacking: 0 where any number fits, infinite where nothing does.
         self.lacking = np.where(room < 0, math.inf, np.maximum(0.0, MOST_TOKENS - room))
+        self.sums = _Sums(instance, self.sizes) if question.waits else None
 
-    def least_bottleneck(self, context: float) -> float:
-        """Least bottleneck of cuts with so much context; infinite if there is none."""
-        return self._path(np.where(self.lacking <= MOST_TOKENS - context, self.cost, math.inf)).bottleneck
+    def least_cost(self, context: float) -> float:
+        """Least time a batch of cuts with so much context; infinite if there is none."""
+        costs = np.where(self.lacking <= MOST_TOKENS - context, self.cost, math.inf)
+        if self.sums is None:
+            return self._path(costs).bottleneck
+        return _least_of_caps(self.question, self.sums.priced(costs), self.sums.least)
 
     def most_context(self, bottleneck: float) -> float:
         """Largest context of cuts with at most this bottleneck."""
         lacking = self._holding(bottleneck).bottleneck
         return math.inf if lacking == 0 else max(-1.0, MOST_TOKENS - lacking)
 
-    def best(self, context: float, bottleneck: float) -> Partition:
+    def best(self, context: float, cost: float) -> Partition:
         """A cut as fast as that which holds most, which is at least `context`."""
-        path = self._holding(bottleneck)
+        path = self._holding(cost) if self.sums is None else self._waiting(self.sums, context, cost)
         block, kind = np.zeros(self.instance.graph.n, dtype=np.int64), np.full(self.instance.k, IDLE)
         for b, start in enumerate(path.starts.tolist()):
             block[start:] = b
             kind[b] = path.kinds[b]
         return Partition(self.instance, block, kind=kind)
+
+    def _waiting(self, sums: _Sums, context: float, cost: float) -> CountedPath:
+        """The path of at most this time a batch with the largest context, at least this one, where stages wait."""
+        total = _most_sum(self.question, cost)
+
+        def path(lacking: float) -> CountedPath | None:
+            steps = sums.priced(np.where(self.lacking <= lacking, self.cost, math.inf))
+            able = np.where(steps <= cost * (1 + _ROUNDING), steps, math.inf)
+            return sums.path(able) if sums.least(able) <= total else None
+
+        return _last(path, np.unique(self.lacking[self.lacking <= MOST_TOKENS - context])[::-1].tolist())
 
     def _holding(self, bottleneck: float) -> CountedPath:
         """A path within the bottleneck whose cost are the tokens that it lacks, as few as may be."""
@@ -204,6 +281,103 @@ class _StagesOfKinds:
             sequence = np.array(self.devices.sequence)
             return CountedPath(*best_sequence(costs, sequence), sequence)
         return best_path(costs, self.devices.counts, self.instance.k) or _NO_PATH
+
+
+class _Sums:
+    """Paths of stages over kinds of devices whose costs come to the least sum.
+
+    A state is how many devices of each kind are used, or in a fixed order how many are passed. With rates for pairs a
+    label is the kind of the stage before and the one that is announced for the next, as both say what a stage moves.
+
+    Parameters
+    ----------
+    instance : Instance
+    sizes : (n + 1,) floats, optional
+        Bytes that pass each place between layers in a row, where there are rates for pairs.
+    """
+
+    def __init__(self, instance: Instance, sizes: FloatArray | None) -> None:
+        self.devices, self.rates, self.sizes, n = instance.machines, instance.rates, sizes, instance.graph.n
+        kinds, total = instance.kinds, self.devices.total
+        if self.devices.is_fixed:
+            self.after = np.full((total + 1, kinds), -1)
+            self.after[np.arange(total), list(self.devices.sequence)] = np.arange(1, total + 1)
+        else:
+            self.after = counted_states(self.devices.counts, instance.k)
+        # Label before a stage, its kind, and the label behind it; the last label is the end.
+        self.steps, self.begin = [(0, t, 0) for t in range(kinds)], [0]
+        if sizes is not None:
+            end = kinds * (kinds + 1)
+            triples = product(range(kinds + 1), range(kinds), range(kinds + 1))
+            self.steps = [(p * kinds + q, q, q * kinds + r if r < kinds else end) for p, q, r in triples]
+            self.begin = list(range(kinds * kinds, end))
+        if len(self.after) * len(self.steps) * n**2 > _MOST_SUMS:
+            raise InputError(
+                f"{instance.name}: the numbers of devices of {kinds} kinds multiply to too many for fewer batches in "
+                f"flight than stages; leave out {word('in_flight')}, or give fewer devices."
+            )
+
+    def priced(self, costs: FloatArray) -> FloatArray:
+        """(steps, n, n) costs of stages with what they move, from those of (T, n, n) intervals; infinite for none."""
+        n = costs.shape[1]
+        whole = np.where(np.triu(np.ones((n, n), dtype=bool)), costs, math.inf)
+        if self.sizes is None:
+            return whole
+        assert self.rates is not None
+        kinds, prices = len(costs), list[FloatArray]()
+        for source, q, target in self.steps:
+            p, r = source // kinds, target % kinds if target < kinds * kinds else kinds
+            into = self.sizes[:-1] / self.rates[p, q] if p < kinds else np.zeros(n)
+            out = self.sizes[1:] / self.rates[q, r] if r < kinds else np.zeros(n)
+            price = into[:, None] + whole[q] + out
+            is_last = np.arange(n) == n - 1
+            prices.append(np.where(is_last == (r == kinds), price, math.inf))
+        return np.array(prices)
+
+    def least(self, prices: FloatArray) -> float:
+        """The least sum of stages that lead to the last place; infinite if none do."""
+        return float(self._sums(prices)[:, -1, -1].min())
+
+    def path(self, prices: FloatArray) -> CountedPath:
+        """A path of the least sum."""
+        sums, fixed = self._sums(prices), self.devices.is_fixed
+        last = sums[::-1, -1, -1]
+        state, label, end = len(last) - 1 - int(last.argmin()), sums.shape[1] - 1, sums.shape[2] - 1
+        steps = list[tuple[int, int]]()
+        while state > 0:
+            if fixed and sums[state - 1, label, end] == sums[state, label, end]:  # an idle device
+                state -= 1
+                steps.append((end, self.devices.sequence[state]))
+            else:
+                state, label, end, kind = self._before(prices, sums, (state, label, end))
+                steps.append((end, kind))
+        starts, kinds = np.array(steps[::-1]).T
+        return CountedPath(float(last.min()), starts, kinds)
+
+    def _before(self, prices: FloatArray, sums: FloatArray, at: tuple[int, int, int]) -> tuple[int, int, int, int]:
+        """State, label and place before the last stage of a path of the least sum to these, and its kind."""
+        state, label, end = at
+        for price, (source, kind, target) in zip(prices, self.steps, strict=True):
+            for before in np.flatnonzero(self.after[:state, kind] == state).tolist() if target == label else ():
+                reached = sums[before, source, :end] + price[:end, end - 1]
+                if end and reached.min() == sums[at]:
+                    return before, source, int(reached.argmin()), kind
+        raise AssertionError("a sum that nothing leads to")
+
+    def _sums(self, prices: FloatArray) -> FloatArray:
+        """(states, labels, n + 1) least sums of stages that lead to each place."""
+        labels = 1 + max(target for _, _, target in self.steps)
+        sums = np.full((len(self.after), labels, prices.shape[1] + 1), math.inf)
+        sums[0, self.begin, 0] = 0.0
+        for state, after in enumerate(self.after.tolist()):
+            if state and self.devices.is_fixed:
+                np.minimum(sums[state], sums[state - 1], out=sums[state])
+            for price, (source, kind, target) in zip(prices, self.steps, strict=True):
+                before = sums[state, source, :-1]
+                if after[kind] >= 0 and before.min() < math.inf:
+                    behind = sums[after[kind], target, 1:]
+                    np.minimum(behind, (before[:, None] + price).min(axis=0), out=behind)
+        return sums
 
 
 def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
@@ -254,7 +428,9 @@ def _contexts(question: ServingInstance) -> FloatArray:
             if free < 0:  # longer ones hold no less
                 contexts[i, j:] = -1.0
                 break
-            contexts[i, j] = largest_context(free, question.token_bytes[i:j], question.window[i:j])
+            contexts[i, j] = largest_context(
+                free / (question.in_flight or 1), question.token_bytes[i:j], question.window[i:j]
+            )
     return contexts
 
 

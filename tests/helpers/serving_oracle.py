@@ -24,9 +24,14 @@ def cuts(n: int, k: int) -> Iterator[list[int]]:
         yield [sum(end <= v for end in ends) for v in range(n)]
 
 
-def bottleneck(question: ServingInstance, block: list[int]) -> Fraction:
-    """Cost of the slowest block."""
-    return max(stage_costs(question, block))
+def cost(question: ServingInstance, block: list[int]) -> Fraction:
+    """Time between two batches."""
+    return time_a_batch(question, stage_costs(question, block))
+
+
+def time_a_batch(question: ServingInstance, costs: list[Fraction]) -> Fraction:
+    """Time between two batches of stages that take so long: each visits all of them, in flight with some others."""
+    return max(max(costs), sum(costs) / question.in_flight if question.in_flight else Fraction(0))
 
 
 def stage_costs(question: ServingInstance, block: list[int]) -> list[Fraction]:
@@ -61,9 +66,8 @@ def stage_holds(question: ServingInstance, block: list[int], b: int, context: in
     held += max((Fraction(float(question.instance.needs[v])) for v in nodes), default=Fraction(0))
     for v in nodes:
         limit = question.window[v]
-        held += Fraction(float(question.token_bytes[v])) * (
-            context if limit == math.inf else min(Fraction(context), Fraction(float(limit)))
-        )
+        tokens = context if limit == math.inf else min(Fraction(context), Fraction(float(limit)))
+        held += (question.in_flight or 1) * Fraction(float(question.token_bytes[v])) * tokens
     return held <= Fraction(platform.memory)
 
 
@@ -115,6 +119,7 @@ def serving_questions(draw: st.DrawFn) -> ServingInstance:
         window=np.array(row(st.sampled_from([0.0, 2.0, 3.0, 7.0, math.inf, math.inf]))),
         context=draw(st.integers(1, 3)),
         batch=1,
+        in_flight=draw(st.none() | st.integers(1, k)),
     )
 
 

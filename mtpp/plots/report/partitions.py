@@ -31,7 +31,7 @@ from mtpp.plots.sections import (
     shortened,
     stacked,
 )
-from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
+from mtpp.text.numbers import Scale, bytes_in_words, how_many, time_in_words
 
 # Sections of a page about a partition: stages, graph, transfers, timeline, memory.
 
@@ -158,25 +158,33 @@ def front_question(front: Front) -> dict[str, str]:
     question = front.instance
     return partition_question(front.partition) | {
         "batch": f"{question.batch} sequences",
+        **({} if question.in_flight is None else {"in flight": how_many(question.in_flight, "batch")}),
         "context": f"{question.context} tokens of each at least",
     }
 
 
 def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
     """The front as a picture and a table, and the chosen cut with what its stages hold."""
-    points, answer = front.points, front.chosen
-    unit = answer.question.instance.time_unit
+    points, answer, question = front.points, front.chosen, front.instance
+    unit = question.instance.time_unit
     rows = [
         [
             layers_in_words(point.partition) + (" (the answer)" if point is answer else ""),
-            time_in_words(point.bottleneck, unit),
+            time_in_words(point.cost, unit),
             _tokens(point.capacity),
-            _tokens(point.capacity * answer.question.batch),
+            _tokens(point.capacity * question.batch * (question.in_flight or 1)),
         ]
         for point in points
     ]
-    words = "No cut beats one of these in both: the time of the slowest stage, and the context that all stages hold."
-    table = Table(["layers of the stages", "bottleneck", "context", "tokens in all"], rows)
+    words = f"No cut beats one of these in both: the time a batch at a context of {question.context} tokens, and the "
+    words += "context of each sequence "
+    if question.in_flight is None:
+        words += (
+            f"of one batch that all stages hold. The speed needs the caches of up to {question.instance.k} batches."
+        )
+    else:
+        words += f"that all stages hold with {how_many(question.in_flight, 'batch')} in flight."
+    table = Table(["layers of the stages", "time a batch", "context", "tokens in all"], rows)
     yield Section("Cuts that no other beats", sentences=[words], scatter=_scatter(front), table=table)
     context = min(answer.capacity, 1e15)
     partition = answer.partition
@@ -193,14 +201,14 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
 
 
 def _scatter(front: Front) -> Scatter | None:
-    """Context over bottleneck, where two or more cuts have a limit."""
+    """Context over time a batch, where two or more cuts have a limit."""
     unit, points = front.chosen.question.instance.time_unit, []
     for point in front.points:
         if point.capacity < math.inf:
-            words = time_in_words(point.bottleneck, unit), _tokens(point.capacity)
+            words = time_in_words(point.cost, unit), _tokens(point.capacity)
             title = f"{', '.join(words)} tokens"
-            points.append(Point(point.bottleneck, point.capacity, words, title, point is front.chosen))
-    return Scatter(points, "bottleneck", "context") if len(points) > 1 else None
+            points.append(Point(point.cost, point.capacity, words, title, point is front.chosen))
+    return Scatter(points, "time a batch", "context") if len(points) > 1 else None
 
 
 def _tokens(count: float) -> str:

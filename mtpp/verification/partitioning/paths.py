@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil
+from math import ceil, lcm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ from mtpp.verification.verdict import Clock, UndecidedError
 # empty.
 
 
-# Ideals, blocks that are looked at, and numbers in all tables of truths.
-_MOST_IDEALS, _MOST_BLOCKS, MOST_TRUTHS = 20_000, 10_000_000, 2**29
+# Ideals, blocks that are looked at, numbers in all tables of truths, and sums.
+_MOST_IDEALS, _MOST_BLOCKS, MOST_TRUTHS, _MOST_SUMS = 20_000, 10_000_000, 2**29, 2**28
 _Window = Callable[[int, int], tuple[int, int]]
 
 
@@ -232,6 +232,7 @@ def _path_exists_in_sequence(
 
 
 _Truths = NDArray[np.bool_]
+_Sums = NDArray[np.object_]
 
 
 def is_a_row(exact: ExactInstance) -> bool:
@@ -301,6 +302,76 @@ def stages_lead_below(
                         reached[j][q, r] = reached[j].get((q, r), none) | extended
         tables.clear()
     return False
+
+
+def least_sum_of_stages(
+    exact: ExactInstance,
+    passing: Sequence[int],
+    costs_from: Callable[[int], Sequence[Sequence[Fraction | None]]],
+    goal: Fraction | None,
+    clock: Clock,
+) -> Fraction | None:
+    """The least sum of blocks that lead from the first place to the last, all of which cost less than the goal.
+
+    There are tables as for `stages_lead_below`, of the least sums that lead there, in a unit in which all are whole;
+    kinds before and behind a block matter where there are rates for pairs alone. None if no blocks lead there.
+
+    Raises
+    ------
+    UndecidedError, OutOfTimeError
+    """
+    kinds, last = range(len(exact.counts)), len(passing) - 1
+    others: Sequence[int | None] = kinds if exact.is_rated else [None]
+    truths, _ = _states(exact)
+    if truths.size * len(kinds) * len(others) ** 2 * last**2 > _MOST_SUMS:
+        raise UndecidedError(f"there are {truths.size} numbers of devices for {last} layers")
+
+    def moved(place: int, before: int | None, behind: int | None) -> Fraction:
+        """Time for what passes a place, from one kind to another."""
+        return Fraction(0) if before is None or behind is None else passing[place] * exact.receiving[before][behind]
+
+    costs = [costs_from(i) for i in range(last)]
+    every = [cost for rows in costs for row in rows for cost in row if cost is not None]
+    every += [moved(place, p, q) for place in range(last) for p in others for q in others]
+    unit = lcm(*(number.denominator for number in every))
+    never = (3 * last * int(max(every, default=Fraction(0)) * unit)) + 1
+    reached: list[dict[tuple[int | None, int | None], _Sums]] = [{} for _ in range(last)]
+    begin = np.full(truths.shape, never, dtype=object)
+    begin.flat[0], best = 0, never
+    reached[0] = {(None, q): begin for q in others}
+    for i, tables in enumerate(reached):
+        clock.raise_if_late()
+        for (p, announced), table in tables.items():
+            for q in kinds if announced is None else [announced]:
+                extended = _with_device(exact, table, q, never)
+                ends = [(j, cost) for j, cost in enumerate(costs[i][q], i + 1) if cost is not None]
+                for j, cost in ends:
+                    for r in others if j < last else [None]:
+                        price = cost + moved(i, p, announced) + moved(j, announced, r)
+                        if goal is not None and price >= goal:
+                            continue
+                        sums = extended + int(price * unit)
+                        if j == last:
+                            best = min(best, sums.min())
+                        else:
+                            key = announced, r
+                            reached[j][key] = np.minimum(reached[j][key], sums) if key in reached[j] else sums
+        tables.clear()
+    return Fraction(best, unit) if best < never else None
+
+
+def _with_device(exact: ExactInstance, table: _Sums, t: int, never: int) -> _Sums:
+    """The sums of a table with a device of kind t more; `never` where there is none left."""
+    moved = np.full(table.shape, never, dtype=object)
+    if (sequence := exact.sequence) is not None:
+        least = np.minimum.accumulate(table)
+        for d, kind in enumerate(sequence):
+            moved[d + 1] = least[d] if kind == t else never
+        return moved
+    along = (slice(None),) * t
+    moved[(*along, slice(1, None))] = table[(*along, slice(None, -1))]
+    moved[np.indices(table.shape).sum(axis=0) > exact.k] = never
+    return moved
 
 
 def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[Fraction | None]]:

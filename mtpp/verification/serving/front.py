@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -19,7 +19,7 @@ from instances.json_files import Value
 from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
 from mtpp.verification.partitioning.costs import fault_of_devices
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.paths import blocks_lead_through, stages_lead_below
+from mtpp.verification.partitioning.paths import blocks_lead_through, least_sum_of_stages, stages_lead_below
 from mtpp.verification.serving.runtime_settings import faults_of_words
 from mtpp.verification.verdict import (
     ROUNDING,
@@ -37,7 +37,8 @@ from mtpp.verification.verdict import (
 #
 # A node of the chain takes the time of its operators one after the other and holds their parameters. It needs room for
 # the most that one of them reads and makes. Of their states, caches at the stated context, it holds the part that does
-# not grow as parameters, and the rest grows by a token each, up to the window: which part and how far the file states.
+# not grow as parameters, of each batch in flight, and the rest grows by a token each, up to the window: which part and
+# how far the file states.
 
 
 _Tensors = Counter[tuple[int, tuple[int, ...]]]
@@ -56,10 +57,11 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
         return
     params, shared = _params(operators, layer, chain.n)
     fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
+    held = [batches(stated) * size for size in fixed]
     columns = {
         **_works_of_kinds(stated, source.works, layer),
         "chain.graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
-        "chain.graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, fixed)]),
+        "chain.graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, params, held)]),
         "chain.graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
         "chain.need": (stated.instance.needs.tolist(), _needs(operators, layer, chain.n)),
         "token_bytes": (
@@ -150,6 +152,16 @@ def _unequal_tensors(claimed: _Tensors, true: _Tensors) -> Iterator[str]:
 # Stages of a serving front in exact numbers: what they cost, hold and have room for.
 
 
+def batches(stated: StatedServing) -> int:
+    """Batches whose caches each stage holds."""
+    return 1 if stated.in_flight is None else stated.in_flight
+
+
+def time_a_batch(stated: StatedServing, costs: Sequence[Fraction]) -> Fraction:
+    """Time between two batches: that of the slowest stage, or the way through all, shared by those in flight."""
+    return max(costs) if stated.in_flight is None else max(max(costs), sum(costs, Fraction(0)) / stated.in_flight)
+
+
 class LayerRange(NamedTuple):
     """Cost and memory of an interval of nodes on a device of some kind."""
 
@@ -214,7 +226,8 @@ def caches_of(stated: StatedServing, stage: LayerRange) -> list[tuple[float, flo
 def holds(stated: StatedServing, stage: LayerRange, context: int) -> bool:
     """Whether a stage has room for so many tokens."""
     caches = caches_of(stated, stage)
-    return sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches) <= stage.room
+    held = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in caches)
+    return batches(stated) * held <= stage.room
 
 
 def context_of(stated: StatedServing, stage: LayerRange) -> float:
@@ -263,6 +276,10 @@ class _FrontVerdict(Verdict):
         if self.faults:
             return super()._standing()
         lines = [("front", f"{self.standing}, computed anew; that no cut beats one is proved again")]
+        assert isinstance(self.certificate, StatedServing)
+        if self.certificate.in_flight is None:
+            most = self.certificate.instance.k
+            lines.append(("caches", f"contexts count those of one batch in flight, and the speed needs up to {most}"))
         if self.rests_on_trust:
             lines.append(("TRUSTED", "need and token_bytes: the file does not hold the operators of the decoder"))
         return lines
@@ -342,10 +359,10 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         contexts = [context_of(stated, stage) for stage in cut]
         cut = with_transfers(exact, cut, kinds)
         yield from _faults_of_point(stated, point, cut, contexts, f"answer.front[{i}]")
-        truths.append((max(stage.cost for stage in cut), min(contexts)))
+        truths.append((time_a_batch(stated, [stage.cost for stage in cut]), min(contexts)))
     for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
         if not (cost < more and context < larger):
-            yield f"answer.front[{i + 1}]: bottleneck and context do not both rise"
+            yield f"answer.front[{i + 1}]: time a batch and context do not both rise"
     yield from faults_of_cost(stated.cost, truths[0][0])
     if stated.bound is not None or stated.ratio is not None:
         yield "bound, ratio: a front has none"
@@ -396,10 +413,9 @@ def _faults_of_point(
         yield unequal(f"{place}.context", point.context, min(contexts))
     rows = zip(cut, contexts, point.stages, strict=True)
     for s, (stage, context, (weights, token, activations, stated_context)) in enumerate(rows):
-        first = sum(
-            (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in caches_of(stated, stage)), Fraction(0)
-        )
-        true = (stage.weights, first, stage.activations)
+        caches = caches_of(stated, stage)
+        first = sum((Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in caches), Fraction(0))
+        true = (stage.weights, batches(stated) * first, stage.activations)
         if not all(map(is_near, (weights, token, activations), true)) or stated_context != context:
             yield f"{place}.stages[{s}]: {(weights, token, activations, stated_context)!r} are not what it holds"
 
@@ -425,20 +441,25 @@ def _reaches(
     below: Fraction | None,
     clock: Clock,
 ) -> bool:
-    """Whether some cut has all stages below a cost, and room for so many tokens."""
+    """Whether some cut takes less than `below` a batch, and has room for so many tokens."""
     able: list[list[LayerRange]] = [[] for _ in stages]
     for t, row in enumerate(stages):
         for stage in row:
             clock.raise_if_late()
             if (below is None or stage.cost < below) and holds(stated, stage, int(context)):
                 able[t].append(stage)
-    n = exact.n
+    n, waits = exact.n, stated.waits
     if stated.instance.is_alike:
-        ends = {0}
+        sums = {0: Fraction(0)}
         for s in range(exact.k):
-            ends = {stage.end for stage in able[0] if stage.first in ends and _allowed(stated, s, stage)}
+            longer = dict[int, Fraction]()
+            for stage in able[0]:
+                if stage.first in sums and _allowed(stated, s, stage):
+                    total = sums[stage.first] + stage.cost
+                    longer[stage.end] = min(longer.get(stage.end, total), total)
+            sums = longer
             clock.raise_if_late()
-        return n in ends
+        return n in sums and (not waits or below is None or sums[n] < below * batches(stated))
     costs: list[list[list[Fraction | None]]] = [[[None] * (n - i) for _ in stages] for i in range(n)]
     blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(n)]
     for t, row in enumerate(able):
@@ -446,6 +467,9 @@ def _reaches(
             if stage.first < stage.end:
                 costs[stage.first][t][stage.end - stage.first - 1] = stage.cost
                 blocks[stage.first][t].append(stage.end)
+    if waits and below is not None:
+        least = least_sum_of_stages(exact, passing_bytes(exact), costs.__getitem__, below, clock)
+        return least is not None and least < below * batches(stated)
     if exact.is_rated:
         return stages_lead_below(exact, passing_bytes(exact), costs.__getitem__, below, clock)
     return blocks_lead_through(exact, blocks, clock)

@@ -22,11 +22,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     """All cuts that none beats; the answer is the first or the last; the file is proved again by verify."""
-    asked = "serve gpt2 -k 3 --memory 400MB --dim batch=32"
+    asked = "serve gpt2 -k 3 --memory 400MB --dim batch=32 --dim context=32"
     assert mtpp(f"{asked} --out front.json --plot front.png") == 0
     out = capsys.readouterr().out
     rows, notes, stages, words, question = out.strip().split("\n\n")
-    assert notes.splitlines()[1].startswith("times hold at 128 tokens of context")
+    assert notes.splitlines()[1].startswith("times: 32 tokens of context")
     fastest = rows.splitlines()[1].split()[0]
     assert words == f"VLLM_PP_LAYER_PARTITION={fastest}"
     assert len(stages.splitlines()) == 4
@@ -43,6 +43,25 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     stated["answer"]["front"][0]["context"] += 1
     Path("false.json").write_text(json.dumps(stated))
     assert mtpp("verify false.json") == 1
+
+
+def test_bug_a_speed_stood_beside_a_context_that_its_batches_have_no_room_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """11,338.9 tokens/s stood beside a context of 17,014; the four batches that it needs fit to 4,253."""
+
+    def cuts(more: str) -> list[list[str]]:
+        assert mtpp(f"serve llama-3-8b -k 4 --dim batch=32 --dim element_bytes=2 --quiet {more}") == 0
+        return [line.split() for line in capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]]
+
+    fastest, even = cuts("--memory 24GB")
+    assert fastest == ["8,9,9,6", "0.0112886", "11338.9", "4253", "4944.58", str(4 * 32 * 4253)]
+    assert even == ["8,8,8,8", "0.0128474", "9963.13", "4637", "4735.19", str(4 * 32 * 4637)]
+    (there,) = cuts("--memory 25GB --dim context=4637")
+    assert there[:3] == ["8,8,8,8", "0.0270316", "4735.19"]
+    assert cuts("--memory 24GB --in-flight 1") == [
+        ["8,8,8,8", "0.0107366", "2980.47", "18549", "465.896", str(32 * 18549)]
+    ]
 
 
 def test_operators_are_not_served(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,5 +183,7 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
             "serve gpt2 -k 2,4 --memory 1GB": "give one number of stages",
             "serve bert-base -k 2 --memory 1GB": "no cache",
             "serve gpt2 -k 2 --memory 1GB --first speed": "there are bottleneck, capacity",
+            "serve gpt2 -k 2 --memory 1GB --in-flight 3": "2 stages work at 2 batches; give 1 to 2",
+            "serve gpt2 -k 2 --memory 1GB --in-flight 0": "in-flight 0",
         },
     )

@@ -96,6 +96,7 @@ def _fronts() -> tuple[ServingInstance, Mapping[str, Any]]:
     return question, {
         "context": question.context + 1,
         "batch": question.batch + 1,
+        "in_flight": 2,
         "token_bytes": _changed(question.token_bytes),
         "window": np.full_like(question.window, 7.0),
         "source": replace(question.source, constant=_changed(question.source.constant)),

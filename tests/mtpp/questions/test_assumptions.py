@@ -57,6 +57,7 @@ _OTHERS = {
     "cp": "2",
     "ep": "2",
     "runtime": "megatron",
+    "in_flight": 2,
     "dims.batch": 2,
     "dims.sequence": 64,
     "dims.element_bytes": 1,
@@ -126,8 +127,8 @@ def test_a_default_is_said_with_its_unit_and_what_changes_it() -> None:
     _, assumed = _asked("serve", {"dims.batch": 8, "peak_flops": "312TFLOP/s"})
     assert sentence(assumed) == (
         "Assumed: cuts that vllm can express, phase decode, 1.5 TB/s to their memory, numbers of 4 bytes, 128 "
-        "tokens of context, 64 GB/s between devices; dims phase=…, element_bytes=…, context=…, runtime, "
-        "memory_bandwidth, bandwidth change it"
+        "tokens of context, 64 GB/s between devices, 4 batches in flight; dims phase=…, element_bytes=…, context=…, "
+        "runtime, memory_bandwidth, bandwidth, in_flight change it"
     )
 
 
@@ -135,7 +136,10 @@ def test_bug_a_speed_is_said_with_the_context_that_it_is_priced_at(capsys: pytes
     """`mtpp serve` printed the speed at 128 tokens beside a context of 17,014."""
     assert main(["serve", "llama-3-8b", "-k", "4", "--memory", "24GB", "--dim", "batch=32"]) == 0
     said = capsys.readouterr().out
-    assert "times hold at 128 tokens of context, with a batch in flight for each stage." in said
+    assert (
+        "times: 128 tokens of context, devices of 100 TFLOP/s, 1.5 TB/s to their memory, numbers of 4 bytes; "
+        "contexts: 4 batches of 32 sequences in flight."
+    ) in said
     assert "--dim phase=…, element_bytes=…, context=…, --for," in said
 
 

@@ -39,9 +39,12 @@ def answered(stated: dict[str, Any], **change: Any) -> dict[str, Any]:
     return stated | {"answer": stated["answer"] | change}
 
 
-def gpt2_question(runtime: str, network: str = "gpt2") -> ServingInstance:
-    graph = ARCHITECTURES[network].build(phase="decode", batch=32)
-    return serving_chain(graph, Platform(3, 64e9, 4e8 if network == "gpt2" else 2e10, fit=True), RUNTIMES[runtime])
+def gpt2_question(
+    runtime: str, network: str = "gpt2", in_flight: int | None = None, context: int = 128
+) -> ServingInstance:
+    graph = ARCHITECTURES[network].build(phase="decode", batch=32, context=context)
+    platform = Platform(3, 64e9, 4e8 if network == "gpt2" else 2e10, fit=True)
+    return serving_chain(graph, platform, RUNTIMES[runtime], in_flight=in_flight)
 
 
 def gpt2() -> dict[str, Any]:
@@ -127,9 +130,26 @@ def test_forged_numbers_are_found() -> None:
         assert faults(asked(stated, **change)), change
 
 
+def test_batches_in_flight_are_proved_and_what_older_files_leave_out_is_said() -> None:
+    """Their caches and the way through the stages count; older files count the caches of one, and a line says so."""
+    for in_flight in (1, 2, 3):
+        stated = front_file(gpt2_question("vllm", context=32, in_flight=in_flight))
+        verdict = verify(Value(stated, "front.json"))
+        assert verdict.faults == ()
+        assert not any("caches" in row for row in verdict.headlines())
+        for other in {None, 1, 2, 3} - {in_flight}:
+            assert faults(asked(stated, in_flight=other)), other
+        assert any("cost" in fault for fault in faults(stated | {"cost": stated["cost"] * 0.999}))
+    old = verify(Value(gpt2(), "front.json"))
+    assert old.faults == ()
+    assert ("caches", "contexts count those of one batch in flight, and the speed needs up to 3") in old.headlines()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"in_flight": 0}, "in_flight is 0; give 1 to 3"),
+        ({"in_flight": 4}, "in_flight is 4; give 1 to 3"),
         ({"chain": {"memory": None}}, "memory"),
         ({"chain": {"memory": -1.0}}, "memory is -1"),
         ({"chain": {"need": [1.0]}}, "chain: need: give 14 numbers"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from serving_oracle import bottleneck, cuts, holds, legal, serving_questions
+from serving_oracle import cost, cuts, holds, legal, serving_questions
 
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
@@ -52,16 +52,17 @@ def test_the_front_is_that_of_brute_force(question: ServingInstance) -> None:
     for block in cuts(n, k):
         if legal(question, block):
             first = next((context for context in range(_MOST) if not holds(question, block, context)), math.inf)
-            found.append((bottleneck(question, block), first - 1))
-    able = [(cost, context) for cost, context in found if context >= question.context]
+            found.append((cost(question, block), first - 1))
+    able = [(time, context) for time, context in found if context >= question.context]
     best = sorted({p for p in able if not any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in able)})
     front = serving_front(question)
     assert front.largest == max((context for _, context in found), default=-math.inf)
-    assert [(p.bottleneck, p.capacity) for p in front.points] == [(float(cost), context) for cost, context in best]
+    assert [p.capacity for p in front.points] == [context for _, context in best]
+    assert [p.cost for p in front.points] == pytest.approx([float(time) for time, _ in best], rel=1e-12)
     for point in front.points:
         assert legal(question, point.partition.block.tolist())
         if point.capacity < math.inf:
-            at = point.question.token_bytes[point.partition.block == 0]
+            at = (question.in_flight or 1) * question.token_bytes[point.partition.block == 0]
             assert point.cache_bytes(point.capacity)[0] <= at.sum() * point.capacity
 
 
