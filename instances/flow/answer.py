@@ -30,7 +30,7 @@ class FlowAnswer(Displayed):
     Raises
     ------
     InputError
-        If an interval is out of range.
+        If an interval is out of range, or requests pass too many devices.
     """
 
     instance: FlowInstance
@@ -47,6 +47,11 @@ class FlowAnswer(Displayed):
             if not 0 <= begin <= end <= instance.layers:
                 place = f"device {instance.devices[i]} holds layers {begin} to {end}"
                 raise InputError(f"{place}; they run from 0 to {instance.layers}.")
+        path = longest_path(instance.layers, table, np.asarray(instance.rates))
+        if path > instance.longest:
+            raise InputError(
+                f"Requests pass {path} devices one after the other, and at most {instance.longest} may be."
+            )
         freeze(table)
         object.__setattr__(self, "instance", instance)
         object.__setattr__(self, "interval", table)
@@ -126,6 +131,26 @@ def network_of(layers: int, interval: IntArray, capacity: FloatArray, rates: Flo
             if j != i and interval[j, 0] == interval[i, 1] and interval[j, 1] > interval[j, 0]:
                 arcs[2 + n + i, 2 + j] = rates[i, j]
     return arcs
+
+
+@compiled
+def longest_path(layers: int, interval: IntArray, rates: FloatArray) -> int:
+    """Devices on the longest way along links from the source to the sink; 0 if none leads there."""
+    n, longest = len(interval), 0
+    source, sink = len(rates) - 2, len(rates) - 1
+    devices = np.zeros(n, dtype=np.int64)  # on the longest way to each, with itself
+    for i in np.argsort(interval[:, 0]):
+        begin, end = interval[i, 0], interval[i, 1]
+        if begin == end:
+            continue
+        if begin == 0 and rates[source, i] > 0.0:
+            devices[i] = 1
+        for j in range(n):
+            if interval[j, 1] == begin and devices[j] > 0 and rates[j, i] > 0.0:
+                devices[i] = max(devices[i], devices[j] + 1)
+        if end == layers and rates[i, sink] > 0.0:
+            longest = max(longest, devices[i])
+    return longest
 
 
 @compiled

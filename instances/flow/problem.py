@@ -54,6 +54,8 @@ class FlowInstance(QuestionRecord):
         Requests per second that each link carries, 0 without one; the last two rows and columns are source and sink.
     published : mapping of int to (int, int), optional
         Layers of devices as somebody else has them, from the first to behind the last.
+    longest_path : int, optional
+        Devices that a request may pass, at least 1; by default all.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class FlowInstance(QuestionRecord):
     capacity: FloatArray
     rates: FloatArray
     published: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    longest_path: int | None = None
 
     def __post_init__(self) -> None:
         n = len(self.devices)
@@ -90,6 +93,8 @@ class FlowInstance(QuestionRecord):
                 )
         if kind.min() < 0 or kind.max() >= len(capacity):
             raise InputError(f"A device is of a kind that there is not; they run from 0 to {len(capacity) - 1}.")
+        if self.longest_path is not None and self.longest_path < 1:
+            raise InputError(f"A request may pass {self.longest_path} devices; give 1 or more.")
         capacity[:, 0] = 0.0
         for name, array in (("kind", kind), ("capacity", capacity), ("rates", rates)):
             freeze(array)
@@ -101,6 +106,11 @@ class FlowInstance(QuestionRecord):
         return len(self.devices)
 
     @property
+    def longest(self) -> int:
+        """Devices that a request may pass."""
+        return self.n if self.longest_path is None else min(self.n, self.longest_path)
+
+    @property
     def counts(self) -> IntArray:
         """(T,) number of devices of each kind."""
         return np.bincount(self.kind, minlength=len(self.capacity))
@@ -108,7 +118,8 @@ class FlowInstance(QuestionRecord):
     @cached_property
     def key(self) -> str:
         """Hash of everything that flows depend on."""
-        digest = hashlib.sha256(f"{self.layers} {self.kind.tolist()}".encode())
+        path = "" if self.longest_path is None else f" {self.longest_path}"
+        digest = hashlib.sha256(f"{self.layers} {self.kind.tolist()}{path}".encode())
         digest.update(self.capacity.tobytes() + self.rates.tobytes())
         return digest.hexdigest()
 
@@ -118,7 +129,8 @@ class FlowInstance(QuestionRecord):
         links = int((self.rates > 0).sum())
         kinds = "+".join(map(str, self.counts.tolist()))
         digest = digest_of(nameless(self.document()))
-        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links {digest}"
+        path = "" if self.longest_path is None else f", {self.longest_path} on a path"
+        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind){path}, {links} links {digest}"
 
     def document(self) -> dict[str, Any]:
         """The question as the member `question` of a file; links in the order of their ends."""
@@ -136,6 +148,7 @@ class FlowInstance(QuestionRecord):
             "links": sorted(
                 [names[u], names[v], self.rates[u, v].item()] for u, v in np.argwhere(self.rates > 0).tolist()
             ),
+            **({} if self.longest_path is None else {"longest_path": self.longest_path}),
         }
 
     @classmethod
@@ -272,7 +285,7 @@ def read_flow_question(path: str | Path) -> FlowInstance:
 
 def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> FlowInstance:
     """The question of an object; an `InputError` names the place of what is wrong."""
-    fields = document.members((*beside, *_MEMBERS), ("source", "published"))
+    fields = document.members((*beside, *_MEMBERS), ("source", "published", "longest_path"))
     layers = fields["layers"].whole()
     devices: list[str] = []
     kind: list[int] = []
@@ -305,6 +318,7 @@ def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> Flow
             capacity,
             np.array(rates),
             published,
+            fields["longest_path"].whole() if "longest_path" in fields else None,
         )
     except InputError as error:
         document.fail(str(error))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from heuristics import Limits
-from heuristics.flow import search_flow
+from heuristics.flow.search import search_flow
 from heuristics.placement.annealing import Tell
 from heuristics.planning.grid import plan_in_grid
 from instances import Result, combine

@@ -122,7 +122,7 @@ def _kinds_and_flows() -> Iterator[str]:
     import numpy as np
 
     from heuristics import Limits, search
-    from heuristics.flow import search_flow
+    from heuristics.flow.search import search_flow
     from instances import ComputationGraph, Instance
     from instances.deadline import Deadline
     from instances.flow.problem import FlowInstance

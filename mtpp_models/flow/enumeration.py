@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from instances import Bound, Result
 from instances.compiled import compiled
 from instances.deadline import Deadline, Stopwatch
-from instances.flow.answer import FlowAnswer, push_most
+from instances.flow.answer import FlowAnswer, longest_path, push_most
 from instances.flow.problem import SINK, SOURCE, FlowInstance
 from instances.graph.tensors import FloatArray, IntArray
 
@@ -61,7 +61,7 @@ def enumerate_flows(
     while depth >= 0:
         if branches <= 0 or deadline.passed:
             return None
-        better, depth = branch(tree, way, depth, flow, interval, min(_CHUNK, branches))
+        better, depth = branch(tree, way, depth, flow, interval, instance.longest, min(_CHUNK, branches))
         improved |= better > flow
         flow, branches = better, branches - _CHUNK
     if flow <= 0:
@@ -91,7 +91,8 @@ def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
     ways, start = list[tuple[int, int]](), [0]
     for i in order:
         own = [(a, a + c) for c in np.flatnonzero(capacity[i]).tolist() for a in range(layers - c + 1)]
-        ways += sorted(own) or [(0, 0)]
+        # No layers at all are better than some only where these make a path too long.
+        ways += sorted(own) if own and instance.longest == n else [*sorted(own), (0, 0)]
         start.append(len(ways))
     numbers = np.array(order)
     place = np.array([*order, n + SOURCE, n + SINK])
@@ -109,7 +110,7 @@ def _can_be_exchanged(instance: FlowInstance, i: int, j: int) -> bool:
 
 @compiled
 def branch(
-    tree: Branches, way: IntArray, depth: int, best: float, interval: IntArray, branches: int
+    tree: Branches, way: IntArray, depth: int, best: float, interval: IntArray, longest: int, branches: int
 ) -> tuple[float, int]:
     """Look at so many more branches.
 
@@ -121,6 +122,8 @@ def branch(
         Flows are of interest if they are larger.
     interval : (n, 2) integers
         Receives the layers of the best flow.
+    longest : int
+        Devices that a request may pass.
 
     Returns
     -------
@@ -140,6 +143,8 @@ def branch(
         branches -= 1
         table[depth] = tree.way[tree.start[depth] + way[depth]]
         goal = best * (1 + _BETTER)
+        if longest < n and longest_path(layers, table[: depth + 1], tree.rates) > longest:
+            continue
         if not _layers_carry(tree.capacity, table, depth + 1, goal):
             continue
         fill_network(tree, table, depth + 1, layers, network)

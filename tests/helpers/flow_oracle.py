@@ -65,8 +65,8 @@ def draw_sparse_flow(rng: random.Random) -> FlowCase:
     return FlowCase(layers, kind, capacity, links)
 
 
-def largest_flow(case: FlowCase) -> Fraction:
-    """The largest flow of all intervals of all devices."""
+def largest_flow(case: FlowCase, longest: int | None = None) -> Fraction:
+    """The largest flow of all intervals of all devices, with so many devices on a path at the most."""
     intervals = [(a, b) for a in range(case.layers) for b in range(a + 1, case.layers + 1)]
     ways = [[None, *(i for i in intervals if i[1] - i[0] in case.capacity[t])] for t in case.kind]
     largest = 0
@@ -75,9 +75,23 @@ def largest_flow(case: FlowCase) -> Fraction:
         for t, own in zip(case.kind, choice, strict=True):
             for layer in range(*own) if own else ():
                 held[layer] += case.capacity[t][own[1] - own[0]]
-        if min(held) > largest:
+        if min(held) > largest and (longest is None or _longest_path(case, choice) <= longest):
             largest = max(largest, _flow(case, choice))
     return Fraction(largest)
+
+
+def _longest_path(case: FlowCase, choice: tuple[tuple[int, int] | None, ...]) -> int:
+    """Devices on the longest path from the source to the sink; below 0 without one."""
+
+    def behind(i: int, end: int) -> int:
+        paths = [0] if end == case.layers and case.links.get((str(i), "sink")) else [-len(choice) - 1]
+        for j, own in enumerate(choice):
+            if own is not None and j != i and own[0] == end and case.links.get((str(i), str(j))):
+                paths.append(1 + behind(j, own[1]))
+        return max(paths)
+
+    firsts = [(i, own[1]) for i, own in enumerate(choice) if own and own[0] == 0 and case.links.get(("source", str(i)))]
+    return max((1 + behind(i, end) for i, end in firsts), default=-1)
 
 
 def _flow(case: FlowCase, choice: tuple[tuple[int, int] | None, ...]) -> int:

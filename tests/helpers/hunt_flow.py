@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from flow_oracle import FlowCase, draw_flow, draw_sparse_flow, largest_flow
 from hunting_by_number import hunt_by_number
 
 from heuristics import Limits
-from heuristics.flow import search_flow
+from heuristics.flow.search import search_flow
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
@@ -79,9 +80,12 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
     return faults
 
 
-def faults_of_solution(case: FlowCase, counts: Counter[str] | None = None) -> list[str]:
+def faults_of_solution(
+    case: FlowCase, counts: Counter[str] | None = None, longest_path: int | None = None
+) -> list[str]:
     """List how the answer to a small question, its bound and its certificate fall short of the largest flow."""
-    instance, largest = flow_instance_of(case), float(largest_flow(case))
+    instance = replace(flow_instance_of(case), longest_path=longest_path)
+    largest = float(largest_flow(case, longest_path))
     counts = Counter() if counts is None else counts
     result = answered(instance, flow_methods(instance, 0), SolveOptions(time_limit=20.0))
     if largest == 0 or result.answer is None or result.bound is None:
@@ -90,6 +94,9 @@ def faults_of_solution(case: FlowCase, counts: Counter[str] | None = None) -> li
     most = 1 / result.bound.value
     counts["solved"] += 1
     faults = [f"verify: {fault}" for fault in verify(_read(certificate_document([result]))).faults]
+    searched = search_flow(instance, np.random.default_rng(0), Limits(evaluations=30_000)).answer
+    if searched is None or searched.flow < largest * (1 - 1e-9):
+        faults.append(f"search alone: {searched!r}; the largest flow is {largest!r}")
     if abs(result.answer.flow - largest) > largest * 1e-9 or abs(most - largest) > largest * 1e-6:
         faults.append(f"flow {result.answer.flow!r}, at most {most!r}; the largest is {largest!r}")
     return faults
@@ -103,6 +110,6 @@ if __name__ == "__main__":
     sys.exit(
         hunt_by_number(
             lambda rng, number: (number % 2 == 0, (draw_sparse_flow if number % 2 else draw_flow)(rng)),
-            lambda case, counts: (faults_of_flow if case[0] else faults_of_solution)(case[1], counts),
+            lambda case, counts: faults_of_flow(case[1], counts) if case[0] else faults_of_solution(case[1], counts),
         )
     )

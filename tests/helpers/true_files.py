@@ -13,7 +13,7 @@ from grid_cases import equal_question
 from hunt_flow import flow_instance_of
 
 from heuristics import Limits, search
-from heuristics.flow import search_flow
+from heuristics.flow.search import search_flow
 from instances import ComputationGraph, Instance, Platform, Result
 from instances.architectures import ARCHITECTURES
 from instances.devices import NetworkCards

@@ -32,7 +32,7 @@ from serving_oracle import draw_served
 from shared_cases import build_shared, random_shared_case
 
 from heuristics import Limits, search
-from heuristics.flow import search_flow
+from heuristics.flow.search import search_flow
 from heuristics.placement import search_placement
 from heuristics.planning import PLANNERS
 from instances import InputError, Instance, Platform, Result

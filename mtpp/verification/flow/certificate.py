@@ -55,7 +55,19 @@ def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, in
     for i, (begin, end) in enumerate(interval):
         if not 0 <= begin <= end <= instance.layers:
             return f"intervals: device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
+    passed = _most_passed(instance, interval)
+    if instance.longest_path is not None and passed > instance.longest_path:
+        return f"intervals: requests pass {passed} devices, and they may pass {instance.longest_path}"
     return None
+
+
+def _most_passed(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> int:
+    """Devices on the longest way of links from source to sink."""
+    n, rates, passed = instance.n, instance.rates.tolist(), [0] * instance.n
+    for begin, i in sorted((begin, i) for i, (begin, end) in enumerate(interval) if begin < end):
+        ways = [passed[j] + 1 for j in range(n) if interval[j][1] == begin and passed[j] > 0 and rates[j][i] > 0]
+        passed[i] = max(ways, default=0) if begin > 0 else int(rates[n + SOURCE][i] > 0)
+    return max((passed[i] for i in range(n) if interval[i][1] == instance.layers and rates[i][n + SINK] > 0), default=0)
 
 
 def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], clock: Clock) -> Fraction:

@@ -34,6 +34,7 @@ class Question(NamedTuple):
     capacity: _Ints  # (n, L + 1) with so many layers
     rate: _Ints  # (n + 2, n + 2) of links; source and sink are the last two
     follows: NDArray[np.bool_]  # (n,) whether a device has the kind and the links of the one before it
+    longest: int  # devices that a request may pass
 
 
 def excludes_all(instance: FlowInstance, flow: Fraction, clock: Clock) -> int | None:
@@ -47,7 +48,7 @@ def excludes_all(instance: FlowInstance, flow: Fraction, clock: Clock) -> int | 
     n = len(question.capacity)
     if n == 0:
         return 0
-    count, begin = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    count, begin = np.full(n, -1), np.zeros(n, dtype=np.int64)
     depth, looked_at, chunk = 0, 0, 1 + _CHUNK // (2 * n + 2) ** 2
     while depth >= 0:
         clock.raise_if_late()
@@ -81,7 +82,8 @@ def _question(instance: FlowInstance, flow: Fraction, clock: Clock) -> Question:
             order += [first, *alike]
             follows += [False, *[True] * len(alike)]
     place = [*order, n + SOURCE, n + SINK]
-    return Question(capacity[order], parts(rates.tolist())[place][:, place].copy(), np.array(follows))
+    longest = n if instance.longest_path is None else instance.longest_path
+    return Question(capacity[order], parts(rates.tolist())[place][:, place].copy(), np.array(follows), longest)
 
 
 @compiled
@@ -92,7 +94,7 @@ def look_at(question: Question, count: _Ints, begin: _Ints, depth: int, branches
     ----------
     count, begin : (n,) integers
         Layers of each device before `depth`, their number and the first, and of that one the last that were looked at,
-        no layers at the beginning; they go along.
+        -1 layers at the beginning; they go along.
 
     Returns
     -------
@@ -104,10 +106,12 @@ def look_at(question: Question, count: _Ints, begin: _Ints, depth: int, branches
     arcs = np.zeros((2 * n + 2, 2 * n + 2), dtype=np.int64)
     done = 0
     while 0 <= depth < n and done < branches:
-        if not _next_layers(question.capacity[depth], count, begin, depth):
+        if not _next_layers(question.capacity[depth], count, begin, depth, question.longest < n):
             depth -= 1
             continue
         done += 1
+        if question.longest < n and _passes_more(question, count, begin, depth + 1):
+            continue
         if _lacks_layers(question.capacity, count, begin, depth + 1):
             continue
         _draw_arcs(question, count, begin, depth + 1, layers, arcs)
@@ -115,21 +119,46 @@ def look_at(question: Question, count: _Ints, begin: _Ints, depth: int, branches
             continue
         depth += 1
         if depth < n:
-            follows = question.follows[depth]
-            count[depth], begin[depth] = (count[depth - 1], begin[depth - 1] - 1) if follows else (0, 0)
+            count[depth], begin[depth] = -1, 0
+            if question.follows[depth] and count[depth - 1] > 0:
+                count[depth], begin[depth] = count[depth - 1], begin[depth - 1] - 1
     return depth, done
 
 
 @compiled
-def _next_layers(capacity: _Ints, count: _Ints, begin: _Ints, i: int) -> bool:
-    """Give a device its next layers, those of fewer first; False where it has had all."""
+def _next_layers(capacity: _Ints, count: _Ints, begin: _Ints, i: int, idle: bool) -> bool:
+    """Give a device its next layers, those of fewer first, and none where it may be idle; False where it has had all.
+
+    A device that holds layers lets no less pass than an idle one, but makes paths longer.
+    """
     layers = len(capacity) - 1
     if count[i] > 0 and begin[i] + count[i] < layers:
         begin[i] += 1
         return True
     for c in range(count[i] + 1, layers + 1):
-        if capacity[c] > 0:
+        if capacity[c] > 0 or (idle and c == 0):
             count[i], begin[i] = c, 0
+            return True
+    return False
+
+
+@compiled
+def _passes_more(question: Question, count: _Ints, begin: _Ints, given: int) -> bool:
+    """Whether links of devices before `given` lead through more of them than a request may pass."""
+    n = len(count)
+    passed = np.zeros(given, dtype=np.int64)  # devices on the longest way from the source through each
+    for _ in range(given):
+        for i in range(given):
+            if count[i] <= 0:
+                continue
+            if begin[i] == 0:
+                passed[i] = 1 if question.rate[n, i] > 0 else 0
+            for j in range(given):
+                if count[j] > 0 and passed[j] > 0 and begin[j] + count[j] == begin[i] and question.rate[j, i] > 0:
+                    passed[i] = max(passed[i], passed[j] + 1)
+    for i in range(given):
+        at_end = count[i] > 0 and begin[i] + count[i] == question.capacity.shape[1] - 1
+        if at_end and question.rate[i, n + 1] > 0 and passed[i] > question.longest:
             return True
     return False
 

@@ -1,4 +1,9 @@
-"""Search for placements of layers whose flow is large."""
+"""Annealing of stages in a row, compiled by numba.
+
+A stage is a number of layers and the devices that hold them. The energy for a goal is the sum of the squared parts of
+the goal that each stage lacks in capacity, and each pair of neighbours in the most flow between them, source and sink
+among them; it is 0 where a flow of the goal may pass. The true flow counts where no term is below the best.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heuristics.local_search.annealing import Cooling, factor_of
-from heuristics.method import Limits
-from instances import Result
 from instances.compiled import compiled
-from instances.deadline import Stopwatch
-from instances.flow.answer import FlowAnswer, network_of, push_most
-from instances.flow.problem import SOURCE, FlowInstance
+from instances.flow.answer import network_of, push_most
 from instances.graph.tensors import FloatArray, IntArray
-
-# Annealing of stages in a row, compiled by numba.
-#
-# A stage is a number of layers and the devices that hold them. The energy for a goal is the sum of the squared parts of
-# the goal that each stage lacks in capacity, and each pair of neighbours in the most flow between them, source and sink
-# among them; it is 0 where a flow of the goal may pass. The true flow counts where no term is below the best.
-
 
 Truths = NDArray[np.bool_]
 
@@ -44,6 +38,7 @@ def anneal_stages(
     stage: IntArray,
     length: IntArray,
     count: int,
+    most: int,
     goal: float,
     best: float,
     cooling: Cooling,
@@ -57,6 +52,8 @@ def anneal_stages(
         Stage of each device, -1 for none; it goes along.
     length : (L,) integers
         Layers of each of the `count` stages, all of them L; it goes along.
+    most : int
+        Stages that there may be.
 
     Returns
     -------
@@ -78,7 +75,7 @@ def anneal_stages(
         temperature *= factor
         new_stage[:], new_length[:], new_terms[:] = stage, length, terms
         touched[:] = False
-        new_count = _change(new_stage, new_length, count, layers, touched)
+        new_count = _change(new_stage, new_length, count, most, touched)
         _fill(devices, new_stage, new_length, new_count, touched, members, start, new_terms)
         new_energy, least = _energy(new_terms, new_count, goal)
         if new_energy > energy and np.random.random() >= math.exp((energy - new_energy) / temperature):
@@ -111,7 +108,7 @@ def _intervals(stage: IntArray, length: IntArray, count: int) -> IntArray:
 
 
 @compiled
-def _change(stage: IntArray, length: IntArray, count: int, layers: int, touched: Truths) -> int:
+def _change(stage: IntArray, length: IntArray, count: int, most: int, touched: Truths) -> int:
     """Change stages in place and mark those that are others now; return their new number."""
     n = len(stage)
     draw = np.random.random()
@@ -143,7 +140,7 @@ def _change(stage: IntArray, length: IntArray, count: int, layers: int, touched:
                 stage[i] = low + high - stage[i]
         length[low : high + 1] = length[low : high + 1][::-1].copy()
     elif which == 2:  # one stage in two
-        if length[a] > 1 and count < layers:
+        if length[a] > 1 and count < most:
             for i in range(n):
                 if stage[i] > a or (stage[i] == a and np.random.random() < 0.5):
                     stage[i] += 1
@@ -276,130 +273,3 @@ def _between(
     for y, j in enumerate(receivers):
         arcs[2 + len(senders) + y, 1] = capacity[kind[j], after]
     return push_most(arcs)
-
-
-# Search for layers of devices with a large flow: stages in a row, annealed towards goals above the best.
-
-
-# Goals lie this far above the best, from the least to the most.
-_LEAST, _MOST = 0.02, 0.15
-# Moves of the first walk, by which each is longer than the one before; those of the longest, and of all of them where
-# nothing is limited; moves between two looks at the clock.
-_FIRST, _LONGEST, _ALL_MOVES, _CHUNK = 60_000, 600_000, 900_000, 5_000
-_HOT, _COLD = 0.003, 2e-5
-# Numbers of stages of about equal length whose flows are computed.
-_EVEN = 4
-# Part of the starts where each device is a stage by itself, as far as that reaches.
-_ALONE = 0.7
-
-
-def search_flow(
-    instance: FlowInstance, rng: np.random.Generator, limits: Limits | None = None, start: FlowAnswer | None = None
-) -> Result[FlowInstance, FlowAnswer]:
-    """Best answer that is found; None where no request can pass.
-
-    Parameters
-    ----------
-    limits : Limits, optional
-        An evaluation is a move; a target is a time for a request.
-    start : FlowAnswer, optional
-        The answer is no worse.
-    """
-    limits, watch = limits or Limits(), Stopwatch()
-    if (reason := instance.unreachable()) is not None:
-        return Result("annealing", instance, impossible=reason)
-    best = max((start, _even_stages(instance)), key=lambda answer: answer.flow if answer is not None else 0.0)
-    best = best if best is not None and best.flow > 0 else None
-    unlimited = limits.evaluations is None and limits.deadline.left == math.inf
-    remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
-    guess = float(
-        (instance.capacity * np.arange(instance.layers + 1)).max(axis=1)[instance.kind].sum() / instance.layers
-    )
-    tries = 0
-    while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
-        # The first goals fall; before anything is found, again and again.
-        raised = 1 + math.exp(float(rng.uniform(math.log(_LEAST), math.log(_MOST))))
-        fallen = guess * 0.8 ** (1 + (tries % 12 if best is None else tries))
-        goal = fallen if best is None else max(fallen, best.flow * raised)
-        tries += 1
-        moves = int(min(_FIRST * tries, _LONGEST, remaining))
-        candidate = _walk(instance, goal, 0.0 if best is None else best.flow, moves, rng, limits)
-        remaining -= moves
-        if candidate is not None and (best is None or candidate.flow > best.flow):
-            best = candidate
-    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
-    return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
-
-
-def _even_stages(instance: FlowInstance) -> FlowAnswer:
-    """Stages with nearly as many layers each, to the weakest of which each device goes, the fastest first.
-
-    Of the numbers of stages whose weakest one is strongest, the one with the largest flow.
-    """
-    n, layers, tried = instance.n, instance.layers, list[tuple[float, IntArray]]()
-    for count in range(1, min(n, layers) + 1):
-        ends = np.arange(count + 1) * layers // count
-        served = instance.capacity[instance.kind][:, np.diff(ends)]  # of each device in each stage
-        strength, interval = np.zeros(count), np.zeros((n, 2), dtype=np.int64)
-        for i in np.argsort(-served.max(axis=1), kind="stable").tolist():
-            s = int(np.argmin(np.where(served[i] > 0, strength, np.inf)))
-            if served[i, s] > 0:
-                strength[s] += served[i, s]
-                interval[i] = ends[s], ends[s + 1]
-        tried.append((float(strength.min()), interval))
-    tried.sort(key=lambda pair: -pair[0])
-    return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda answer: answer.flow)
-
-
-def _walk(
-    instance: FlowInstance, goal: float, best: float, moves: int, rng: np.random.Generator, limits: Limits
-) -> FlowAnswer | None:
-    """An answer above the best flow from one walk towards a goal, if it finds one."""
-    stage, length, count = _start(instance, goal, rng)
-    devices = DeviceArrays(instance.kind.copy(), instance.capacity.copy(), instance.rates.copy())
-    done, answer = 0, None
-    while done < moves and not limits.deadline.passed:
-        chunk = min(_CHUNK, moves - done)
-        cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
-        flow, interval, hits = anneal_stages(devices, stage, length, count, goal, best, cooling, seed)
-        count = int((length > 0).sum())
-        if hits[0]:
-            answer, best = FlowAnswer(instance, interval), flow
-        if best >= goal:
-            break
-        done += chunk
-    return answer
-
-
-def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
-    """Stages in a row: of single devices with as many layers as reach the goal, along links; or at random."""
-    n, layers = instance.n, instance.layers
-    reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
-    stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
-    if rng.random() < _ALONE:
-        for i in _along_links(instance, goal, rng):
-            size = min(reach[instance.kind[i]], layers - int(length.sum()))
-            if size > 0:
-                stage[i], length[count] = count, size
-                count += 1
-    if count == 0:
-        count = int(rng.integers(1, min(n, layers) + 1))
-        length[:count] = 1
-    while (missing := layers - int(length.sum())) > 0:
-        length[rng.integers(count)] += min(missing, 1 + missing // (4 * count))
-    idle = np.flatnonzero(stage < 0)
-    stage[idle] = rng.integers(count, size=len(idle))
-    return stage, length, count
-
-
-def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) -> list[int]:
-    """All devices, each linked to the one before it by the goal or more, as far as a random walk gets; so are sites."""
-    n = instance.n
-    enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
-    order, unplaced, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]
-    while len(order) < n:
-        to = np.flatnonzero(unplaced & near) if (unplaced & near).any() else np.flatnonzero(unplaced)
-        order.append(int(rng.choice(to)))
-        unplaced[order[-1]] = False
-        near = enough[order[-1], :n]
-    return order

@@ -1,0 +1,203 @@
+"""Search for placements of layers whose flow is large."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from heuristics.flow.intervals import anneal_intervals
+from heuristics.flow.stages import DeviceArrays, anneal_stages
+from heuristics.local_search.annealing import Cooling
+from heuristics.method import Limits
+from instances import Result
+from instances.deadline import Stopwatch
+from instances.flow.answer import FlowAnswer, longest_path
+from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.graph.tensors import IntArray
+
+# Search for layers of devices with a large flow: stages in a row, annealed towards goals above the best; now and then
+# those of two parts of the devices side by side; and any layers of each device, from there on.
+
+
+# Goals lie this far above the best, from the least to the most.
+_LEAST, _MOST = 0.02, 0.15
+# Moves of the first walk, by which each is longer than the one before; those of the longest, and of all of them where
+# nothing is limited; moves between two looks at the clock.
+_FIRST, _LONGEST, _ALL_MOVES, _CHUNK = 60_000, 600_000, 900_000, 5_000
+_HOT, _COLD = 0.003, 2e-5
+# Numbers of stages of about equal length whose flows are computed.
+_EVEN = 4
+# Walks in a row, one of which is of two parts; moves of stages that one of any layers takes the time of, by devices.
+_TURNS, _MOVES_OF_INTERVALS = 5, 1
+# Temperatures of walks with any layers, from the least to the most, and how far each falls.
+_COOL, _WARM, _FALL = 0.004, 0.2, 20.0
+# Part of the starts where each device is a stage by itself, as far as that reaches.
+_ALONE = 0.7
+
+
+def search_flow(
+    instance: FlowInstance, rng: np.random.Generator, limits: Limits | None = None, start: FlowAnswer | None = None
+) -> Result[FlowInstance, FlowAnswer]:
+    """Best answer that is found; None where no request can pass.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        An evaluation is a move; a target is a time for a request.
+    start : FlowAnswer, optional
+        The answer is no worse.
+    """
+    limits, watch = limits or Limits(), Stopwatch()
+    if (reason := instance.unreachable()) is not None:
+        return Result("annealing", instance, impossible=reason)
+    best = max((start, _even_stages(instance)), key=lambda answer: answer.flow if answer is not None else 0.0)
+    best = best if best is not None and best.flow > 0 else None
+    unlimited = limits.evaluations is None and limits.deadline.left == math.inf
+    remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
+    guess = float(
+        (instance.capacity * np.arange(instance.layers + 1)).max(axis=1)[instance.kind].sum() / instance.layers
+    )
+    tries = 0
+    while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
+        # The first goals fall; before anything is found, again and again.
+        raised = 1 + math.exp(float(rng.uniform(math.log(_LEAST), math.log(_MOST))))
+        fallen = guess * 0.8 ** (1 + (tries % 12 if best is None else tries))
+        goal = fallen if best is None else max(fallen, best.flow * raised)
+        tries += 1
+        moves = int(min(_FIRST * tries, _LONGEST, remaining))
+        in_rows, freely = moves - moves // 4, moves // 4
+        if tries % _TURNS == 0:
+            candidate = _side_by_side(instance, goal, in_rows, rng, limits)
+        else:
+            candidate = _walk(instance, goal, 0.0 if best is None else best.flow, in_rows, rng, limits)
+        best = _better(candidate, best)
+        best = _better(_walk_freely(instance, candidate or best, best, freely, rng, limits), best)
+        remaining -= moves
+    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
+    return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
+
+
+def _better(candidate: FlowAnswer | None, best: FlowAnswer | None) -> FlowAnswer | None:
+    return candidate if candidate is not None and (best is None or candidate.flow > best.flow) else best
+
+
+def _even_stages(instance: FlowInstance) -> FlowAnswer:
+    """Stages with nearly as many layers each, to the weakest of which each device goes, the fastest first.
+
+    Of the numbers of stages whose weakest one is strongest, the one with the largest flow.
+    """
+    n, layers, tried = instance.n, instance.layers, list[tuple[float, IntArray]]()
+    for count in range(1, min(n, layers, instance.longest) + 1):
+        ends = np.arange(count + 1) * layers // count
+        served = instance.capacity[instance.kind][:, np.diff(ends)]  # of each device in each stage
+        strength, interval = np.zeros(count), np.zeros((n, 2), dtype=np.int64)
+        for i in np.argsort(-served.max(axis=1), kind="stable").tolist():
+            s = int(np.argmin(np.where(served[i] > 0, strength, np.inf)))
+            if served[i, s] > 0:
+                strength[s] += served[i, s]
+                interval[i] = ends[s], ends[s + 1]
+        tried.append((float(strength.min()), interval))
+    tried.sort(key=lambda pair: -pair[0])
+    return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda answer: answer.flow)
+
+
+def _walk(
+    instance: FlowInstance, goal: float, best: float, moves: int, rng: np.random.Generator, limits: Limits
+) -> FlowAnswer | None:
+    """An answer above the best flow from one walk towards a goal, if it finds one."""
+    stage, length, count = _start(instance, goal, rng)
+    devices, done, answer = _arrays(instance), 0, None
+    while done < moves and not limits.deadline.passed:
+        chunk = min(_CHUNK, moves - done)
+        cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
+        most = min(instance.layers, instance.longest)
+        flow, interval, hits = anneal_stages(devices, stage, length, count, most, goal, best, cooling, seed)
+        count = int((length > 0).sum())
+        if hits[0]:
+            answer, best = FlowAnswer(instance, interval), flow
+        if best >= goal:
+            break
+        done += chunk
+    return answer
+
+
+def _walk_freely(
+    instance: FlowInstance,
+    start: FlowAnswer | None,
+    best: FlowAnswer | None,
+    moves: int,
+    rng: np.random.Generator,
+    limits: Limits,
+) -> FlowAnswer | None:
+    """An answer above the best from one walk over any layers of each device, if it finds one; `moves` are of stages."""
+    devices = _arrays(instance)
+    interval = np.zeros((instance.n, 2), dtype=np.int64) if start is None else start.interval.copy()
+    hot = math.exp(float(rng.uniform(math.log(_COOL), math.log(_WARM))))
+    whole = min(moves, 1 + moves * _MOVES_OF_INTERVALS * 4 // instance.n)
+    flow, done, answer = 0.0 if best is None else best.flow, 0, None
+    while done < whole and not limits.reached(1 / flow if flow > 0 else math.inf):
+        chunk = min(_CHUNK, whole - done)
+        cooling, seed = Cooling(whole, hot, hot / _FALL).part(done, chunk), int(rng.integers(2**31))
+        better, layers, _ = anneal_intervals(devices, interval, instance.longest, flow, cooling, seed)
+        if better > flow:
+            answer, flow = FlowAnswer(instance, layers), better
+        done += chunk
+    return answer
+
+
+def _side_by_side(
+    instance: FlowInstance, goal: float, moves: int, rng: np.random.Generator, limits: Limits
+) -> FlowAnswer | None:
+    """Answers for two parts of the devices, each by itself; None if no request passes."""
+    order, interval = np.array(_along_links(instance, goal, rng)), np.zeros((instance.n, 2), dtype=np.int64)
+    for part in np.split(order, [int(rng.integers(instance.n + 1))]):
+        if len(part) > 0:
+            place = np.array([*part, instance.n + SOURCE, instance.n + SINK])
+            names, rates = tuple(instance.devices[i] for i in part), instance.rates[np.ix_(place, place)]
+            alone = replace(instance, devices=names, kind=instance.kind[part], rates=rates, published={})
+            answer = search_flow(alone, rng, Limits(limits.deadline, max(1, moves // 2))).answer
+            interval[part] = 0 if answer is None else answer.interval
+    if longest_path(instance.layers, interval, np.asarray(instance.rates)) > instance.longest:
+        return None
+    answer = FlowAnswer(instance, interval)
+    return answer if answer.flow > 0 else None
+
+
+def _arrays(instance: FlowInstance) -> DeviceArrays:
+    return DeviceArrays(instance.kind.copy(), instance.capacity.copy(), instance.rates.copy())
+
+
+def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
+    """Stages in a row: of single devices with as many layers as reach the goal, along links; or at random."""
+    n, layers = instance.n, instance.layers
+    reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
+    stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
+    if rng.random() < _ALONE:
+        for i in _along_links(instance, goal, rng):
+            size = min(reach[instance.kind[i]], layers - int(length.sum()))
+            if size > 0 and count < instance.longest:
+                stage[i], length[count] = count, size
+                count += 1
+    if count == 0:
+        count = int(rng.integers(1, min(n, layers, instance.longest) + 1))
+        length[:count] = 1
+    while (missing := layers - int(length.sum())) > 0:
+        length[rng.integers(count)] += min(missing, 1 + missing // (4 * count))
+    idle = np.flatnonzero(stage < 0)
+    stage[idle] = rng.integers(count, size=len(idle))
+    return stage, length, count
+
+
+def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) -> list[int]:
+    """All devices, each linked to the one before it by the goal or more, as far as a random walk gets; so are sites."""
+    n = instance.n
+    enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
+    order, unplaced, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]
+    while len(order) < n:
+        to = np.flatnonzero(unplaced & near) if (unplaced & near).any() else np.flatnonzero(unplaced)
+        order.append(int(rng.choice(to)))
+        unplaced[order[-1]] = False
+        near = enough[order[-1], :n]
+    return order
