@@ -20,6 +20,7 @@ import numpy as np
 from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.partition import IDLE, Partition
+from instances.partitioning.problem import Instance
 from instances.partitioning.stated_serving import ServingQuestion
 
 #: Contexts are floats: up to here they are whole, and one more token is another number.
@@ -104,6 +105,11 @@ class ServedPartition:
 
     question: ServingInstance
     partition: Partition
+
+    @property
+    def instance(self) -> Instance:
+        """The chain, devices and constraints of its question."""
+        return self.question.instance
 
     @property
     def bottleneck(self) -> float:

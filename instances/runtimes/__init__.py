@@ -6,10 +6,9 @@
 
 from collections.abc import Callable
 
-from instances.partitioning.partition import Partition
-from instances.planning.plan import Plan
 from instances.registry import Registry
 from instances.runtimes.layer_counts import LAYER_COUNTS
+from instances.runtimes.layers import Cut
 from instances.runtimes.modules import ACCELERATE, PYTORCH, TORCHTITAN
 from instances.runtimes.runtime import Runtime
 from instances.runtimes.serving import ONNXRUNTIME_GENAI, OPENVINO
@@ -32,11 +31,11 @@ _ALL: tuple[Runtime, ...] = (
 RUNTIMES = Registry(_ALL, "mtpp.runtimes")
 
 
-def writers() -> dict[str, Callable[[Partition | Plan], str]]:
+def writers() -> dict[str, Callable[[Cut], str]]:
     """Function that writes a cut into stages, for each runtime."""
     return {name: runtime.settings for name, runtime in RUNTIMES.items()}
 
 
-def no_writers() -> dict[str, Callable[[Partition | Plan], str]]:
+def no_writers() -> dict[str, Callable[[Cut], str]]:
     """Nothing, for answers that are no cuts into stages."""
     return {}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from instances.errors import InputError, said
 from instances.graph.graph import ComputationGraph
 from instances.runtimes.layers import LayerCut, LayerStack
 from instances.runtimes.runtime import LayerRuntime
+
+#: Tokens by which llama.cpp rounds the cache of a sequence up.
+_LLAMA_STEP = 256
 
 
 def vllm_default(layers: int, k: int) -> tuple[int, ...]:
@@ -51,30 +57,127 @@ def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
     return tuple(layers // k + (rank < layers % k) for rank in range(k))
 
 
-def _variable(name: str, variable: str, reference: str, version: str = "") -> LayerRuntime:
-    """A runtime that reads the counts from an environment variable; embeddings come first, the head last."""
-    summary = f"{variable}, an environment variable"
-    return LayerRuntime(
-        name, summary, reference, "#", lambda cut: f"{variable}={_listed(cut.counts)}\n", version=version
+class Deployment(NamedTuple):
+    """Stages as a server of language models takes them; what is None is left to the server."""
+
+    layers: tuple[int, ...]  # of each stage
+    degrees: tuple[int, ...]  # devices that share each layer of a stage
+    #: Numbers, or addresses on other hosts, of the devices of all stages in their order; None: as they are numbered.
+    devices: tuple[int | str, ...] | None = None
+    batch: int | None = None  # sequences that pass a stage together
+    in_flight: int | None = None  # batches that are in stages at once
+    length: int | None = None  # tokens of a sequence
+    head: int = -1  # stage of what comes after the layers
+
+    @classmethod
+    def of(cls, cut: LayerCut) -> Deployment:
+        """The deployment of a cut with a device a stage; hosts number their own devices."""
+        devices: tuple[int | str, ...] | None = None
+        remote = [cut.ranks[n] for n, address in enumerate(cut.addresses) if address is not None]
+        if remote or cut.ranks != tuple(range(cut.k)):
+            local = [rank - sum(other < rank for other in remote) for rank in cut.ranks]
+            devices = tuple(address or number for address, number in zip_longest(cut.addresses, local))
+        length = None if cut.batch is None else cut.context
+        return cls(cut.counts, (1,) * cut.k, devices, cut.batch, cut.in_flight, length, cut.last)
+
+    @property
+    def sequences(self) -> int | None:
+        """Sequences in all batches in flight."""
+        return None if self.batch is None or self.in_flight is None else self.batch * self.in_flight
+
+    def degree(self, runtime: str) -> int:
+        """The degree of all stages; an `InputError` if they differ."""
+        degrees = dict.fromkeys(self.degrees)
+        if len(degrees) > 1:
+            raise InputError(
+                f"{runtime} has one tensor degree for all stages; this cut has {' and '.join(map(str, degrees))}."
+            )
+        return next(iter(degrees))
+
+
+def _visible(deployment: Deployment) -> str:
+    """The variable that numbers devices anew, in the order of the stages; empty where they are so."""
+    return "" if deployment.devices is None else f"CUDA_VISIBLE_DEVICES={_listed(deployment.devices)} "
+
+
+def _options(**values: int | None) -> str:
+    """Options of a command by their names, without those that have no value."""
+    names = ((name.replace("_", "-"), value) for name, value in values.items())
+    return " ".join(f"--{name} {value}" for name, value in names if value is not None)
+
+
+def vllm_words(deployment: Deployment) -> str:
+    """The command of vLLM, whose `max-num-seqs` counts the sequences of all batches in flight."""
+    options = _options(
+        tensor_parallel_size=deployment.degree("vllm"),
+        pipeline_parallel_size=len(deployment.layers),
+        max_num_seqs=deployment.sequences,
+        max_model_len=deployment.length,
     )
+    counts = f"VLLM_PP_LAYER_PARTITION={_listed(deployment.layers)}"
+    return f'{_visible(deployment)}{counts} vllm serve "$MODEL" {options}\n'
 
 
-def _tensorrt_llm(cut: LayerCut) -> str:
-    return f"pipeline_parallel_size: {cut.k}\npp_partition: {list(cut.counts)}\n"
+def sglang_words(deployment: Deployment) -> str:
+    """The command of SGLang."""
+    options = _options(
+        tp_size=deployment.degree("sglang"),
+        pp_size=len(deployment.layers),
+        pp_max_micro_batch_size=deployment.batch,
+        max_running_requests=deployment.sequences,
+        context_length=deployment.length,
+    )
+    counts = f"SGLANG_PP_LAYER_PARTITION={_listed(deployment.layers)}"
+    return f'{_visible(deployment)}{counts} python -m sglang.launch_server --model-path "$MODEL" {options}\n'
 
 
-def _llama_cpp(cut: LayerCut) -> str:
-    """Options of llama.cpp: the share of each device, the output counted as one more layer.
+def tensorrt_words(deployment: Deployment) -> str:
+    """The YAML of TensorRT-LLM, which keeps a batch in flight for each stage."""
+    stages, in_flight = len(deployment.layers), deployment.in_flight
+    if in_flight is not None and in_flight < stages:
+        raise InputError(
+            f"tensorrt-llm keeps a batch in flight for each of {stages} stages, and this cut has room for {in_flight}; "
+            f"give {said('in_flight', stages)}."
+        )
+    fields = {
+        "tensor_parallel_size": deployment.degree("tensorrt-llm"),
+        "pipeline_parallel_size": stages,
+        "pp_partition": list(deployment.layers),
+        "max_batch_size": deployment.batch,
+        "max_seq_len": deployment.length,
+    }
+    return "".join(f"{name}: {value}\n" for name, value in fields.items() if value is not None)
+
+
+def llama_words(deployment: Deployment) -> str:
+    """Options of llama.cpp for layers, the output among them as one more.
 
     Of n layers and the output, number i goes to the first device whose share, with those before it, is more than
-    i / (n + 1). What comes before the layers stays on the host. Empty stages take no device.
+    i / (n + 1). What comes before the layers stays on the host. Empty stages take no device. Devices of other hosts are
+    numbered in the order of their servers. A cache has a multiple of 256 tokens for each sequence.
     """
-    counts = [count + (n == cut.last) for n, count in enumerate(cut.counts)]
-    settings = f"-ngl 999 -sm layer -ts {_listed(filter(None, counts))}"
-    if cut.ranks == tuple(range(cut.k)):
-        return f"{settings}\n"
-    devices = (f"CUDA{rank}" for count, rank in zip(counts, cut.ranks, strict=True) if count)
-    return f"{settings} -dev {','.join(devices)}\n"
+    if set(deployment.degrees) != {1}:
+        raise InputError(f"llama-cpp has no stages with tensor degrees; this cut has {max(deployment.degrees)}.")
+    counts = list(deployment.layers)
+    counts[deployment.head] += 1
+    words = ["-ngl", "999", "-sm", "layer", "-ts", _listed(filter(None, counts))]
+    if deployment.devices is not None:
+        used = [place for place, count in zip(deployment.devices, counts, strict=True) if count]
+        servers = [place for place in used if isinstance(place, str)]
+        if len(set(servers)) < len(servers):
+            raise InputError(f"llama-cpp: {servers[0]} is the address of one device; give each its own server.")
+        names = (f"RPC{servers.index(place)}" if isinstance(place, str) else f"CUDA{place}" for place in used)
+        words += [f"--rpc {_listed(servers)}"] if servers else []
+        words += ["-dev", _listed(names)]
+    if deployment.sequences is not None and deployment.length is not None:
+        length = deployment.length // _LLAMA_STEP * _LLAMA_STEP
+        if not length:
+            raise InputError(
+                f"llama-cpp keeps caches in steps of {_LLAMA_STEP} tokens of a sequence, and this cut has room for "
+                f"{deployment.length}; give more memory or a smaller batch."
+            )
+        words += ["-c", str(deployment.sequences * length), "-np", str(deployment.sequences)]
+    return f"{' '.join(words)}\n"
 
 
 def _galvatron(cut: LayerCut) -> str:
@@ -94,12 +197,32 @@ def _galvatron(cut: LayerCut) -> str:
     return json.dumps(fields, indent=1) + "\n"
 
 
-def _listed(counts: Iterable[int]) -> str:
-    return ",".join(map(str, counts))
+def _listed(items: Iterable[object]) -> str:
+    return ",".join(map(str, items))
 
 
 @dataclass(frozen=True)
-class _LlamaCpp(LayerRuntime):
+class ServerRuntime(LayerRuntime):
+    """A runtime that serves language models on stages, which may share their layers among devices."""
+
+    words: Callable[[Deployment], str] = field(kw_only=True)  # of a deployment; an `InputError` if it has none
+
+    @classmethod
+    def of_words(
+        cls,
+        name: str,
+        summary: str,
+        reference: str,
+        comment: str | None,
+        words: Callable[[Deployment], str],
+        **more: Any,
+    ) -> Self:
+        """A runtime with these words."""
+        return cls(name, summary, reference, comment, lambda cut: words(Deployment.of(cut)), words=words, **more)
+
+
+@dataclass(frozen=True)
+class _LlamaCpp(ServerRuntime):
     """A runtime whose host has what comes before the layers."""
 
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
@@ -122,20 +245,41 @@ class _LlamaCpp(LayerRuntime):
 
 
 LAYER_COUNTS = (
-    _variable("vllm", "VLLM_PP_LAYER_PARTITION", "vllm/distributed/utils.py"),
-    _variable("sglang", "SGLANG_PP_LAYER_PARTITION", "sglang/srt/distributed/utils.py", "0.5"),
-    LayerRuntime(
-        "tensorrt-llm", "pp_partition in the YAML of extra options", "tensorrt_llm/mapping.py", "#", _tensorrt_llm
+    ServerRuntime.of_words(
+        "vllm",
+        "command with VLLM_PP_LAYER_PARTITION, parallel sizes and room",
+        "vllm/distributed/utils.py",
+        "#",
+        vllm_words,
+        orders_devices=True,
     ),
-    _LlamaCpp(
+    ServerRuntime.of_words(
+        "sglang",
+        "command with SGLANG_PP_LAYER_PARTITION, parallel sizes and room",
+        "sglang/srt/distributed/utils.py",
+        "#",
+        sglang_words,
+        orders_devices=True,
+        version="0.5",
+    ),
+    ServerRuntime.of_words(
+        "tensorrt-llm",
+        "pp_partition, parallel sizes and room in the YAML of extra options",
+        "tensorrt_llm/mapping.py",
+        "#",
+        tensorrt_words,
+    ),
+    _LlamaCpp.of_words(
         "llama-cpp",
-        "-ts of llama-server and others, options",
+        "-ts and room for llama-server and others, options",
         "llama.cpp/src/llama-model.cpp",
         None,
-        _llama_cpp,
+        llama_words,
         every_stage=None,
         back_with_last=False,
         orders_devices=True,
+        reaches_hosts=True,
+        one_batch=True,
     ),
     LayerRuntime(
         "galvatron",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
+from instances.partitioning.serving import ServedPartition
 from instances.planning.plan import Plan
 
 # Numbered layers of a network, found by the names of its nodes: ``decoder.7``, ``/model/layers.7/attn/MatMul``.
@@ -333,6 +336,10 @@ def _configured(graph: ComputationGraph, stem: str) -> tuple[tuple[str, ...] | N
 # Cuts between layers, in the form of runtimes: the number of layers of each stage, and the stages of both ends.
 
 
+#: What runtimes have words for.
+Cut: TypeAlias = Partition | Plan | ServedPartition
+#: Name of a kind whose device is on another host, reached there.
+_ADDRESS = re.compile(r"[A-Za-z0-9][\w.-]*:[0-9]{1,5}")
 _RANGE = " … "
 _REMEDY_OF_PLANS = "plan a graph of whole layers, such as one of the level layer."
 
@@ -352,6 +359,9 @@ class LayerCut:
     replicas: int = 1  # devices that run each stage, each a part of the batch
     microbatches: int | None = None  # of an iteration; None for a partition
     context: int | None = None  # tokens that a sequence may have; None if nothing tells
+    batch: int | None = None  # sequences that pass a stage together; None where no memory was kept for their caches
+    in_flight: int | None = None  # batches whose caches each stage has room for
+    addresses: tuple[str | None, ...] = ()  # (k,) of the host of each stage's device, None for this one; none if alike
 
     @property
     def layers(self) -> int:
@@ -383,15 +393,26 @@ class LayerCut:
         return [layer for layer, assigned in enumerate(self.unit_stage[1:-1]) if assigned == stage]
 
     @classmethod
-    def of(cls, answer: Partition | Plan) -> LayerCut:
-        """The cut of a partition or a plan.
+    def of(cls, answer: Cut) -> LayerCut:
+        """The cut of a partition, a plan or a serving front.
 
         Raises
         ------
         InputError
             If a layer is cut, or there are no layers in a row; the message names it.
         """
+        if isinstance(answer, ServedPartition):
+            return _of_served(answer)
         return _of_partition(answer) if isinstance(answer, Partition) else _of_plan(answer)
+
+
+def _of_served(point: ServedPartition) -> LayerCut:
+    """The cut of a front, with the sequences and the context that its stages have room for."""
+    cut, question = _of_partition(point.partition), point.question
+    if question.in_flight is None:
+        return cut
+    context = None if math.isinf(point.capacity) else int(point.capacity)
+    return replace(cut, context=context, batch=question.batch, in_flight=question.in_flight)
 
 
 def layers_in_words(partition: Partition) -> str:
@@ -406,9 +427,12 @@ def layers_in_words(partition: Partition) -> str:
 
 def _of_partition(partition: Partition) -> LayerCut:
     graph, block, ranks = partition.instance.graph, partition.block, range(partition.instance.k)
+    addresses: tuple[str | None, ...] = ()
     if not partition.instance.is_alike:  # an idle device has no stage
         used, block = np.unique(block, return_inverse=True)
         ranks = partition.device[used].tolist()
+        names = [name for name in partition.kinds_by_name if name is not None]
+        addresses = tuple(name if _ADDRESS.fullmatch(name) else None for name in names)
     stack = LayerStack.of(graph)
     stages: list[int | None] = []
     for unit in range(stack.layers + 2):
@@ -429,6 +453,7 @@ def _of_partition(partition: Partition) -> LayerCut:
         ranks=tuple(ranks),
         naming=naming,
         context=context,
+        addresses=addresses,
     )
 
 

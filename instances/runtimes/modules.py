@@ -17,8 +17,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.views import merge_graph
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
-from instances.planning.plan import Plan
-from instances.runtimes.layers import TRANSFORMERS, LayerCut, LayerStack, ModuleNames, Naming
+from instances.runtimes.layers import TRANSFORMERS, Cut, LayerCut, LayerStack, ModuleNames, Naming
 from instances.runtimes.runtime import LayerRuntime, Runtime
 
 # Graphs in which each layer is a node, so that no plan cuts one.
@@ -253,7 +252,7 @@ class _Accelerate(LayerRuntime):
             return super().rules(graph)
         return Constraints(together=tuple(group for group in units.groups if len(group) > 1))
 
-    def settings(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Cut) -> str:
         """The device of each unit of a program; of other graphs as of layers."""
         units = _units(answer.instance.graph) if isinstance(answer, Partition) else None
         if units is None or not isinstance(answer, Partition):
@@ -278,6 +277,7 @@ ACCELERATE = _Accelerate(
     front_with_first=False,
     back_with_last=False,
     orders_devices=True,
+    one_batch=True,
     one_device=True,
     version="1.15",
     names=(TRANSFORMERS, "transformers"),

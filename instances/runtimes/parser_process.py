@@ -10,6 +10,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -86,16 +87,30 @@ def _openvino(settings: Path, model: Path) -> str:
 
 
 def _sglang(settings: Path, model: Path) -> str:
-    name, _, value = settings.read_text(encoding="utf-8").strip().splitlines()[-1].partition("=")
-    if name != _SGLANG:
+    command = shlex.split(settings.read_text(encoding="utf-8").strip().splitlines()[-1])
+    value = next((word.removeprefix(f"{_SGLANG}=") for word in command if word.startswith(f"{_SGLANG}=")), None)
+    if value is None:
         raise ValueError(f"there is no {_SGLANG}")
+    for option in command:
+        if option.startswith("--") and not _is_sglang_option(option):
+            raise ValueError(f"there is no option {option}")
     counts = [int(count) for count in value.split(",")]
     indices = _function("sglang", "sglang/srt/distributed/utils.py", "get_pp_indices")
-    os.environ[name] = value
+    os.environ[_SGLANG] = value
     ranks = [indices(sum(counts), rank, len(counts)) for rank in range(len(counts))]
     if any(end != begin for (_, end), (begin, _) in pairwise(ranks)) or any(begin >= end for begin, end in ranks):
         raise ValueError(f"it divides the layers as {ranks}")
     return f"{sum(counts)} layers as {', '.join(f'{begin} to {end - 1}' for begin, end in ranks)}"
+
+
+def _is_sglang_option(option: str) -> bool:
+    """Whether the server has an option: one that it adds to its parser, or a field of its arguments."""
+    folder = Path(str(distribution("sglang").locate_file("sglang/srt")))
+    texts = [
+        path.read_text(encoding="utf-8") for path in (folder / "server_args.py", *folder.glob("arg_groups/fields/*.py"))
+    ]
+    field = option.removeprefix("--").replace("-", "_")
+    return any(f'"{option}"' in text or re.search(rf"^ +{re.escape(field)}:", text, re.MULTILINE) for text in texts)
 
 
 def _torchtitan(settings: Path, model: Path) -> str:

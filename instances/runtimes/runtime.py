@@ -13,8 +13,7 @@ from instances.errors import InputError, WordError, said
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
-from instances.planning.plan import Plan
-from instances.runtimes.layers import LayerCut, LayerStack, ModuleNames, Naming
+from instances.runtimes.layers import Cut, LayerCut, LayerStack, ModuleNames, Naming
 
 #: Needs of every stage: a layer, or any unit, that is a layer, the nodes before them or the nodes after them.
 LAYER, UNIT = "layer", "unit"
@@ -31,6 +30,7 @@ class Runtime(ABC):
     #: Release whose settings these are, such as "0.3"; empty if they are the same in all that are known.
     version: str = field(default="", kw_only=True)
     earlier: tuple[Runtime, ...] = field(default=(), kw_only=True)  # the same in releases with other settings
+    one_batch: bool = field(default=False, kw_only=True)  # whether one batch at a time goes through all stages
 
     def of_version(self, version: str | None) -> Runtime:
         """The runtime with the settings of a release; None is the latest that is known.
@@ -65,7 +65,7 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def settings(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Cut) -> str:
         """Settings that make the runtime execute the answer, with a line break at the end.
 
         Raises
@@ -84,6 +84,7 @@ class LayerRuntime(Runtime):
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
     orders_devices: bool = False  # whether its settings say which device runs a stage; else stage n is on device n
+    reaches_hosts: bool = False  # whether its settings say the address of a device on another host
     one_device: bool = False  # whether a module runs in one stage, also one that is called in several
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
     #: Modules of built-in networks, and the library that calls them so; None if the settings name no modules.
@@ -114,7 +115,7 @@ class LayerRuntime(Runtime):
         whole = tuple(tuple(stack.members(unit)[0] for unit in units) for units in torn)
         return rules + Constraints(together=whole)
 
-    def settings(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Cut) -> str:
         """Settings that make the runtime execute the answer."""
         cut = LayerCut.of(answer)
         self._check(cut)
@@ -157,6 +158,8 @@ class LayerRuntime(Runtime):
             raise InputError(
                 f"Stage {sizes.index(0)} of {cut.k} holds {lacking}, and {self.name} has none such; {again}"
             )
+        if (remote := [place for place in cut.addresses if place is not None]) and not self.reaches_hosts:
+            raise InputError(f"{self.name} is told of no device at {remote[0]}; give devices of this host alone.")
         moved = [n for n, rank in enumerate(cut.ranks) if n != rank]
         if moved and cut.devices == cut.k:
             if self.orders_devices:
@@ -192,11 +195,11 @@ class NodeRuntime(Runtime):
                 )
         return NO_CONSTRAINTS
 
-    def settings(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Cut) -> str:
         """Settings that make the runtime execute the answer."""
         if not isinstance(answer, Partition):
             raise InputError(
-                f"{self.name} takes the stage of each operator, which a plan does not tell; give a partition."
+                f"{self.name} takes the stage of each operator, which layers do not tell; give a partition."
             )
         self.rules(answer.instance.graph)
         return self.write(answer)

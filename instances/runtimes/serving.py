@@ -21,8 +21,7 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.stated_serving import ServedDecoder
-from instances.planning.plan import Plan
-from instances.runtimes.layers import LayerCut, LayerStack
+from instances.runtimes.layers import Cut, LayerCut, LayerStack
 from instances.runtimes.runtime import LayerRuntime, NodeRuntime, Runtime
 
 # Conversion of a decoder to the serving question: a node for each layer, one before them and one after them.
@@ -141,7 +140,7 @@ class StageFile(NamedTuple):
 class StageFileRuntime(LayerRuntime):
     """A runtime that takes a model a stage, which may be there."""
 
-    def settings_for(self, answer: Partition | Plan, files: Sequence[StageFile]) -> str:
+    def settings_for(self, answer: Cut, files: Sequence[StageFile]) -> str:
         """Configuration of the runtime for an answer, whose stage files exist.
 
         Raises
@@ -212,6 +211,7 @@ ONNXRUNTIME_GENAI = StageFileRuntime(
     "onnxruntime.ai/docs/genai/reference/config.html",
     None,
     _genai_config,
+    one_batch=True,
     version="0.18",
 )
 

@@ -50,17 +50,16 @@ class Front(Displayed):
 
     @property
     def settings(self) -> str:
-        """The chosen cut as the runtime takes it; empty where it cannot say the devices of the stages."""
-        return "" if self.unsettled else RUNTIMES[self.runtime].settings(self.partition)
+        """The chosen cut as the runtime takes it; empty where it has no words for it."""
+        return "" if self.unsettled else RUNTIMES[self.runtime].settings(self.chosen)
 
     @property
     def unsettled(self) -> str:
-        """Why the runtime cannot be told on which devices the stages are; empty if it can."""
-        if not self.instance.instance.is_alike:
-            try:
-                RUNTIMES[self.runtime].settings(self.partition)
-            except InputError as error:
-                return str(error)
+        """Why the runtime has no words for the devices of the stages or what is in flight; empty if it has."""
+        try:
+            RUNTIMES[self.runtime].settings(self.chosen)
+        except InputError as error:
+            return str(error)
         return ""
 
     @property

@@ -15,6 +15,7 @@ from instances.certificates import current
 from instances.errors import WordError, printable
 from instances.json_files import Value, check_writable, read_json
 from instances.partitioning.partition_file import AnswerFile
+from instances.partitioning.serving import ServedPartition
 from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
 from instances.registry import find
@@ -187,7 +188,7 @@ def explained(
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
 CutLike: TypeAlias = "Result[Any, Any] | _Cut | str | PathLike[str]"
-_Cut: TypeAlias = Partition | Plan | GridPlan
+_Cut: TypeAlias = Partition | Plan | GridPlan | ServedPartition
 
 
 @dataclass(frozen=True)
@@ -278,8 +279,8 @@ def export(
 
 def _cut(answer: object) -> _Cut:
     cut = answer.answer if isinstance(answer, Result) else answer
-    for part in ("partition", "plan"):
-        cut = getattr(cut, part, cut)
+    for part in ("chosen", "partition", "plan"):
+        cut = cut if isinstance(cut, _Cut) else getattr(cut, part, cut)
     if not isinstance(cut, _Cut):
         raise InputError(f"This holds no cut into stages ({type(answer).__name__}); give a partition or a plan.")
     return cut
@@ -481,13 +482,10 @@ def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """The answer as each runtime takes it, and why others do not."""
     words: dict[str, str] = {}
     refusals: dict[str, str] = {}
-    cut = result.answer
-    for part in ("partition", "plan"):
-        cut = getattr(cut, part, cut)
-    if cut is not None:
+    if result.answer is not None:
         for name, write in PROBLEMS.of(result.instance).settings().items():
             try:
-                words[name] = write(cut)
+                words[name] = write(_cut(result))
             except InputError as error:
                 refusals[name] = str(error)
     return words, refusals

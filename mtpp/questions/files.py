@@ -26,6 +26,7 @@ from mtpp.questions.words import GraphLike, chosen, pick
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from instances.partitioning.serving import ServedPartition
     from instances.planning import Plan
     from instances.planning.grid.plan import GridPlan
     from instances.planning.stated import StatedPlan, StatedTimeline
@@ -229,11 +230,11 @@ def cut_of_certificate(document: Value) -> tuple[Partition, str | None]:
     return partition, _bound_in_words(partition.instance, claims)
 
 
-def cut_of_front(document: Value) -> tuple[Partition, str | None]:
+def cut_of_front(document: Value) -> tuple[ServedPartition, str | None]:
     """The cut of a serving front that is its answer, and what holds for all cuts, in words."""
     front = read_front(document).answer
     assert front is not None
-    return front.partition, "no cut is faster and holds more context"
+    return front.chosen, "no cut is faster and holds more context"
 
 
 def cut_of_plan(document: Value) -> tuple[Plan, str | None]:

@@ -184,7 +184,8 @@ class ServingWords(DevicesWords, DecoderWords, total=False):
     in_flight: Annotated[
         int | None,
         Word(
-            "Batches in flight, at most k; all stages hold the caches of all.  [default: one for each stage]",
+            "Batches in flight, at most k; all stages hold the caches of all.  [default: one for each stage, or one "
+            "where the runtime works at one alone]",
             None,
             "M",
             basic=True,
@@ -241,7 +242,7 @@ def serving_instance(
         if memory is None:
             raise InputError(f"{word('memory')} is missing; give that of a device.")
         platform = Platform(count or 1, rate, limit, fit=True)
-        return serving_chain(loaded, platform, runtime, in_flight=_in_flight(platform.k, words))
+        return serving_chain(loaded, platform, runtime, in_flight=_in_flight(platform.k, runtime, words))
     devices = devices_of(words["devices"], rate, limit)
     for kind in devices.kinds:
         if kind.memory == math.inf:
@@ -250,19 +251,21 @@ def serving_instance(
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
     question = Instance(loaded, devices, k=count, works=works, fit=True)
-    in_flight = _in_flight(question.k, words)
+    in_flight = _in_flight(question.k, runtime, words)
     if question.is_alike:
         return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
     return serving_chain(loaded, question.platform, runtime, devices, seen, in_flight)
 
 
-def _in_flight(k: int, words: ServingWords) -> int:
-    """Batches in flight, by default one for each of k stages; a `WordError` if they are more."""
-    in_flight = words["in_flight"]
+def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
+    """Batches in flight, by default as many as k stages and the runtime can have; a `WordError` if they are more."""
+    in_flight, most = words["in_flight"], 1 if runtime.one_batch else k
     if in_flight is None:
-        assume("in_flight", f"{how_many(k, 'batch')} in flight")
-        return k
+        assume("in_flight", f"{how_many(most, 'batch')} in flight")
+        return most
+    if in_flight > most and runtime.one_batch:
+        raise WordError("in_flight", in_flight, f"{runtime.name} has one batch in flight; leave it out.")
     if in_flight > k:
         raise WordError(
             "in_flight", in_flight, f"{how_many(k, 'stage')} work at {how_many(k, 'batch')}; give 1 to {k}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
@@ -24,11 +25,22 @@ def counted(counts: list[int], layers: int) -> list[int]:
     return [0, *stages, len(counts) - 1]
 
 
-def environment(name: str) -> Callable[[str, int, int], list[int]]:
+def shell(text: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    """Variables, words and options of a command as a shell reads it."""
+    words = shlex.split(text)
+    first = next(i for i, word in enumerate(words) if not re.match(r"[A-Z_]+=", word))
+    option = next(i for i, word in enumerate(words) if word.startswith("--"))
+    pairs = zip(words[option::2], words[option + 1 :: 2], strict=True)
+    return dict(word.split("=", 1) for word in words[:first]), words[first:option], dict(pairs)
+
+
+def environment(name: str, command: str, tensor: str, pipeline: str) -> Callable[[str, int, int], list[int]]:
     def read(text: str, layers: int, k: int) -> list[int]:
-        key, _, value = text.strip().partition("=")
-        counts = [int(word) for word in value.split(",")]
-        assert (key, len(counts)) == (name, k)
+        variables, words, options = shell(text)
+        counts = [int(word) for word in variables.pop(name).split(",")]
+        assert variables.keys() <= {"CUDA_VISIBLE_DEVICES"}
+        assert " ".join(words) == command
+        assert (len(counts), options[tensor], options[pipeline]) == (k, "1", str(k))
         return counted(counts, layers)
 
     return read
@@ -179,8 +191,10 @@ def onnxruntime_genai(text: str, layers: int, k: int) -> list[int]:
 
 
 READERS: dict[str, Callable[[str, int, int], list[int]]] = {
-    "vllm": environment("VLLM_PP_LAYER_PARTITION"),
-    "sglang": environment("SGLANG_PP_LAYER_PARTITION"),
+    "vllm": environment(
+        "VLLM_PP_LAYER_PARTITION", "vllm serve $MODEL", "--tensor-parallel-size", "--pipeline-parallel-size"
+    ),
+    "sglang": environment("SGLANG_PP_LAYER_PARTITION", "python -m sglang.launch_server", "--tp-size", "--pp-size"),
     "tensorrt-llm": tensorrt_llm,
     "megatron": megatron,
     "torchtitan": torchtitan,

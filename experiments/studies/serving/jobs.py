@@ -88,8 +88,9 @@ class ServingJob(StudyJob):
 
 
 def device_memory(graph: ComputationGraph, k: int) -> float:
-    """The smallest device that is sold with room for a share of the weights and some more [bytes]."""
-    return next((size for size in _MEMORIES if size >= _ROOM * graph.held_total / k), _MEMORIES[-1])
+    """The smallest device that is sold with room for a share of weights, k batches' caches and some more [bytes]."""
+    held = graph.held_total + (k - 1) * float(graph.state_bytes.sum())
+    return next((size for size in _MEMORIES if size >= _ROOM * held / k), _MEMORIES[-1])
 
 
 def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
@@ -108,7 +109,7 @@ def _compared(graph: ComputationGraph, platform: Platform, name: str) -> dict[st
     runtime = RUNTIMES[name]
     if isinstance(runtime, LayerRuntime):  # what modules are called does not matter here
         runtime = replace(runtime, names=None)
-    question = serving_chain(graph, platform, runtime)
+    question = serving_chain(graph, platform, runtime, in_flight=platform.k)
     front = serving_front(question)
     rule = served(question, DEFAULT_RULES[name](question.instance.graph.n - 2, platform.k))
     holds = rule.capacity >= question.context

@@ -43,7 +43,7 @@ _LAYERS, _PICTURE = 100, 5
 
 @dataclass(frozen=True, eq=False)
 class ReportedServing:
-    """Measured contexts of two cuts, the runtime's own and one by hand [tokens]."""
+    """Measured contexts of two cuts, the runtime's own and one by hand [tokens], those of all sequences together."""
 
     source: str
     question: ServingInstance
@@ -60,7 +60,7 @@ def vllm_6920() -> ReportedServing:
     with which ten layers a stage have room for 1,476 blocks.
     """
     graph = ARCHITECTURES["llama-3-70b"].build(phase="decode", element_bytes=1, kv_bytes=2, context=1)
-    loose = serving_chain(graph, Platform(8, _LINK, 1e12, fit=True), RUNTIMES["vllm"])
+    loose = serving_chain(graph, Platform(8, _LINK, 1e12, fit=True), RUNTIMES["vllm"], in_flight=1)
     ends = np.ones(loose.instance.graph.n)
     ends[[0, -1]] = 2
     chain = replace(loose.instance.graph, param_bytes=loose.instance.graph.param_bytes * ends)
@@ -108,6 +108,7 @@ def ollama_12010() -> ReportedServing:
         window=np.full(graph.n, math.inf),
         context=1,
         batch=1,
+        in_flight=1,
     )  # fmt: skip
     return ReportedServing(
         source="ollama, issue 12010",
@@ -137,11 +138,13 @@ _TIME = (
 )
 _CONTEXT = (
     "Largest context that each runtime can express, which is proved, over that of\n"
-    "its default rule. Tokens: the largest of vLLM, on devices of so many GB."
+    "its default rule, with a batch in flight for each stage. Tokens: the largest of\n"
+    "vLLM, on devices of so many GB."
 )
 _HYBRID = (
     "Bottleneck of each rule over the least, and (ctx) the most context over that of\n"
-    "the rule. Batch 8 at a context of 32768; sizes are the defaults of each type."
+    "the rule. Batches of 8 at a context of 32768, one for each stage; sizes are the\n"
+    "defaults of each type."
 )
 #: Rules that hybrid decoders are held against.
 _BALANCED = ("sglang", "vllm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +18,29 @@ _ENDS = ("before", "after")
 # Runtimes whose words leave empty stages out.
 _DENSE = ("accelerate", "llama-cpp")
 
-# Runtimes that take the number of layers of each stage.
+# Runtimes that take the number of layers of each stage, and their words; older files have the counts alone.
+_DEVICES = r"(?:CUDA_VISIBLE_DEVICES=(?P<devices>\d+(?:,\d+)*) )?"
 _COUNTS = {
-    "vllm": r"VLLM_PP_LAYER_PARTITION=(.*)\n",
-    "sglang": r"SGLANG_PP_LAYER_PARTITION=(.*)\n",
-    "tensorrt-llm": r"pipeline_parallel_size: \d+\npp_partition: \[(.*)\]\n",
-    "galvatron": r'\{\s*"pp_deg": \d+,\s*"pp_division": "([\d,]*)"(?:,\s*"\w+": [\d",]+)*\s*\}\n',
+    "vllm": _DEVICES
+    + r'VLLM_PP_LAYER_PARTITION=(?P<counts>[\d,]+)(?: vllm serve "\$MODEL" --tensor-parallel-size 1'
+    + r" --pipeline-parallel-size (?P<stages>\d+)(?: --max-num-seqs (?P<sequences>\d+))?"
+    + r"(?: --max-model-len (?P<length>\d+))?)?\n",
+    "sglang": _DEVICES
+    + r"SGLANG_PP_LAYER_PARTITION=(?P<counts>[\d,]+)(?: python -m sglang\.launch_server"
+    + r' --model-path "\$MODEL" --tp-size 1 --pp-size (?P<stages>\d+)(?: --pp-max-micro-batch-size (?P<batch>\d+)'
+    + r" --max-running-requests (?P<sequences>\d+))?(?: --context-length (?P<length>\d+))?)?\n",
+    "tensorrt-llm": r"(?:tensor_parallel_size: 1\n)?pipeline_parallel_size: (?P<stages>\d+)\n"
+    + r"pp_partition: \[(?P<counts>[\d, ]+)\]\n"
+    + r"(?:max_batch_size: (?P<batch>\d+)\n)?(?:max_seq_len: (?P<length>\d+)\n)?",
+    "galvatron": r'\{\s*"pp_deg": (?P<stages>\d+),\s*"pp_division": "(?P<counts>[\d,]*)"(?:,\s*"\w+": [\d",]+)*\s*\}\n',
+    "llama-cpp": r"-ngl 999 -sm layer -ts (?P<counts>\d+(?:,\d+)*)(?: --rpc (?P<servers>[\w.:,-]+))?"
+    + r"(?: -dev (?P<names>(?:CUDA|RPC)\d+(?:,(?:CUDA|RPC)\d+)*))?(?: -c (?P<tokens>\d+) -np (?P<sequences>\d+))?\n",
 }
+# A cache of llama.cpp has a multiple of so many tokens for each sequence.
+_LLAMA_STEP = 256
+_ROOM = ("stages", "batch", "sequences", "length", "tokens")
+# Name of a kind whose device is on another host.
+_ADDRESS = re.compile(r"[A-Za-z0-9][\w.-]*:[0-9]{1,5}")
 
 
 def faults_of_words(stated: StatedServing) -> Iterator[str]:
@@ -33,23 +50,61 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
             yield f"question.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    unassigned = not stated.settings and (stated.source is None or not stated.instance.is_alike)
-    if unassigned or not 0 <= stated.chosen < len(stated.front):
+    if not 0 <= stated.chosen < len(stated.front) or (not stated.settings and _may_lack_words(stated)):
         return
     block = stated.front[stated.chosen].block
     layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
     try:
         assigned = stages_of_layers(stated.runtime, stated.settings, len(layers))
-    except ValueError as error:
+        if not stated.instance.is_alike:
+            assigned = _devices_assigned(stated, assigned)
+        yield from _faults_of_room(stated)
+    except (ValueError, IndexError) as error:
         yield f"answer.words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
         return
     if not stated.instance.is_alike:
         device = _devices(stated.instance, stated.front[stated.chosen].kind or ())
-        assigned, layers = _devices_assigned(stated, assigned), [device[b] for b in layers]
+        layers = [device[b] for b in layers]
     elif stated.runtime in _DENSE:  # empty stages take no device
         assigned, layers = _ranks(assigned), _ranks(layers)
     if assigned != layers:
         yield f"answer.words: they have the layers in stages {assigned}, and the answer in {layers}"
+
+
+def _may_lack_words(stated: StatedServing) -> bool:
+    """Whether a front need not have settings: over kinds, or where a runtime has other numbers of batches or tokens."""
+    if stated.source is None or not stated.instance.is_alike:
+        return True
+    if stated.runtime == "tensorrt-llm":
+        return stated.waits
+    return stated.runtime == "llama-cpp" and stated.front[stated.chosen].context < _LLAMA_STEP
+
+
+def _faults_of_room(stated: StatedServing) -> Iterator[str]:
+    """Numbers of stages, sequences and tokens in settings that are not those of the answer."""
+    if stated.runtime not in _COUNTS:
+        return
+    named, context, room = _words(stated.runtime, stated.settings), stated.front[stated.chosen].context, {}
+    if named.get("stages"):
+        room["stages"] = len(_numbers(named["counts"] or ""))
+    if stated.in_flight is not None:
+        sequences = stated.in_flight * stated.batch
+        if stated.runtime != "llama-cpp":
+            room |= {"batch": stated.batch, "sequences": sequences}
+            room |= {} if math.isinf(context) else {"length": int(context)}
+        elif not math.isinf(context):
+            room |= {"sequences": sequences, "tokens": sequences * (int(context) // _LLAMA_STEP) * _LLAMA_STEP}
+    for name, word in named.items():
+        if name in _ROOM and (None if word is None else int(word)) != room.get(name):
+            yield f"answer.words: {name} is {word}, and the answer has {room.get(name)}"
+
+
+def _words(runtime: str, settings: str) -> dict[str, str | None]:
+    """The parts of the settings of a runtime that counts layers, by their names; None for those that are missing."""
+    match = re.fullmatch(_COUNTS[runtime], settings)
+    if match is None:
+        raise ValueError("other settings")
+    return match.groupdict()
 
 
 def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
@@ -65,8 +120,15 @@ def _devices(instance: Instance, kind: Sequence[str | None]) -> list[int]:
 
 def _devices_assigned(stated: StatedServing, stages: list[int]) -> list[int]:
     """Number of the device of each layer; where words do not say it, stage n is on device n."""
-    named = re.search(r"-dev (CUDA\d+(?:,CUDA\d+)*)\n", stated.settings) if stated.runtime == "llama-cpp" else None
-    order = [int(name.removeprefix("CUDA")) for name in named[1].split(",")] if named else []
+    named = _words(stated.runtime, stated.settings) if stated.runtime in _COUNTS else {}
+    order = _numbers(named.get("devices") or "")
+    if named.get("names"):
+        devices, servers = stated.instance.machines, (named["servers"] or "").split(",")
+        kinds = [devices.kinds[t].name for t in devices.sequence]
+        local = [d for d, name in enumerate(kinds) if not _ADDRESS.fullmatch(name)]
+        for name in (named["names"] or "").split(","):
+            number = int(name.lstrip("ACDUPR"))
+            order.append(kinds.index(servers[number]) if name.startswith("RPC") else local[number])
     return [order[stage] if stage < len(order) else stage for stage in stages]
 
 
@@ -94,8 +156,8 @@ def stages_of_layers(runtime: str, settings: str, layers: int) -> list[int]:
         If the runtime is unknown, or does not understand this.
     """
     try:
-        if runtime in _COUNTS:
-            stages = _unrolled(_numbers(_match(_COUNTS[runtime], settings)), layers)
+        if runtime in _COUNTS and runtime != "llama-cpp":
+            stages = _unrolled(_numbers(_words(runtime, settings)["counts"] or ""), layers)
         else:
             stages = _READERS[runtime](settings, layers)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
@@ -113,7 +175,7 @@ def _match(pattern: str, settings: str) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
+    return [int(word) for word in text.split(",") if text]
 
 
 def _unrolled(counts: list[int], layers: int) -> list[int]:
@@ -160,7 +222,7 @@ def _accelerate(settings: str, layers: int) -> list[int]:
 
 def _llama_cpp(settings: str, layers: int) -> list[int]:
     """Stage of each layer: unit i of layers and output lies where i, as a part of all, is between cumulative parts."""
-    ends = list(accumulate(_numbers(_match(r"-ngl 999 -sm layer -ts ([\d,]+).*\n", settings))))
+    ends = list(accumulate(_numbers(_words("llama-cpp", settings)["counts"] or "")))
     return [bisect_right(ends, Fraction(layer, layers + 1) * ends[-1]) for layer in range(layers)]
 
 

@@ -98,7 +98,9 @@ def test_examples_of_the_documents() -> None:
     graph = chain(61)
     stages = [0] + 16 * [0] + 15 * [1] + 15 * [2] + 15 * [3] + [3]
     partition = cut(graph, stages, 4)
-    assert RUNTIMES["vllm"].settings(partition) == "VLLM_PP_LAYER_PARTITION=16,15,15,15\n"
+    assert RUNTIMES["vllm"].settings(partition) == (
+        'VLLM_PP_LAYER_PARTITION=16,15,15,15 vllm serve "$MODEL" --tensor-parallel-size 1 --pipeline-parallel-size 4\n'
+    )
     assert "pp_partition: [16, 15, 15, 15]" in RUNTIMES["tensorrt-llm"].settings(partition)
     assert RUNTIMES["llama-cpp"].settings(partition) == "-ngl 999 -sm layer -ts 16,15,15,16\n"
     assert '"Et*16|t*15|t*15|t*15L"' in RUNTIMES["megatron"].settings(partition)
@@ -205,7 +207,7 @@ def bert_plan(cuts: tuple[int, ...], devices: tuple[tuple[int, ...], ...]) -> Pl
 def test_plans_speak_too() -> None:
     """A plan is cut between the layers of its chain; replicas are equal or refused."""
     plan = bert_plan((0, 3, 7), ((0,), (1,)))
-    assert RUNTIMES["vllm"].settings(plan) == "VLLM_PP_LAYER_PARTITION=2,2\n"
+    assert RUNTIMES["vllm"].settings(plan).startswith("VLLM_PP_LAYER_PARTITION=2,2 ")
     assert LayerCut.of(bert_plan((0, 3, 7), ((0, 1), (2, 3)))).replicas == 2
     with pytest.raises(InputError, match="1 to 2 devices"):
         RUNTIMES["vllm"].settings(bert_plan((0, 3, 7), ((0,), (1, 2))))

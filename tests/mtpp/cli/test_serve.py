@@ -28,11 +28,18 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     rows, notes, stages, words, question = out.strip().split("\n\n")
     assert notes.splitlines()[1].startswith("times: 32 tokens of context")
     fastest = rows.splitlines()[1].split()[0]
-    assert words == f"VLLM_PP_LAYER_PARTITION={fastest}"
+    assert words == (
+        f'VLLM_PP_LAYER_PARTITION={fastest} vllm serve "$MODEL" --tensor-parallel-size 1 --pipeline-parallel-size 3 '
+        "--max-num-seqs 96 --max-model-len 33"
+    )
     assert len(stages.splitlines()) == 4
     assert Path("front.png").stat().st_size > 0
     assert mtpp(f"verify front.json --question {question.split()[1]}") == 0
     assert "no cut beats one is proved again" in capsys.readouterr().out
+    assert mtpp("export front.json --for vllm") == 0
+    assert capsys.readouterr().out.splitlines()[1] == words
+    assert mtpp("export front.json --for tensorrt-llm") == 0
+    assert "\nmax_batch_size: 32\nmax_seq_len: 33\n" in capsys.readouterr().out
     assert mtpp("export front.json --for galvatron") == 0
     assert json.loads(capsys.readouterr().out)["pp_division"] == fastest
     assert mtpp(f"{asked} --first capacity --json") == 0
@@ -185,5 +192,6 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
             "serve gpt2 -k 2 --memory 1GB --first speed": "there are bottleneck, capacity",
             "serve gpt2 -k 2 --memory 1GB --in-flight 3": "2 stages work at 2 batches; give 1 to 2",
             "serve gpt2 -k 2 --memory 1GB --in-flight 0": "in-flight 0",
+            "serve gpt2 -k 2 --memory 1GB --in-flight 2 --for llama-cpp": "llama-cpp has one batch in flight",
         },
     )

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -95,14 +96,15 @@ def test_a_decoder_on_unlike_devices(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ]
     Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
     asked = "serve gpt2 --devices kinds.json --dim batch=32"
-    assert mtpp(f"{asked} --for accelerate --out accelerate.json") == 0
-    assert verify(read_json("accelerate.json")).faults == ()
-    assert mtpp(f"{asked} --for llama-cpp --out llama-cpp.json") == 0
-    assert mtpp("verify llama-cpp.json --graph gpt2 --dim batch=32") == 0
-    document = json.loads(Path("llama-cpp.json").read_text())
-    first = document["answer"]["front"][0]
+    for runtime in ("accelerate", "llama-cpp", "sglang"):
+        assert mtpp(f"{asked} --for {runtime} --out {runtime}.json") == 0
+        assert verify(read_json(f"{runtime}.json")).faults == ()
+    assert mtpp(f"{asked} --for vllm --out vllm.json") == 0
+    assert mtpp("verify vllm.json --graph gpt2 --dim batch=32") == 0
+    document = json.loads(Path("vllm.json").read_text())
+    first, words = document["answer"]["front"][0], document["answer"]["words"]
     assert sorted(first["kind"]) == ["fast", "fast", "slow"]
-    assert mtpp("report llama-cpp.json --out front.html") == 0
+    assert mtpp("report vllm.json --out front.html") == 0
     assert "fast:" in Path("front.html").read_text()
     swapped = [*first["kind"][1:], first["kind"][0]]
     forged: list[tuple[list[Any], Any]] = [
@@ -113,7 +115,7 @@ def test_a_decoder_on_unlike_devices(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (["question", "chain", "kinds", 1, "count"], 1),
         (["question", "chain", "kinds", 0, "works", 3], 1e-9),
         (["question", "decoder", "works", 0, 20], 1e-9),
-        (["answer", "words"], document["answer"]["words"].replace("CUDA0", "CUDA9")),
+        *((["answer", "words"], words.replace(number, "7")) for number in re.findall(r"\b\d+\b", words)),
     ]
     for where, value in forged:
         new = copy.deepcopy(document)

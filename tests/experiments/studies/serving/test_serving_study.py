@@ -87,7 +87,7 @@ def test_hybrid_decoders_have_a_table_and_a_picture(tmp_path: Path, capsys: pyte
     out = capsys.readouterr().out
     assert "Hybrid decoders: rules over proved optima" in out
     assert max(map(len, out.splitlines())) <= 80
-    assert re.search(r"gemma3_text +4 +8 +1\.280 ", out)
+    assert re.search(r"gemma3_text +4 +16 +1\.280 ", out)
     assert (tmp_path / "tables" / "serving-hybrid.png").exists()
     assert len(hybrids()) >= 20
 
