@@ -141,7 +141,7 @@ def test_the_command_line_calls_the_functions_of_python() -> None:
 
 
 def test_options_are_named_by_the_command_line_alone() -> None:
-    """Texts below it spell words as the caller does, by `instances.errors.word`; options of other programs are theirs."""
+    """Texts below it spell words as the caller does, by `instances.errors.word`, but options of other programs."""
     servers = "pipeline-|tensor-|tp-|pp-|max-num|max-model-len|max-running|context-length|model-path|rpc "
     own = re.compile(rf"(?<![\w-])--(?!{servers}|write|output|nthreads|version)[a-z]")
     found = []
