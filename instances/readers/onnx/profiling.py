@@ -1,4 +1,8 @@
-"""Times of a model's operators in onnxruntime: one thread, no optimisation, so that every node is one kernel."""
+"""Times of a model's operators in onnxruntime: one thread, no optimisation, so that every node is one kernel.
+
+An operator without a kernel is a function of others, which onnxruntime puts in its place without a name. Such operators
+are replaced here, by the same functions, before the model is run again: their time is that of all nodes of theirs.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 from numpy.typing import NDArray
-from onnx import ValueInfoProto
+from onnx import ModelProto, ValueInfoProto
 
 from instances.errors import InputError, extra, one_line
 from instances.readers.onnx.model import inputs_of, load_model, set_dims
@@ -30,13 +35,50 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
         If onnxruntime is not installed or does not run the model.
     """
     try:
-        import onnxruntime
+        import onnxruntime  # noqa: F401
     except ImportError:
         raise InputError(f"measuring needs onnxruntime; install the extra: {extra('onnx')}.") from None
     model = load_model(path)
     set_dims(model, dims, path)
-    for node in model.graph.node:
-        node.name = _PREFIX + next(filter(None, node.output), "")
+    home = {name: next(filter(None, node.output)) for node in model.graph.node for name in node.output if name}
+    times = _profile(model, path)
+    while functions := _functions(model, times):
+        model = onnx.inliner.inline_selected_functions(model, functions, inline_schema_functions=True)
+        times = _profile(model, path)
+    seconds: dict[str, float] = {}
+    for number, operator in enumerate(_operators(model, home)):
+        if number in times:
+            seconds[operator] = seconds.get(operator, 0.0) + times[number]
+    return seconds
+
+
+def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str, str]]:
+    """Domain and name of the operators of the nodes that have no time and are functions of others."""
+    opsets = {opset.domain: opset.version for opset in model.opset_import}
+    functions = dict[tuple[str, str], None]()
+    for number, node in enumerate(model.graph.node):
+        if number not in times and onnx.defs.has(node.op_type, node.domain):
+            schema = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+            if schema.has_function or schema.has_context_dependent_function:
+                functions[node.domain, node.op_type] = None
+    return list(functions)
+
+
+def _operators(model: ModelProto, home: Mapping[str, str]) -> list[str]:
+    """For each node the first output of the operator that it is, or is part of; `home` has it for outputs of these."""
+    operators, readers = list[str](), dict[str, str]()
+    for node in reversed(model.graph.node):
+        operators.append(next((home.get(name) or readers.get(name, "") for name in node.output if name), ""))
+        readers |= dict.fromkeys(node.input, operators[-1])  # within a function there are those of one operator alone
+    return operators[::-1]
+
+
+def _profile(model: ModelProto, path: str | Path) -> dict[int, float]:
+    """Least seconds by the numbers of nodes, which they are called by afterwards; none of those without a kernel."""
+    import onnxruntime
+
+    for number, node in enumerate(model.graph.node):
+        node.name = f"{_PREFIX}{number}"
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -69,11 +111,11 @@ def _example(value: ValueInfoProto, rng: np.random.Generator) -> NDArray[Any]:
     return rng.standard_normal(shape).astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(shape, dtype)
 
 
-def _least_times(profile: list[dict[str, Any]]) -> dict[str, float]:
-    seconds: dict[str, float] = {}
+def _least_times(profile: list[dict[str, Any]]) -> dict[int, float]:
+    times: dict[int, float] = {}
     for event in profile:
         name = event.get("name", "")
         if event.get("cat") == "Node" and name.startswith(_PREFIX) and name.endswith(_SUFFIX):
-            output = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-            seconds[output] = min(seconds.get(output, np.inf), event["dur"] * 1e-6)
-    return seconds
+            number = int(name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
+            times[number] = min(times.get(number, np.inf), event["dur"] * 1e-6)
+    return times

@@ -13,6 +13,7 @@ from instances import InputError, SharedParameter, load_graph
 from instances.devices import DEFAULT_DEVICE, Device
 from instances.readers.onnx import read_onnx
 from instances.readers.onnx.graph import build
+from instances.readers.onnx.profiling import measure
 
 #: Work is then a count of operations.
 COUNTING = Device(peak_flops=1.0, memory_bandwidth=math.inf)
@@ -237,6 +238,26 @@ def test_measured_work_has_a_time_for_every_node(dims: dict[str, int]) -> None:
     assert (graph.work >= 0).all()
     assert 0 < graph.work.sum() < 60
     assert "onnxruntime" in graph.source
+
+
+def test_bug_operators_that_are_functions_of_others_are_measured(tmp_path: Path) -> None:
+    """HardSwish, Mish and GroupNormalization were not in the profile: nodes without names ran in their place."""
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    text = """g (float[2,8,64,64] x, float[8] s, float[8] b) => (float[2,8,64,64] y) {
+        a = HardSwish(x)
+        m = Mish(a)
+        n = GroupNormalization<num_groups=4>(m, s, b)
+        r = Relu(n)
+        h = HardSwish(r)
+        y = Mish(h)
+    }"""
+    path = save(tmp_path, onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 22]> {text}'))
+    seconds = measure(path, {})
+    assert seconds.keys() == {"a", "m", "n", "r", "h", "y"}
+    graph = read_onnx(path, cost="measured")
+    assert graph.names == ("HardSwish a", "Mish m", "GroupNormalization n", "Relu r", "HardSwish h", "Mish y")
+    assert (graph.work > 0).all()
+    assert graph.work[2] > graph.work[3]  # some twenty nodes against one
 
 
 def test_what_cannot_be_run_cannot_be_measured(tmp_path: Path) -> None:
