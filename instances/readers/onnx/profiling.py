@@ -40,10 +40,20 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
         raise InputError(f"measuring needs onnxruntime; install the extra: {extra('onnx')}.") from None
     model = load_model(path)
     set_dims(model, dims, path)
+    typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}
+    for weight in model.graph.initializer:  # functions may depend on the types of what they read
+        if weight.name not in typed:
+            model.graph.value_info.append(
+                onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
+            )
     home = {name: next(filter(None, node.output)) for node in model.graph.node for name in node.output if name}
     times = _profile(model, path)
     while functions := _functions(model, times):
-        model = onnx.inliner.inline_selected_functions(model, functions, inline_schema_functions=True)
+        try:
+            model = onnx.inliner.inline_selected_functions(model, functions, inline_schema_functions=True)
+        except RuntimeError as error:
+            names = ", ".join(name for _, name in functions)
+            raise InputError(f"{names} cannot be measured ({one_line(error, 200)}); use roofline.") from None
         times = _profile(model, path)
     seconds: dict[str, float] = {}
     for number, operator in enumerate(_operators(model, home)):
@@ -58,7 +68,7 @@ def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str,
     functions = dict[tuple[str, str], None]()
     for number, node in enumerate(model.graph.node):
         if number not in times and onnx.defs.has(node.op_type, node.domain):
-            schema = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+            schema: Any = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
             if schema.has_function or schema.has_context_dependent_function:
                 functions[node.domain, node.op_type] = None
     return list(functions)

@@ -243,7 +243,7 @@ def test_measured_work_has_a_time_for_every_node(dims: dict[str, int]) -> None:
 def test_bug_operators_that_are_functions_of_others_are_measured(tmp_path: Path) -> None:
     """HardSwish, Mish and GroupNormalization were not in the profile: nodes without names ran in their place."""
     pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
-    text = """g (float[2,8,64,64] x, float[8] s, float[8] b) => (float[2,8,64,64] y) {
+    text = """g (float[2,8,64,64] x, float[8] b) => (float[2,8,64,64] y) <float[8] s = {1,1,1,1,1,1,1,1}> {
         a = HardSwish(x)
         m = Mish(a)
         n = GroupNormalization<num_groups=4>(m, s, b)
