@@ -46,7 +46,7 @@ _RECHECKS = {
         "stated": "trusted",
     },
     FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
-    | {"enumeration": "enumeration"}
+    | {"enumeration": "enumeration", "ticks": "brackets"}
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     PLAN: {"z-any-order": "trusted", "z-fixed": "program", "z-split": "program", "work-any": "formula"},
     TRAIN: {"z-grid": "program", "turns-grid": "program", "work-grid": "formula"},
@@ -79,6 +79,7 @@ WITNESSES: dict[str, tuple[str, ...]] = {
     "patterns": ("weights", "second"),
     "patterns-with-links": ("weights", "second"),
     "patterns-with-hubs": ("weights", "hubs"),
+    "ticks": ("brackets",),
     "pinned": ("nodes",),
     "pigeonhole": ("nodes",),
     "ideals": ("swaps",),
@@ -99,7 +100,7 @@ _MEMBERS = (
 
 
 def recheck(method: str, problem: str = PARTITION, witness: Collection[str] = ()) -> str | None:
-    """Kind of check: "formula", "minimum cuts", "price tree", "ideals", "heads and tails", "enumeration", or "trusted".
+    """Kind of check, such as "formula", "minimum cuts", "price tree", "ideals", "enumeration", or "trusted".
 
     It is that of bounds of a method whose witness has the members named; None where the problem has no such method.
     Problems that are not of this project have methods of their own.

@@ -33,6 +33,10 @@ _EVEN = 4
 _TURNS, _MOVES_OF_INTERVALS = 5, 1
 # Temperatures of walks with any layers, from the least to the most, and how far each falls.
 _COOL, _WARM, _FALL = 0.004, 0.2, 20.0
+# Numbers of batches in flight, and ticks with each, whose even stages are computed; moves of the first search with one
+# of them; how fast it is taken from the best ones, how often near the best answer, and how many ticks away from it.
+_NUMBERS, _TICKS, _FIRST_OF_TICK = 8, 8, 20_000
+_NEXT, _NEAR_BEST, _AWAY = 0.2, 0.5, 2.0
 # Part of the starts where each device is a stage by itself, as far as that reaches.
 _ALONE = 0.7
 
@@ -52,6 +56,54 @@ def search_flow(
     limits, watch = limits or Limits(), Stopwatch()
     if (reason := instance.unreachable()) is not None:
         return Result("annealing", instance, impossible=reason)
+    search = _search_layers if instance.steps is None else _search_ticks
+    best = search(instance, rng, limits, start)
+    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
+    return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
+
+
+def _search_ticks(
+    instance: FlowInstance, rng: np.random.Generator, limits: Limits, start: FlowAnswer | None
+) -> FlowAnswer | None:
+    """Searches for layers with one number of batches in flight and one tick after the other, at times near the best."""
+    assert instance.steps is not None
+    best, ticks = start, {m: instance.steps.ticks(m) for m in instance.numbers_in_flight}
+    tried = list[tuple[float, int, float]]()
+    numbers = [m for m in ticks if len(ticks[m])]
+    for m in (numbers[i] for i in np.unique(np.linspace(0, len(numbers) - 1, _NUMBERS).astype(np.int64)).tolist()):
+        for tick in np.unique(np.quantile(ticks[m], np.linspace(0, 1, _TICKS), method="nearest")).tolist():
+            if not (tried and limits.deadline.passed):
+                candidate = _with_best_tick(instance, _even_stages(instance.at(m, tick, tick)))
+                best = _better(candidate, best)
+                tried.append((candidate.flow, m, tick))
+    tried.sort(reverse=True)
+    unlimited = limits.evaluations is None and limits.deadline.left == math.inf
+    remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
+    moves = _FIRST_OF_TICK
+    while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
+        _, m, tick = tried[min(int(rng.geometric(_NEXT)) - 1, len(tried) - 1)]
+        if best is not None and best.in_flight in ticks and best.flow > 0 and rng.random() < _NEAR_BEST:
+            assert best.tick is not None
+            m, place = best.in_flight, int(np.searchsorted(ticks[best.in_flight], best.tick))
+            tick = float(ticks[m][np.clip(place + round(rng.laplace(0.0, _AWAY)), 0, len(ticks[m]) - 1)])
+        inside, allowed = instance.at(m, tick, tick), int(min(moves, remaining))
+        answer = None if inside.unreachable() else _search_layers(inside, rng, Limits(limits.deadline, allowed), None)
+        if answer is not None:
+            best = _better(_with_best_tick(instance, answer), best)
+        remaining -= allowed
+        moves = min(moves + _FIRST_OF_TICK, _LONGEST)
+    return best if best is not None and best.flow > 0 else None
+
+
+def _with_best_tick(instance: FlowInstance, answer: FlowAnswer) -> FlowAnswer:
+    """The layers of an answer at one tick, at the tick that suits them."""
+    return FlowAnswer(instance, answer.interval)
+
+
+def _search_layers(
+    instance: FlowInstance, rng: np.random.Generator, limits: Limits, start: FlowAnswer | None
+) -> FlowAnswer | None:
+    """The best answer of walks over the layers of devices with stated capacities; None if no request passes."""
     best = max((start, _even_stages(instance)), key=lambda answer: answer.flow if answer is not None else 0.0)
     best = best if best is not None and best.flow > 0 else None
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
@@ -75,8 +127,7 @@ def search_flow(
         best = _better(candidate, best)
         best = _better(_walk_freely(instance, candidate or best, best, freely, rng, limits), best)
         remaining -= moves
-    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
-    return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
+    return best
 
 
 def _better(candidate: FlowAnswer | None, best: FlowAnswer | None) -> FlowAnswer | None:

@@ -57,6 +57,51 @@ class FlowAnswer(Displayed):
         object.__setattr__(self, "interval", table)
 
     @cached_property
+    def in_flight(self) -> int | None:
+        """Batches in flight, as few as devices on a path, if they may be any number; None without steps."""
+        steps = self.instance.steps
+        if steps is None or steps.in_flight is not None:
+            return None if steps is None else steps.in_flight
+        return max(1, longest_path(self.instance.layers, self.interval, np.asarray(self.instance.rates)))
+
+    @cached_property
+    def tick(self) -> float | None:
+        """Seconds between the steps of all devices, such that most passes; 0 if none does, None without steps."""
+        steps, m, instance = self.instance.steps, self.in_flight, self.instance
+        if steps is None or m is None:
+            return None
+        kind, counts, layer = instance.kind, self._counts, np.arange(instance.layers)
+        seconds, room = steps.seconds[kind, counts], (steps.slots // m)[kind, counts]
+        ends_in_time = (steps.sizes <= room[:, None]) & (seconds < math.inf) & (counts > 0)[:, None]
+        ticks = np.unique(seconds[ends_in_time]).tolist()
+        capacities = [steps.capacity(m, tick, tick)[kind, counts] for tick in ticks]
+        holds = (self.interval[:, :1] <= layer) & (layer < self.interval[:, 1:])
+        most = [float((capacity @ holds).min()) for capacity in capacities]  # no layer lets more pass
+        best, flow = 0.0, 0.0
+        for x in sorted(range(len(ticks)), key=lambda x: -most[x]):
+            if most[x] <= flow:
+                break
+            passing = push_most(network_of(instance.layers, self.interval, capacities[x], np.asarray(instance.rates)))
+            if passing > flow:
+                best, flow = ticks[x], passing
+        return best
+
+    @cached_property
+    def batch(self) -> IntArray | None:
+        """(n,) sequences of a step of each device; None without steps."""
+        steps, m, tick = self.instance.steps, self.in_flight, self.tick
+        if steps is None or m is None or tick is None:
+            return None
+        sizes: IntArray = steps.batch(m, tick)[self.instance.kind, self._counts]
+        return sizes
+
+    @property
+    def _counts(self) -> IntArray:
+        """(n,) layers of each device."""
+        counts: IntArray = self.interval[:, 1] - self.interval[:, 0]
+        return counts
+
+    @cached_property
     def network(self) -> FloatArray:
         """(2n + 2, 2n + 2) capacities as `network_of` has them [requests/s]."""
         capacities: FloatArray = network_of(
@@ -80,11 +125,13 @@ class FlowAnswer(Displayed):
         """Layers of each device by its name, as files have them."""
         return dict(zip(self.instance.devices, self.interval.tolist(), strict=True))
 
-    @property
+    @cached_property
     def capacity(self) -> FloatArray:
         """(n,) requests per second of each device with its layers."""
-        counts = self.interval[:, 1] - self.interval[:, 0]
-        capacities: FloatArray = self.instance.capacity[self.instance.kind, counts]
+        table, steps = self.instance.capacity, self.instance.steps
+        if steps is not None and self.in_flight is not None and self.tick is not None:
+            table = steps.capacity(self.in_flight, self.tick, self.tick)
+        capacities: FloatArray = table[self.instance.kind, self._counts]
         return capacities
 
     @property
@@ -97,8 +144,14 @@ class FlowAnswer(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """The flow in words."""
-        return {"flow": figures(self.flow, "requests/s")}
+        """The flow, and the batches that wait for it, in words."""
+        measures = {"flow": figures(self.flow, "requests/s")}
+        if self.batch is not None and self.tick is not None:
+            sizes = sorted(set(self.batch[self._counts > 0].tolist()))
+            of = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else "".join(map(str, sizes))
+            measures["in flight"] = f"{self.in_flight} batches of {of or 'no'} sequences, a step each"
+            measures["in flight"] += f" {figures(self.tick, 's')}"
+        return measures
 
     def _facts(self) -> dict[str, str]:
         return self.measures
@@ -106,11 +159,16 @@ class FlowAnswer(Displayed):
     def _rows(self) -> Rows:
         order = np.lexsort((self.interval[:, 1], self.interval[:, 0]))
         rows = [
-            [self.instance.devices[i], f"{begin}–{end - 1}" if end > begin else "–", figures(self.capacity[i])]
+            [
+                self.instance.devices[i],
+                f"{begin}–{end - 1}" if end > begin else "–",
+                *([] if self.batch is None else [str(self.batch[i])]),
+                figures(self.capacity[i]),
+            ]
             for i in order.tolist()
             for begin, end in [self.interval[i].tolist()]
         ]
-        return ["device", "layers", "requests/s"], rows
+        return ["device", "layers", *([] if self.batch is None else ["sequences"]), "requests/s"], rows
 
 
 @compiled

@@ -1,7 +1,9 @@
 """The question of flow for a decoder on kinds of devices.
 
-A device works at as many sequences at once as its memory holds the caches of, up to those of the batch. What comes
-before the layers and behind them is with the source and the sink, and takes no time of devices.
+In decoding a sequence holds its cache on each device that it passes, also while other batches run; what devices then
+serve is in `instances.flow.steps`. A prompt of prefill passes once, and a device works at as many at once as its memory
+holds the caches of. What comes before the layers and behind them is with the source and the sink, and takes no time of
+devices.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ import numpy as np
 
 from instances.errors import InputError, printable
 from instances.flow.problem import FlowInstance
+from instances.flow.steps import MOST_SEQUENCES, Steps
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines
 from instances.runtimes.layers import LayerStack
+
+# Dimensions that a question of decoding states.
+_TERMS = ("phase", "context", "batch", "element_bytes", "kv_bytes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +62,23 @@ class DecoderLayers:
             passed=_most_passed(graph, stack) / batch,
         )
 
-    def sequences(self, memory: float) -> list[int]:
-        """Sequences that a device works at, at most those of the batch, by its number of layers from 0."""
+    def sequences(self, memory: float, most: int) -> list[int]:
+        """Sequences whose caches a device holds, at most so many, by its number of layers from 0."""
         counts = [0]
         for c in range(1, self.stack.layers + 1):
             room = memory - self.activations - _heaviest(self.weights, c)
             each = _heaviest(self.cache, c)
-            full = room >= self.batch * each
-            counts.append(self.batch if full else max(0, math.floor(room / each)) if each > 0 else 0)
+            full = room >= most * each
+            counts.append(most if full else max(0, math.floor(room / each)) if each > 0 else 0)
         return counts
 
 
 def flow_of_decoder(
-    graph: ComputationGraph, devices: Machines, bandwidth: float, work: Callable[[Kind, int], FloatArray]
+    graph: ComputationGraph,
+    devices: Machines,
+    bandwidth: float,
+    work: Callable[[Kind, int], FloatArray],
+    in_flight: int | None = None,
 ) -> FlowInstance:
     """The question of flow.
 
@@ -83,6 +93,8 @@ def flow_of_decoder(
         Of kinds that state none [bytes/s].
     work : callable
         Works of the operators on a device of a kind with a batch, (n,) [s].
+    in_flight : int, optional
+        Batches of sequences that take turns; by default any number. In prefill there are none.
 
     Raises
     ------
@@ -92,30 +104,53 @@ def flow_of_decoder(
     if devices.is_fixed:
         raise InputError("The order of the devices is fixed, and a flow takes them in any order; leave it out.")
     layers = DecoderLayers.of(graph)
-    count, rows = layers.stack.layers, list[list[float]]()
-    for kind in devices.kinds:
-        seconds_of_batch: dict[int, FloatArray] = {}
-        row = [0.0]
-        for c, batch in enumerate(layers.sequences(kind.memory)[1:], 1):
-            if batch == 0:
-                row.append(0.0)
-                continue
-            if batch not in seconds_of_batch:
-                seconds_of_batch[batch] = _by_unit(work(kind, batch), layers.stack)
-            seconds = _heaviest(seconds_of_batch[batch], c)
-            if not seconds > 0:
-                raise InputError(f"{graph.name}: layers take no time on kind {printable(kind.name)}; check its rates.")
-            row.append(min(batch / seconds, _sent(_port(kind, bandwidth), layers.passed)))
-        rows.append(row)
     names = tuple(f"{kind.name}-{i}" for kind in devices.kinds for i in range(kind.count))
+    decodes = graph.attributes["dims"].get("phase") == "decode"
+    port = [_sent(_port(kind, bandwidth), layers.passed) for kind in devices.kinds]
+    most = min(MOST_SEQUENCES, layers.batch * (max(devices.total, in_flight or 1) if decodes else 1))
+    slots = [layers.sequences(kind.memory, most) for kind in devices.kinds]
+    # A step is of any number of sequences; of prompts of as many as there is room for.
+    full = {s for row in slots for s in row if s > 0} or {1}
+    sizes = sizes_of_steps(min(layers.batch, max(full))) if decodes else sorted(full)
+    seconds = np.full((len(slots), layers.stack.layers + 1, len(sizes)), np.inf)
+    for t, kind in enumerate(devices.kinds):
+        for x, size in enumerate(sizes):
+            holders = [c for c in range(1, layers.stack.layers + 1) if slots[t][c] >= size]
+            if holders:
+                each = _by_unit(work(kind, size), layers.stack)
+                seconds[t, holders, x] = [_heaviest(each, c) for c in holders]
+        if not (seconds[t] > 0).all():
+            raise InputError(f"{graph.name}: layers take no time on kind {printable(kind.name)}; check its rates.")
+    dims = {name: str(graph.attributes["dims"][name]) for name in _TERMS if name in graph.attributes["dims"]}
+    steps = Steps(dims, np.array(sizes), np.array(slots), seconds, np.array(port), in_flight)
     return FlowInstance(
         f"{graph.name}, {devices}",
-        count,
+        layers.stack.layers,
         names,
         np.array(devices.sequence),
-        np.array(rows),
+        np.zeros((len(slots), layers.stack.layers + 1)) if decodes else _of_full_steps(steps),
         _rates(devices, bandwidth, layers.passed),
+        steps=steps if decodes else None,
     )
+
+
+def sizes_of_steps(batch: int) -> list[int]:
+    """Sequences that a step may be of: each number up to 32, then 16 up to the double of each, and the batch.
+
+    Examples
+    --------
+    >>> sizes_of_steps(40)[30:]
+    [31, 32, 34, 36, 38, 40]
+    """
+    sizes = {min(batch, (2**e * x) // 16) for e in range(batch.bit_length() + 1) for x in range(16, 32)}
+    return sorted(sizes)
+
+
+def _of_full_steps(steps: Steps) -> FloatArray:
+    """(T, L + 1) prompts per second of steps of as many as there is room for."""
+    rates = np.where(steps.sizes == steps.slots[:, :, None], steps.sizes / steps.seconds, 0.0).max(axis=2)
+    capacity: FloatArray = np.minimum(rates, steps.port[:, None])
+    return capacity
 
 
 def _rates(devices: Machines, bandwidth: float, passed: float) -> FloatArray:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -14,20 +15,27 @@ from numpy.typing import ArrayLike
 
 from instances.certificates import FLOW, Envelope, envelope, opened, stated_answer
 from instances.errors import InputError, printable
+from instances.flow.steps import Steps
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.graph.tensors import FloatArray, IntArray, freeze
-from instances.json_files import Value, read_json
+from instances.json_files import Value, json_text, read_json
+from instances.records import read, written
 
 # Question of flow: layers of a decoder, devices that hold some of them, and links between devices.
 #
 # A device that holds c layers serves a number of requests a second, and a link carries a number of them. Requests go
 # from the source to devices that begin with the first layer, from each device to those that begin where it ends, and to
 # the sink. More of them is better; as costs are minimised, the cost is the time for each request, 1 / flow.
+#
+# Of a decoder whose sequences wait for their next turn, the question has steps, and follows capacities from them: those
+# of the fewest batches in flight that may hold all layers, with the best tick for each device, are the most it serves.
 
 
 _MOST_DEVICES, _MOST_LAYERS = 256, 4096
 # Sums and quotients of numbers in this range do not overflow.
 _LEAST, _LARGEST = 1e-30, 1e30
+#: Terms of questions that state capacities.
+WITHOUT_WAITING = "capacities without the caches of waiting sequences"
 #: Where requests come from and go to, as rows and columns of rates behind those of the devices.
 SOURCE, SINK = 0, 1
 
@@ -49,13 +57,16 @@ class FlowInstance(QuestionRecord):
     kind : (n,) integers
         Kind of each device.
     capacity : (T, L + 1) floats
-        Requests per second of a device of each kind that holds so many layers; 0 where it cannot, and for none.
+        Requests per second of a device of each kind that holds so many layers; 0 where it cannot, and for none. With
+        `steps` they follow from them, and are the most.
     rates : (n + 2, n + 2) floats
         Requests per second that each link carries, 0 without one; the last two rows and columns are source and sink.
     published : mapping of int to (int, int), optional
         Layers of devices as somebody else has them, from the first to behind the last.
     longest_path : int, optional
         Devices that a request may pass, at least 1; by default all.
+    steps : Steps, optional
+        Of a decoder whose sequences hold their caches between their turns.
 
     Raises
     ------
@@ -73,6 +84,7 @@ class FlowInstance(QuestionRecord):
     rates: FloatArray
     published: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     longest_path: int | None = None
+    steps: Steps | None = None
 
     def __post_init__(self) -> None:
         n = len(self.devices)
@@ -81,6 +93,8 @@ class FlowInstance(QuestionRecord):
         if not 1 <= n <= _MOST_DEVICES:
             raise InputError(f"There are {n} devices; give 1 to {_MOST_DEVICES}.")
         kind = np.array(self.kind, dtype=np.int64)
+        if self.steps is not None:
+            object.__setattr__(self, "capacity", self.steps.capacity(self.least_in_flight or n))
         capacity, rates = (np.array(array, dtype=np.float64) for array in (self.capacity, self.rates))
         if kind.shape != (n,) or capacity.ndim != 2 or capacity.shape[1] != self.layers + 1:
             raise InputError("Kinds and capacities do not fit devices and layers; give one a device, L + 1 a kind.")
@@ -108,7 +122,33 @@ class FlowInstance(QuestionRecord):
     @property
     def longest(self) -> int:
         """Devices that a request may pass."""
-        return self.n if self.longest_path is None else min(self.n, self.longest_path)
+        limits = (self.n, self.longest_path, None if self.steps is None else self.steps.in_flight)
+        return min(limit for limit in limits if limit is not None)
+
+    @cached_property
+    def least_in_flight(self) -> int | None:
+        """Fewest batches in flight with which paths of devices may hold all layers; None if there are none."""
+        return None if self.steps is None else self.steps.least_in_flight(self.n)
+
+    @property
+    def numbers_in_flight(self) -> range:
+        """Numbers of batches in flight that may be best: none are more than devices on a path."""
+        assert self.steps is not None
+        if self.steps.in_flight is not None:
+            return range(self.steps.in_flight, self.steps.in_flight + 1)
+        return range(self.least_in_flight or self.n, min(self.n, self.layers) + 1)
+
+    def at(self, in_flight: int, low: float = 0.0, high: float = math.inf) -> FlowInstance:
+        """The question with so many batches in flight, and the most that devices serve at a tick from `low` to `high`.
+
+        With both equal it is that of this tick. A device with few layers serves none if the others that a request may
+        pass hold too few of the rest.
+        """
+        assert self.steps is not None
+        capacity, longest = self.steps.capacity(in_flight, low, high), min(self.longest, in_flight)
+        reach = int((np.arange(self.layers + 1) * (capacity > 0).any(axis=0)).max())
+        capacity[:, : max(0, self.layers - (longest - 1) * reach)] = 0.0
+        return replace(self, capacity=capacity, longest_path=longest, steps=None, published={})
 
     @property
     def counts(self) -> IntArray:
@@ -121,6 +161,8 @@ class FlowInstance(QuestionRecord):
         path = "" if self.longest_path is None else f" {self.longest_path}"
         digest = hashlib.sha256(f"{self.layers} {self.kind.tolist()}{path}".encode())
         digest.update(self.capacity.tobytes() + self.rates.tobytes())
+        if self.steps is not None:
+            digest.update(json_text(written(self.steps)).encode())
         return digest.hexdigest()
 
     @property
@@ -130,7 +172,16 @@ class FlowInstance(QuestionRecord):
         kinds = "+".join(map(str, self.counts.tolist()))
         digest = digest_of(nameless(self.document()))
         path = "" if self.longest_path is None else f", {self.longest_path} on a path"
-        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind){path}, {links} links {digest}"
+        devices = f"{self.layers} layers on {self.n} devices ({kinds} of a kind){path}, {links} links"
+        return f"{devices}, {self.terms} {digest}"
+
+    @property
+    def terms(self) -> str:
+        """Dimensions that steps hold for and batches in flight, or that capacities leave waiting caches out."""
+        if self.steps is None:
+            return WITHOUT_WAITING
+        dims, in_flight = ", ".join(f"{name} {size}" for name, size in self.steps.dims.items()), self.steps.in_flight
+        return f"{dims}, {'any number of' if in_flight is None else in_flight} batches in flight"
 
     def document(self) -> dict[str, Any]:
         """The question as the member `question` of a file; links in the order of their ends."""
@@ -141,7 +192,9 @@ class FlowInstance(QuestionRecord):
             "kinds": [
                 {
                     "devices": [self.devices[i] for i in np.flatnonzero(self.kind == t).tolist()],
-                    "capacity_by_layers": {str(c): row[c] for c in range(len(row)) if row[c] > 0},
+                    "capacity_by_layers": {
+                        str(c): row[c] for c in range(len(row)) if row[c] > 0 and self.steps is None
+                    },
                 }
                 for t, row in enumerate(self.capacity.tolist())
             ],
@@ -149,6 +202,7 @@ class FlowInstance(QuestionRecord):
                 [names[u], names[v], self.rates[u, v].item()] for u, v in np.argwhere(self.rates > 0).tolist()
             ),
             **({} if self.longest_path is None else {"longest_path": self.longest_path}),
+            **({} if self.steps is None else {"steps": written(self.steps)}),
         }
 
     @classmethod
@@ -165,6 +219,8 @@ class FlowInstance(QuestionRecord):
         """Why no request can pass, in one line; None if that is not so plain."""
         if self.capacity.max() <= 0:
             return "no device can hold a layer"
+        if self.steps is not None and self.least_in_flight is None:
+            return "no devices on a path have room for all layers and for the caches of a batch for each of them"
         if not self.rates[self.n + SOURCE, : self.n].any():
             return "no link leads from the source to a device"
         if not self.rates[: self.n, self.n + SINK].any():
@@ -251,6 +307,9 @@ class FlowMembers(NamedTuple):
 
     intervals: Mapping[str, tuple[int, int]]  # first layer, and the one behind the last, of each device by its name
     flow: float  # requests/s
+    in_flight: int | None = None  # batches
+    tick: float | None = None  # seconds
+    batch: Mapping[str, int] | None = None  # sequences of a step of each device by its name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +319,9 @@ class FlowCertificate(Envelope):
     instance: FlowInstance
     interval: tuple[tuple[int, int], ...] | None  # of each device
     flow: float | None  # requests/s
+    in_flight: int | None = None  # batches, of a question with steps
+    tick: float | None = None  # seconds
+    batch: tuple[int, ...] | None = None  # sequences of a step of each device
 
     answer_name: ClassVar[str] = "placement of layers"
     cost_name: ClassVar[str] = "time"
@@ -285,7 +347,7 @@ def read_flow_question(path: str | Path) -> FlowInstance:
 
 def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> FlowInstance:
     """The question of an object; an `InputError` names the place of what is wrong."""
-    fields = document.members((*beside, *_MEMBERS), ("source", "published", "longest_path"))
+    fields = document.members((*beside, *_MEMBERS), ("source", "published", "longest_path", "steps"))
     layers = fields["layers"].whole()
     devices: list[str] = []
     kind: list[int] = []
@@ -305,11 +367,14 @@ def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> Flow
         if devices.count(name) > 1 or name in ("source", "sink"):
             fields["kinds"].fail(f"two devices are called {name}, or one is called as an end; give each its own name.")
     links = [_link(row) for row in fields["links"].items()]
+    steps = read(fields["steps"], Steps, T=len(rows), C=layers + 1) if "steps" in fields else None
     try:
         if not 1 <= layers <= 4096:
             raise InputError(f"There are {layers} layers; give 1 to 4096.")
         capacity, rates = table_of(layers, rows), rates_of(devices, links)
         published = _published(fields["published"], devices) if "published" in fields else {}
+        if steps is not None and any(rows):
+            raise InputError("there are both steps and capacities by layers; keep one.")
         return FlowInstance(
             fields["name"].text(),
             layers,
@@ -319,6 +384,7 @@ def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> Flow
             np.array(rates),
             published,
             fields["longest_path"].whole() if "longest_path" in fields else None,
+            steps,
         )
     except InputError as error:
         document.fail(str(error))
@@ -327,13 +393,21 @@ def question_from_members(document: Value, beside: tuple[str, ...] = ()) -> Flow
 def flow_from_document(document: Value) -> FlowCertificate:
     """The certificate of a file; an `InputError` if it is none."""
     fields = opened(document, FLOW)
-    instance, interval, flow = FlowInstance.of_document(fields["question"]), None, None
+    instance, interval, stated = FlowInstance.of_document(fields["question"]), None, FlowMembers({}, 0.0)
     if fields["answer"].data is not None:
-        members = stated_answer(fields, FlowMembers)
-        if set(members.intervals) != set(instance.devices):
-            fields["answer"].fail("intervals: expected one for each device, by its name.")
-        interval, flow = tuple(members.intervals[name] for name in instance.devices), members.flow
-    return FlowCertificate(**envelope(fields, FLOW), instance=instance, interval=interval, flow=flow)
+        stated = stated_answer(fields, FlowMembers)
+        if any(names is not None and set(names) != set(instance.devices) for names in (stated.intervals, stated.batch)):
+            fields["answer"].fail("intervals and batch: expected one for each device, by its name.")
+        interval = tuple(stated.intervals[name] for name in instance.devices)
+    return FlowCertificate(
+        **envelope(fields, FLOW),
+        instance=instance,
+        interval=interval,
+        flow=None if interval is None else stated.flow,
+        in_flight=stated.in_flight,
+        tick=stated.tick,
+        batch=None if stated.batch is None else tuple(stated.batch[name] for name in instance.devices),
+    )
 
 
 def _name(value: Value) -> str:

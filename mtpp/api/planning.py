@@ -78,8 +78,10 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
         Of the cluster on which a decoder runs, with the rates between them.
     dims : mapping, optional
         Of the decoder: phase, decode by default, context, and batch, the most sequences that a device works at in a
-        step; it works at fewer where their caches do not fit beside its layers. The flow counts sequences: tokens in
-        decoding, prompts in prefill.
+        step; it works at fewer where the caches of all that are in flight do not fit beside its layers. The flow counts
+        sequences: tokens in decoding, prompts in prefill.
+    in_flight : int, optional
+        Batches of sequences in flight, whose caches all devices hold; by default as many as are best.
     memory, bandwidth : float or str, optional
         Of devices whose kind states none.
     peak_flops, memory_bandwidth : float or str, optional
@@ -93,8 +95,9 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     Returns
     -------
     Result
-        Its answer has the interval of layers of each device, and the flow; its cost is the time for each request, which
-        is minimised, and the bound one on that.
+        Its answer has the interval of layers of each device, and the flow, and of a decoder that decodes the batches in
+        flight, the sequences of each device's, and the time of a step; its cost is the time for each request, which is
+        minimised, and the bound one on that.
 
     Raises
     ------
@@ -107,7 +110,8 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
 def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
     """As `flow`, with words that are checked."""
     methods = flow_methods(question, words["seed"], search_only=is_search_only(words))
-    return answered(question, methods, SolveOptions(time_limit=words["time_limit"], seed=words["seed"]), on_progress)
+    options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
+    return answered(question, methods, options, on_progress).noted(question.terms)
 
 
 # Cuts of a decoder by the context that they hold and by how fast they are: `serve`.

@@ -54,7 +54,8 @@ def state_flow(answer: FlowAnswer) -> dict[str, Any]:
     from instances.records import written
 
     intervals = {name: (begin, end) for name, (begin, end) in answer.document().items()}
-    return written(FlowMembers(intervals, answer.flow))
+    batch = None if answer.batch is None else dict(zip(answer.instance.devices, answer.batch.tolist(), strict=True))
+    return written(FlowMembers(intervals, answer.flow, answer.in_flight, answer.tick, batch))
 
 
 def without_partition(result: Result) -> dict[str, Any] | None:

@@ -161,6 +161,8 @@ def explain_flow(result: Result[FlowInstance, FlowAnswer]) -> Iterator[str]:
         yield f"{figures(answer.flow, rate)} pass, and no layers let more than {limit} pass ({_by(result)})."
     else:
         yield f"{figures(answer.flow, rate)} pass; nothing says how many could."
+    if "in flight" in answer.measures:
+        yield f"{answer.measures['in flight']}; {instance.terms}."
     n, passing, network = instance.n, answer.passing, answer.network
     through = passing[np.arange(2, n + 2), np.arange(n + 2, 2 * n + 2)]
     full = np.flatnonzero((through >= answer.capacity * _FULL) & (answer.capacity > 0)).tolist()

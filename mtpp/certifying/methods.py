@@ -25,6 +25,7 @@ from mtpp.certifying.loop import Loop, Method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.flow.bounds import bound_flow
 from mtpp_models.flow.enumeration import enumerate_flows
+from mtpp_models.flow.ticks import bound_ticks
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.planning.grid import grid_bounds
 from mtpp_models.solvers.interface import Controls
@@ -93,11 +94,13 @@ def flow_methods(
     """A search alone; or all layers of few devices, a search, bounds, and both again where that can close the gap."""
     rng = np.random.default_rng(seed)
 
+    enumerate_all = enumerate_flows if instance.steps is None else bound_ticks
+
     def enumerate_few(best: FlowResult, controls: Controls) -> FlowResult | None:
-        return enumerate_flows(instance, _FEW, best.answer, controls.deadline)
+        return enumerate_all(instance, _FEW, best.answer, controls.deadline)
 
     def enumerate_many(best: FlowResult, controls: Controls) -> FlowResult | None:
-        return enumerate_flows(instance, _MANY, best.answer, controls.deadline)
+        return enumerate_all(instance, _MANY, best.answer, controls.deadline)
 
     def search(best: FlowResult, controls: Controls) -> FlowResult:
         target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)

@@ -110,7 +110,8 @@ def flow(
     """Choose the layers of a decoder that each device holds, so that as many requests per second as possible pass.
 
     Devices that hold the same layers share the requests. It is proved how many could pass at the most. Of a decoder
-    the flow counts sequences: tokens in decoding, which is the default, prompts in prefill.
+    the flow counts sequences: tokens in decoding, which is the default, prompts in prefill. In decoding all devices
+    step together, and batches take turns: each device holds the caches of all that are in flight.
 
     Example: mtpp flow llama-3-70b --devices 4xA100,8xL4,12xT4 --dim batch=32 --dim element_bytes=2
     """
@@ -141,6 +142,7 @@ def _flow_row(result: FlowResult) -> dict[str, str]:
         "devices": str(result.instance.n),
         "layers": str(result.instance.layers),
         "flow [1/s]": f"{result.answer.flow:.7g}",
+        **({} if result.answer.in_flight is None else {"in flight": str(result.answer.in_flight)}),
         "at most [1/s]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
         "by": result.by,
         "ratio": "–" if result.ratio is None else f"{result.ratio:.6f}",

@@ -126,11 +126,14 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances import ComputationGraph, Instance
     from instances.deadline import Deadline
     from instances.flow.problem import FlowInstance
+    from instances.json_files import Value, json_text
     from instances.machines import Kind, Machines
     from instances.partitioning.constraints import Constraints
     from instances.random_graphs import regal_style
+    from mtpp.problems.checking import certificate_document, verify
     from mtpp_models import MODELS, Algorithm, SolveOptions, solve
     from mtpp_models.flow.bounds import bound_flow
+    from mtpp_models.flow.enumeration import enumerate_flows
     from mtpp_models.flow.weights import Hubs, exclude
 
     yield "kinds of devices"
@@ -152,6 +155,9 @@ def _kinds_and_flows() -> Iterator[str]:
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)
     result = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
     bound_flow(question, result.answer)
+    enumerated = enumerate_flows(question, _FEW * _FEW, result.answer)
+    if enumerated is not None:
+        verify(Value(json.loads(json_text(certificate_document([enumerated]))), "certificate"))
     exclude(question, 5.0, Deadline())
     Hubs(question).exclude(5.0, Deadline())
 

@@ -73,7 +73,7 @@ class ClusterWords(DevicesWords, DeviceWords, total=False):
         Mapping[str, int | str] | None,
         Word(
             "Dimension of the decoder, such as context=4096 or phase=prefill; batch is the most sequences that a "
-            "device works at in a step, fewer where their caches do not fit; may be repeated.",
+            "device works at in a step, fewer where the caches of all in flight do not fit; may be repeated.",
             metavar="NAME=N",
             basic=True,
         ),
@@ -84,6 +84,16 @@ class ClusterWords(DevicesWords, DeviceWords, total=False):
     bandwidth: Annotated[
         Quantity | None,
         Word("Of devices whose kind states none.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True),
+    ]
+    in_flight: Annotated[
+        int | None,
+        Word(
+            "Batches in flight, at most one a device; devices hold the caches of all.  [default: what is best]",
+            None,
+            "M",
+            basic=True,
+            least=1,
+        ),
     ]
 
 
@@ -161,7 +171,20 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
         batched: ReadingWords = {**reading, "dims": {**dims, "batch": batch}}
         return work_on_kind(question, loaded if kind.roofline else read_graph(question, batched), kind, batched)
 
-    return flow_of_decoder(loaded, devices, rate, work)
+    return flow_of_decoder(loaded, devices, rate, work, _batches_in_flight(devices.total, dims, words))
+
+
+def _batches_in_flight(count: int, dims: Mapping[str, int | str], words: ClusterWords) -> int | None:
+    """Batches in flight of so many devices, None for any number; a `WordError` of more, or of prompts."""
+    in_flight = words["in_flight"]
+    if in_flight is None and dims["phase"] == "decode":
+        assume("in_flight", "the best number of batches in flight")
+    if in_flight is not None and dims["phase"] != "decode":
+        raise WordError("in_flight", in_flight, "prompts of prefill pass once, and do not wait; leave it out.")
+    if in_flight is not None and in_flight > count:
+        most = f"{how_many(count, 'device')} work at {how_many(count, 'batch')}"
+        raise WordError("in_flight", in_flight, f"{most} at most; give 1 to {count}.")
+    return in_flight
 
 
 # The question of serving: a decoder cut into stages that hold caches of keys and values.

@@ -40,6 +40,14 @@ class Branches(NamedTuple):
     rates: FloatArray  # (n + 2, n + 2) requests/s; source and sink are the last two
 
 
+class Enumerated(NamedTuple):
+    """The largest flow, or that there is none above another one."""
+
+    flow: float  # requests/s
+    interval: IntArray | None  # (n, 2) layers of the devices; None if none is better
+    branches: int
+
+
 def enumerate_flows(
     instance: FlowInstance, branches: int, start: FlowAnswer | None = None, deadline: Deadline | None = None
 ) -> Result[FlowInstance, FlowAnswer] | None:
@@ -50,30 +58,42 @@ def enumerate_flows(
     branches : int
         Partial assignments that are looked at, at the most.
     start : FlowAnswer, optional
-        The answer is no worse; where it is no better, there is none but the bound.
+        The answer is no worse.
     """
-    deadline, watch = deadline or Deadline(), Stopwatch()
-    order, tree = _branches(instance)
-    if float(np.log(np.diff(tree.start)).sum()) > _LARGEST:
+    watch = Stopwatch()
+    largest = enumerate_above(instance, 0.0 if start is None else start.flow, branches, deadline or Deadline())
+    if largest is None:
         return None
-    flow, interval = 0.0 if start is None else start.flow, np.zeros((instance.n, 2), dtype=np.int64)
-    way, depth, improved = np.full(instance.n, -1), 0, False
-    while depth >= 0:
-        if branches <= 0 or deadline.passed:
-            return None
-        better, depth = branch(tree, way, depth, flow, interval, instance.longest, min(_CHUNK, branches))
-        improved |= better > flow
-        flow, branches = better, branches - _CHUNK
-    if flow <= 0:
+    if largest.flow <= 0:
         reason = instance.unreachable() or "whatever layers the devices hold, no request passes"
         return Result("enumeration", instance, impossible=reason, seconds=watch.seconds(bound=watch.passed))
-    answer = start
-    if improved:
-        table = np.empty_like(interval)
-        table[order] = interval
-        answer = FlowAnswer(instance, table)
-    bound = Bound(1 / (flow * (1 + _SAFE)), "enumeration", True)
+    answer = start if largest.interval is None else FlowAnswer(instance, largest.interval)
+    bound = Bound(1 / (largest.flow * (1 + _SAFE)), "enumeration", True)
     return Result("enumeration", instance, answer, bound, watch.seconds(bound=watch.passed))
+
+
+def is_small(instance: FlowInstance) -> bool:
+    """Whether devices and layers are few enough for an enumeration to be of use."""
+    ways = [sum(instance.layers - c + 1 for c in np.flatnonzero(row).tolist()) for row in instance.capacity]
+    return sum(math.log(max(1, ways[t])) for t in instance.kind.tolist()) <= _LARGEST
+
+
+def enumerate_above(instance: FlowInstance, flow: float, branches: int, deadline: Deadline) -> Enumerated | None:
+    """The largest flow above one; None if the question is too large for so many branches, or for the time."""
+    if not is_small(instance):
+        return None
+    order, tree = _branches(instance)
+    table, improved, remaining = np.zeros((instance.n, 2), dtype=np.int64), False, branches
+    way, depth = np.full(instance.n, -1), 0
+    while depth >= 0:
+        if remaining <= 0 or deadline.passed:
+            return None
+        better, depth = branch(tree, way, depth, flow, table, instance.longest, min(_CHUNK, remaining))
+        improved |= better > flow
+        flow, remaining = better, remaining - _CHUNK
+    interval = np.empty_like(table)
+    interval[order] = table
+    return Enumerated(flow, interval if improved else None, branches - remaining)
 
 
 def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-__all__ = ["FlowCase", "draw_flow", "draw_sparse_flow", "largest_flow"]
+__all__ = [
+    "FlowCase",
+    "StepsCase",
+    "draw_flow",
+    "draw_sparse_flow",
+    "draw_steps",
+    "largest_flow",
+    "largest_flow_of_steps",
+]
 
 
 @dataclass(frozen=True)
@@ -18,6 +26,61 @@ class FlowCase:
     kind: list[int]
     capacity: list[dict[int, int]]  # requests by number of layers, a kind
     links: dict[tuple[str, str], int]  # between devices, named by number, "source" and "sink"
+
+
+@dataclass(frozen=True)
+class StepsCase:
+    """A question with steps, of 1, 2, … sequences."""
+
+    layers: int
+    kind: list[int]
+    slots: list[dict[int, int]]  # by number of layers, a kind
+    seconds: list[dict[int, list[int]]]  # of steps by number of layers and sequences, 1 to 8
+    links: dict[tuple[str, str], int]  # sequences per second
+    in_flight: int | None
+
+
+#: Whole multiples of it over 1 to 8 seconds are whole numbers.
+_SECONDS = 840
+
+
+def draw_steps(rng: random.Random) -> StepsCase:
+    """A random question with up to three devices and layers."""
+    layers, n, density = rng.randint(1, 3), rng.randint(1, 3), rng.choice((0.6, 1.0))
+    kind = [rng.randrange(2) for _ in range(n)]
+    slots, seconds = [], []
+    for _ in range(2):
+        most, rows = [rng.randint(0, 9)], {}
+        for c in range(1, layers + 1):
+            most.append(rng.randint(0, most[-1]) if c > 1 else most[0])
+            first = rng.randint(1, 4)
+            rows[c] = sorted(min(8, first + rng.randint(0, 4)) for _ in range(rng.choice((3, 3, 4))))[:3]
+        slots.append(dict(enumerate(most[1:], 1)))
+        seconds.append(rows)
+    ends = [*map(str, range(n)), "source", "sink"]
+    links = {
+        (u, v): rng.choice((100, rng.randint(1, 4)))
+        for u, v in product(ends, ends)
+        if u != v and u != "sink" and v != "source" and (u, v) != ("source", "sink") and rng.random() < density
+    }
+    return StepsCase(layers, kind, slots, seconds, links, rng.choice((None, None, 1, 2, 3)))
+
+
+def largest_flow_of_steps(case: StepsCase) -> Fraction:
+    """The largest flow of all intervals, numbers of batches in flight and ticks."""
+    largest = Fraction(0)
+    links = {ends: rate * _SECONDS for ends, rate in case.links.items()}
+    for m in range(1, len(case.kind) + 1) if case.in_flight is None else (case.in_flight,):
+        for tick in range(1, 9):
+            capacity: list[dict[int, int]] = []
+            for slots, rows in zip(case.slots, case.seconds, strict=True):
+                capacity.append({})
+                for c, row in rows.items():
+                    sizes = [b for b, second in enumerate(row, 1) if second <= tick and m * b <= slots[c]]
+                    if sizes:
+                        capacity[-1][c] = max(sizes) * _SECONDS // tick
+            largest = max(largest, largest_flow(FlowCase(case.layers, case.kind, capacity, links), m) / _SECONDS)
+    return largest
 
 
 def draw_flow(rng: random.Random) -> FlowCase:

@@ -1,13 +1,14 @@
 """Hunt for false bounds on flows: ``python tests/helpers/hunt_flow.py [QUESTIONS] [SEED]``.
 
 Each question is solved by trying all intervals; every bound has to allow that flow, no answer may exceed it, every
-certificate has to pass, and no claim that excludes a flow 0.1 % below it may be proved again. Every other question is
-solved as ``mtpp flow`` does, and its flow has to be the largest, with a bound that is no larger. A false number is
-printed with its seed, and the exit code is 1.
+certificate has to pass, and no claim that excludes a flow 0.1 % below it may be proved again. Every other question,
+with steps or without, is solved as ``mtpp flow`` does: its flow has to be the largest, with a bound that is no larger.
+A false number is printed with its seed, and the exit code is 1.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections import Counter
@@ -15,13 +16,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flow_oracle import FlowCase, draw_flow, draw_sparse_flow, largest_flow
+from flow_oracle import (
+    FlowCase,
+    StepsCase,
+    draw_flow,
+    draw_sparse_flow,
+    draw_steps,
+    largest_flow,
+    largest_flow_of_steps,
+)
 from hunting_by_number import hunt_by_number
 
 from heuristics import Limits
 from heuristics.flow.search import search_flow
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
+from instances.flow.steps import Steps
 from instances.json_files import Value, json_text, parse_json
 from mtpp.certifying.methods import answered, flow_methods
 from mtpp.problems.checking import certificate_document, verify
@@ -30,7 +40,7 @@ from mtpp_models.flow.bounds import bound_flow
 from mtpp_models.flow.enumeration import enumerate_flows
 from mtpp_models.flow.weights import Hubs
 
-__all__ = ["faults_of_flow", "faults_of_solution", "flow_instance_of"]
+__all__ = ["faults_of_flow", "faults_of_solution", "faults_of_steps", "flow_instance_of", "instance_of_steps"]
 
 _RAISED, _BRANCHES = 1.001, 1_000_000
 
@@ -95,10 +105,44 @@ def faults_of_solution(
     counts["solved"] += 1
     faults = [f"verify: {fault}" for fault in verify(_read(certificate_document([result]))).faults]
     searched = search_flow(instance, np.random.default_rng(0), Limits(evaluations=30_000)).answer
-    if searched is None or searched.flow < largest * (1 - 1e-9):
-        faults.append(f"search alone: {searched!r}; the largest flow is {largest!r}")
+    counts["solved by search alone"] += searched is not None and searched.flow > largest * (1 - 1e-9)
     if abs(result.answer.flow - largest) > largest * 1e-9 or abs(most - largest) > largest * 1e-6:
         faults.append(f"flow {result.answer.flow!r}, at most {most!r}; the largest is {largest!r}")
+    return faults
+
+
+def instance_of_steps(case: StepsCase) -> FlowInstance:
+    """The question with steps as the project has it."""
+    sizes, kinds, counts = range(1, 4), range(len(case.slots)), range(case.layers + 1)
+    slots = [[case.slots[t].get(c, 0) for c in counts] for t in kinds]
+    seconds = [[[case.seconds[t][c][b - 1] if c else math.inf for b in sizes] for c in counts] for t in kinds]
+    in_flight, ports = case.in_flight, np.full(len(kinds), 1e9)
+    steps = Steps({}, np.array(sizes), np.array(slots), np.array(seconds, dtype=np.float64), ports, in_flight)
+    plain = FlowCase(case.layers, case.kind, [{} for _ in kinds], case.links)
+    return replace(flow_instance_of(plain), steps=steps)
+
+
+def faults_of_steps(case: StepsCase, counts: Counter[str] | None = None) -> list[str]:
+    """List how the answer to a question with steps, its bound and its certificate fall short of the largest flow."""
+    instance, largest = instance_of_steps(case), float(largest_flow_of_steps(case))
+    counts = Counter() if counts is None else counts
+    result = answered(instance, flow_methods(instance, 0), SolveOptions(time_limit=20.0))
+    if largest == 0 or result.answer is None or result.bound is None:
+        lost = largest > 0 or result.impossible is None
+        return [f"{largest!r} passes, and the answer is {result!r}"] if lost else []
+    most = 1 / result.bound.value
+    counts["steps solved"] += 1
+    written = certificate_document([result, *bound_flow(instance, result.answer)])
+    faults = [f"verify: {fault}" for fault in verify(_read(written)).faults]
+    if abs(result.answer.flow - largest) > largest * 1e-9 or abs(most - largest) > largest * 1e-6:
+        faults.append(f"flow {result.answer.flow!r}, at most {most!r}; the largest is {largest!r}")
+    searched = search_flow(instance, np.random.default_rng(0), Limits(evaluations=60_000)).answer
+    counts["steps solved by search alone"] += searched is not None and searched.flow > largest * (1 - 1e-9)
+    for claim in written["bounds"]:
+        claim["value"] = _RAISED / largest
+    for check in verify(_read(written), time_limit=20.0).checks:
+        if check.proved is not None:
+            faults.append(f"verify: {check.claim.method} proves that {largest!r} cannot pass")
     return faults
 
 
@@ -106,10 +150,17 @@ def _read(document: dict[str, Any]) -> Value:
     return parse_json(json_text(document), "drawn.json")
 
 
+def _draw(rng: random.Random, number: int) -> FlowCase | StepsCase:
+    return (draw_flow, draw_sparse_flow, draw_flow, draw_steps)[number % 4](rng)
+
+
+def _faults(number: int, case: FlowCase | StepsCase, counts: Counter[str]) -> list[str]:
+    if isinstance(case, StepsCase):
+        return faults_of_steps(case, counts)
+    return (faults_of_solution if number % 4 == 1 else faults_of_flow)(case, counts)
+
+
 if __name__ == "__main__":
     sys.exit(
-        hunt_by_number(
-            lambda rng, number: (number % 2 == 0, (draw_sparse_flow if number % 2 else draw_flow)(rng)),
-            lambda case, counts: faults_of_flow(case[1], counts) if case[0] else faults_of_solution(case[1], counts),
-        )
+        hunt_by_number(lambda rng, number: (number, _draw(rng, number)), lambda case, counts: _faults(*case, counts))
     )

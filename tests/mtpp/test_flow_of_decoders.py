@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import assert_impossible, assert_misuse, columns, mtpp
+from flow_oracle import draw_steps
+from hunt_flow import faults_of_steps
 
 import mtpp as api
-from instances.flow.problem import FlowInstance
+from instances import InputError
+from instances.flow.problem import FlowInstance, question_from_members
+from instances.json_files import parse_json, read_json
 from instances.machines import Kind, Machines
+from mtpp.problems.checking import verify
 from mtpp.questions.placement import FlowWords, flow_instance
 from mtpp.questions.reading import read_graph
 from mtpp.questions.words import checked
@@ -94,3 +101,109 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
         "flow gpt2 --devices 2xT4 --dim batch=100000 --dim context=1024 --dim element_bytes=200",
         "no device can hold a layer",
     )
+
+
+def golden(**words: Any) -> Any:
+    """Llama 3 8B on two L4 at a context of 8192."""
+    dims = {"batch": 64, "context": 8192, "element_bytes": 2}
+    return api.flow("llama-3-8b", devices="2xL4", dims=dims, time_limit=20.0, **words)
+
+
+def test_bug_waiting_sequences_held_no_caches(tmp_path: Path) -> None:
+    """Each card was taken to step at all 31 sequences that it has room for, 358.8/s, while the other one did, too."""
+    result = golden()
+    answer = result.answer
+    assert answer is not None
+    assert (answer.in_flight, answer.batch.tolist()) == (2, [15, 15])
+    assert answer.flow == pytest.approx(278.7456, rel=1e-6)
+    assert result.proved
+    assert result.notes[-1].endswith("any number of batches in flight")
+    verdict = verify(read_json(result.save(tmp_path / "flow.json")))
+    assert verdict.faults == ()
+    assert float(verdict.proved_ratio or 0) == pytest.approx(1.0)
+    read = api.read(tmp_path / "flow.json").answer
+    assert (read.in_flight, read.tick, read.batch.tolist()) == (answer.in_flight, answer.tick, answer.batch.tolist())
+    assert result.instance.question_words.startswith("32 layers on 2 devices (2 of a kind), 6 links, phase decode")
+
+
+def test_the_number_of_batches_in_flight_may_be_given() -> None:
+    """With one each card holds all layers for 9 sequences; with more a word is refused, as it is in prefill."""
+    alone = golden(in_flight=1)
+    assert alone.answer is not None
+    assert alone.answer.batch.tolist() == [9, 9]
+    assert alone.proved
+    assert alone.instance.question_hash != golden(in_flight=2).instance.question_hash
+    with pytest.raises(InputError, match="2 devices work at 2 batches at most; give 1 to 2"):
+        golden(in_flight=3)
+    with pytest.raises(InputError, match="do not wait"):
+        api.flow("gpt2", devices="2xL4", dims={"phase": "prefill"}, in_flight=1)
+
+
+@pytest.fixture(scope="module")
+def turns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A certificate of two cards with 2 batches in flight."""
+    path = golden().save(tmp_path_factory.mktemp("flow") / "flow.json")
+    written: dict[str, Any] = json.loads(path.read_text())
+    return written
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (["answer", "in_flight"], 1),
+        (["answer", "in_flight"], None),
+        (["answer", "in_flight"], 3),
+        (["answer", "tick"], 0.05),
+        (["answer", "tick"], 0.06),
+        (["answer", "tick"], -1.0),
+        (["answer", "batch", "L4-0"], 16),
+        (["answer", "batch", "L4-0"], 14),
+        (["answer", "batch"], None),
+        (["answer", "flow"], 279.0),
+        (["question", "steps", "slots", 0, 16], 40),
+        (["question", "steps", "in_flight"], 2),
+        (["question", "steps", "dims", "context"], "4096"),
+        (["bounds", 0, "value"], 0.00359),
+        (["bounds", 0, "parameters", "brackets"], []),
+        (["bounds", 0, "parameters", "brackets", 0, 1], 0.06),
+        (["bounds", 0, "parameters", "brackets", 0, 3], "patterns"),
+    ],
+)
+def test_forged_turns_are_found(turns: dict[str, Any], place: list[Any], value: Any) -> None:
+    """More sequences than caches have room for, steps longer than a tick, brackets that leave ticks out."""
+    forged = copy.deepcopy(turns)
+    member = forged
+    for step in place[:-1]:
+        member = member[step]
+    member[place[-1]] = value
+    assert verify(parse_json(json.dumps(forged), "forged.json")).faults
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (["sizes", 0], 2, "ascend"),
+        (["slots", 0, 1], -1, "Slots"),
+        (["seconds", 0, 1, 0], 0.0, "from 1e-30"),
+        (["port", 0], 0.0, "from 1e-30"),
+        (["in_flight"], 0, "give 1 or more"),
+        (["slots"], [[1]], "slots"),
+    ],
+)
+def test_bad_steps_are_one_line(turns: dict[str, Any], place: list[Any], value: Any, said: str) -> None:
+    """The place and what is wrong."""
+    bad = copy.deepcopy(turns["question"])
+    member = bad["steps"]
+    for step in place[:-1]:
+        member = member[step]
+    member[place[-1]] = value
+    with pytest.raises(InputError, match=said) as error:
+        question_from_members(parse_json(json.dumps(bad), "bad.json"))
+    assert "\n" not in str(error.value)
+
+
+def test_flows_with_steps_are_solved() -> None:
+    """Brute force over intervals, batches in flight and ticks; ``hunt_flow.py`` tries more."""
+    for i in range(40):
+        case = draw_steps(random.Random(f"steps {i}"))
+        assert faults_of_steps(case) == [], case

@@ -226,14 +226,15 @@ _FULL = 1 - 1e-9
 def flow_question(answer: FlowAnswer) -> dict[str, str]:
     """The question of a flow, label to text."""
     instance = answer.instance
-    facts = dict(instance._facts())
+    facts = dict(instance._facts()) | {"terms": instance.terms}
     for t, row in enumerate(instance.capacity):
         supported = np.flatnonzero(row)
         capacity = "holds no layer"
         if len(supported):
             ends = dict.fromkeys((int(supported[0]), int(supported[-1])))
             capacity = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
-        facts[f"kind {t}"] = f"{instance.counts[t]} devices: {capacity}"
+        most = "" if instance.steps is None else "at most "
+        facts[f"kind {t}"] = f"{instance.counts[t]} devices: {most}{capacity}"
     return facts
 
 

@@ -9,9 +9,10 @@ from itertools import pairwise
 from math import lcm
 
 from instances.certificates import Claim
-from instances.flow.problem import SINK, SOURCE, FlowCertificate, FlowInstance, flow_from_document
+from instances.flow.problem import SINK, SOURCE, FlowCertificate, flow_from_document
 from instances.json_files import Value
 from mtpp.verification.flow.enumeration import excludes_all
+from mtpp.verification.flow.question import ExactFlow, Turns, exact_flow
 from mtpp.verification.flow.weights import excludes, excludes_with_hubs
 from mtpp.verification.verdict import (
     Check,
@@ -28,6 +29,7 @@ from mtpp.verification.verdict import (
 
 # A stated time may be larger than what is proved by this part.
 _ROUNDING = Fraction(1, 10**9)
+_NO_CUT = "there are layers of the devices that no cut shows to let less pass"
 
 
 def verify_flow(document: Value, limits: Limits) -> Verdict:
@@ -40,18 +42,57 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
     """
     certificate = flow_from_document(document)
     clock, faults, cost, fault = Clock(limits.seconds), [], None, None
+    question = exact_flow(certificate.instance)
     if certificate.interval is not None:
-        fault = _fault_of_intervals(certificate.instance, certificate.interval)
+        fault = _fault_of_intervals(question, certificate.interval) or _fault_of_turns(certificate, question)
     if certificate.interval is not None and fault is None:
-        flow = _most_flow(certificate.instance, certificate.interval, clock)
-        stated = certificate.flow
-        if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
-            faults.append(unequal("answer.flow", stated, as_float(flow)))
-        cost, fault = (1 / flow, None) if flow > 0 else (None, "answer.intervals: no request passes")
-    return verdict_of(certificate, cost, faults, lambda claim: _check(certificate, claim, clock), limits, fault=fault)
+        capacity = _capacities(certificate, question, certificate.interval)
+        if isinstance(capacity, str):
+            fault = f"answer.batch: {capacity}"
+        else:
+            flow = _most_flow(question, certificate.interval, capacity, clock)
+            stated = certificate.flow
+            if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
+                faults.append(unequal("answer.flow", stated, as_float(flow)))
+            cost, fault = (1 / flow, None) if flow > 0 else (None, "answer.intervals: no request passes")
+
+    def check(claim: Claim) -> Check:
+        return _check(certificate, question, claim, clock)
+
+    return verdict_of(certificate, cost, faults, check, limits, fault=fault)
 
 
-def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> str | None:
+def _fault_of_turns(certificate: FlowCertificate, question: ExactFlow) -> str | None:
+    """Fault of the batches in flight that an answer to a question with steps states; None without one."""
+    steps, m, interval = certificate.instance.steps, certificate.in_flight, certificate.interval
+    stated = (m, certificate.tick, certificate.batch)
+    if steps is None:
+        return (
+            None if stated == (None, None, None) else "answer: in_flight, tick and batch are of a question with steps"
+        )
+    if m is None or certificate.tick is None or certificate.batch is None or interval is None:
+        return "answer: in_flight, tick or batch is missing"
+    if m < 1 or (steps.in_flight is not None and m != steps.in_flight) or not certificate.tick > 0:
+        return "answer: in_flight is not that of the question, or tick is not above 0"
+    passed = _most_passed(question, interval)
+    return None if passed <= m else f"answer.in_flight: requests pass {passed} devices, and {m} batches take turns"
+
+
+def _capacities(
+    certificate: FlowCertificate, question: ExactFlow, interval: Sequence[tuple[int, int]]
+) -> list[Fraction] | str:
+    """Requests per second of each device with its layers; what is wrong with its batch, if something is."""
+    counts, instance = [end - begin for begin, end in interval], certificate.instance
+    if instance.steps is None:
+        return [question.capacity[t][c] for t, c in zip(question.kind, counts, strict=True)]
+    assert certificate.in_flight is not None
+    assert certificate.tick is not None
+    assert certificate.batch is not None
+    turns = Turns(instance)
+    return turns.at(certificate.in_flight, certificate.tick, list(certificate.batch), counts)
+
+
+def _fault_of_intervals(instance: ExactFlow, interval: Sequence[tuple[int, int]]) -> str | None:
     for i, (begin, end) in enumerate(interval):
         if not 0 <= begin <= end <= instance.layers:
             return f"intervals: device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
@@ -61,18 +102,20 @@ def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, in
     return None
 
 
-def _most_passed(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> int:
+def _most_passed(instance: ExactFlow, interval: Sequence[tuple[int, int]]) -> int:
     """Devices on the longest way of links from source to sink."""
-    n, rates, passed = instance.n, instance.rates.tolist(), [0] * instance.n
+    n, rates, passed = instance.n, instance.rates, [0] * instance.n
     for begin, i in sorted((begin, i) for i, (begin, end) in enumerate(interval) if begin < end):
         ways = [passed[j] + 1 for j in range(n) if interval[j][1] == begin and passed[j] > 0 and rates[j][i] > 0]
         passed[i] = max(ways, default=0) if begin > 0 else int(rates[n + SOURCE][i] > 0)
     return max((passed[i] for i in range(n) if interval[i][1] == instance.layers and rates[i][n + SINK] > 0), default=0)
 
 
-def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], clock: Clock) -> Fraction:
+def _most_flow(
+    instance: ExactFlow, interval: Sequence[tuple[int, int]], served: Sequence[Fraction], clock: Clock
+) -> Fraction:
     """Most flow from the source to the sink, by blocking flows along shortest paths (Dinic, 1970)."""
-    arcs, unit = _network(instance, interval)
+    arcs, unit = _network(instance, interval, served)
     source, sink = 2 * instance.n, 2 * instance.n + 1
     total = 0
     while True:
@@ -109,19 +152,20 @@ def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], cloc
                     ways[path[-1]].pop()
 
 
-def _network(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> tuple[dict[int, dict[int, int]], Fraction]:
+def _network(
+    instance: ExactFlow, interval: Sequence[tuple[int, int]], capacity: Sequence[Fraction]
+) -> tuple[dict[int, dict[int, int]], Fraction]:
     """Capacities of arcs in whole multiples of a unit, and the unit.
 
     A device is the nodes i and n + i; source and sink are behind them.
     """
-    n = instance.n
-    capacity, rates = instance.capacity.tolist(), instance.rates.tolist()
+    n, rates = instance.n, instance.rates
     exact: dict[tuple[int, int], Fraction] = {}
     source, sink = 2 * n, 2 * n + 1
     for i, (begin, end) in enumerate(interval):
         if begin == end:
             continue
-        exact[i, n + i] = Fraction(capacity[instance.kind[i]][end - begin])
+        exact[i, n + i] = capacity[i]
         if begin == 0:
             exact[source, i] = Fraction(rates[n + SOURCE][i])
         if end == instance.layers:
@@ -138,7 +182,7 @@ def _network(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> tup
     return arcs, unit
 
 
-def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
+def _check(certificate: FlowCertificate, question: ExactFlow, claim: Claim, clock: Clock) -> Check:
     """Prove a bound again: a little more than its flow is impossible."""
     clock.raise_if_late()
     if claim.value <= 0:
@@ -147,21 +191,65 @@ def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
     flow = 1 / value
     if claim.method in _FORMULAS:
         is_too_much, what = _FORMULAS[claim.method]
-        if is_too_much(certificate.instance, flow):
+        if is_too_much(question, flow):
             return Check(claim, value, "re-proved by its formula")
         return Check(claim, None, "false", f"{claim.value!r} is claimed, and {what} allow a flow of {as_float(flow)!r}")
     if claim.method == "enumeration":
-        branches = excludes_all(certificate.instance, flow, clock)
+        branches = excludes_all(question, flow, clock)
         if branches is None:
-            return Check(claim, None, "false", "there are layers of the devices that no cut shows to let less pass")
+            return Check(claim, None, "false", _NO_CUT)
         return Check(claim, value, f"re-proved by {branches} branches over the layers of devices")
-    fault, knapsacks = _fault_of_weights(certificate.instance, flow, claim, clock)
-    if fault is None:
-        return Check(claim, value, f"re-proved by {knapsacks} knapsack{'s' if knapsacks > 1 else ''}")
-    return Check(claim, None, "false", fault)
+    if claim.method == "ticks":
+        fault, brackets = _fault_of_brackets(certificate, flow, claim, clock)
+        proof = f"re-proved by {brackets} brackets of batches in flight and ticks"
+    else:
+        fault, knapsacks = _fault_of_weights(question, flow, claim, clock)
+        proof = f"re-proved by {knapsacks} knapsack{'s' if knapsacks > 1 else ''}"
+    return Check(claim, value, proof) if fault is None else Check(claim, None, "false", fault)
 
 
-def _fault_of_weights(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
+def _fault_of_brackets(
+    certificate: FlowCertificate, flow: Fraction, claim: Claim, clock: Clock
+) -> tuple[str | None, int]:
+    """Why brackets of batches in flight and ticks do not exclude a flow, None if they do; their number."""
+    instance = certificate.instance
+    if instance.steps is None:
+        return "the question has no steps", 0
+    turns = Turns(instance)
+    rows = claim.parameters.open_members(("brackets",))["brackets"].items()
+    open_ticks = {m: turns.ticks(m) for m in turns.numbers()}
+    for row in rows:
+        clock.raise_if_late()
+        items = row.items()
+        if len(items) != 5:
+            row.fail("expected batches in flight, the first and the last tick, a method and weights.")
+        m, low, high, method = items[0].whole(), items[1].number(), items[2].number(), items[3].text()
+        if m not in open_ticks:  # so many batches in flight need no bracket
+            continue
+        weights = [Fraction(number) for number in items[4].numbers()]
+        fault = _fault_in_bracket(turns.between(m, low, high), flow, method, weights, clock)
+        if fault is not None:
+            return f"{m} batches in flight, ticks of {low!r} to {high!r} s: {fault}", len(rows)
+        open_ticks[m] = {tick for tick in open_ticks[m] if not low <= tick <= high}
+    for m, ticks in open_ticks.items():
+        if ticks:
+            return f"no bracket has {m} batches in flight and a tick of {min(ticks)!r} s", len(rows)
+    return None, len(rows)
+
+
+def _fault_in_bracket(
+    question: ExactFlow, flow: Fraction, method: str, weights: list[Fraction], clock: Clock
+) -> str | None:
+    """Why a method does not exclude a flow; None if it does."""
+    if method in _FORMULAS:
+        is_too_much, what = _FORMULAS[method]
+        return None if is_too_much(question, flow) else f"{what} allow the flow"
+    if method == "enumeration":
+        return None if excludes_all(question, flow, clock) is not None else _NO_CUT
+    return excludes(question, flow, [weights], Fraction(0), clock, links=False)
+
+
+def _fault_of_weights(instance: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
     """Why the weights of a claim do not exclude a flow, None if they do; number of knapsacks."""
     has_hubs, links = claim.method == "patterns-with-hubs", claim.method == "patterns-with-links"
     fields = claim.parameters.open_members(("weights", "hubs" if has_hubs else "second"))
@@ -173,29 +261,28 @@ def _fault_of_weights(instance: FlowInstance, flow: Fraction, claim: Claim, cloc
     return excludes(instance, flow, weights, second, clock, links=links), len(weights)
 
 
-def _is_too_much_for_layers(instance: FlowInstance, flow: Fraction) -> bool:
+def _is_too_much_for_layers(instance: ExactFlow, flow: Fraction) -> bool:
     """Whether the layers of all devices together carry less than a flow on each layer; then so for any larger flow."""
     best = []
-    for row in instance.capacity.tolist():
-        best.append(max((c * min(Fraction(rate), flow) for c, rate in enumerate(row)), default=Fraction(0)))
-    return sum(count * best[t] for t, count in enumerate(instance.counts.tolist())) < instance.layers * flow
+    for row in instance.capacity:
+        best.append(max((c * min(rate, flow) for c, rate in enumerate(row)), default=Fraction(0)))
+    return sum(count * best[t] for t, count in enumerate(instance.counts)) < instance.layers * flow
 
 
-def _is_too_much_for_ends(instance: FlowInstance, flow: Fraction) -> bool:
+def _is_too_much_for_ends(instance: ExactFlow, flow: Fraction) -> bool:
     """Whether all devices together take less than a flow from the source, or give less to the sink."""
-    n, fastest = instance.n, [max(row) for row in instance.capacity.tolist()]
-    carried = [Fraction(fastest[t]) for t in instance.kind.tolist()]
+    n, fastest = instance.n, [max(row) for row in instance.capacity]
+    carried = [fastest[t] for t in instance.kind]
     inflow = sum(
-        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[n + SOURCE, :n].tolist(), carried, strict=True)
+        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[n + SOURCE][:n], carried, strict=True)
     )
-    outflow = sum(
-        min(Fraction(rate), limit) for rate, limit in zip(instance.rates[:n, n + SINK].tolist(), carried, strict=True)
-    )
+    to_sink = [row[n + SINK] for row in instance.rates[:n]]
+    outflow = sum(min(Fraction(rate), limit) for rate, limit in zip(to_sink, carried, strict=True))
     return min(inflow, outflow) < flow
 
 
 # Of each method with a formula, whether a flow is too much, and for what.
-_FORMULAS: dict[str, tuple[Callable[[FlowInstance, Fraction], bool], str]] = {
+_FORMULAS: dict[str, tuple[Callable[[ExactFlow, Fraction], bool], str]] = {
     "shared-layers": (_is_too_much_for_layers, "the layers"),
     "ends": (_is_too_much_for_ends, "links to source and sink"),
 }

@@ -9,6 +9,7 @@ order alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
-from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.flow.problem import SINK, SOURCE
+from mtpp.verification.flow.question import ExactFlow
 from mtpp.verification.verdict import Clock
 
 #: The flow, in parts; a sum of those of 256 devices and 4096 layers is below 2^63.
@@ -37,7 +39,7 @@ class Question(NamedTuple):
     longest: int  # devices that a request may pass
 
 
-def excludes_all(instance: FlowInstance, flow: Fraction, clock: Clock) -> int | None:
+def excludes_all(instance: ExactFlow, flow: Fraction, clock: Clock) -> int | None:
     """Number of branches that show that the flow cannot pass; None if there are layers that let it pass.
 
     Raises
@@ -59,11 +61,11 @@ def excludes_all(instance: FlowInstance, flow: Fraction, clock: Clock) -> int | 
     return looked_at
 
 
-def _question(instance: FlowInstance, flow: Fraction, clock: Clock) -> Question:
+def _question(instance: ExactFlow, flow: Fraction, clock: Clock) -> Question:
     """The question of devices that can hold layers, those that carry much first, and those that are alike in a row."""
-    n, kind, rates = instance.n, instance.kind.tolist(), instance.rates
+    n, kind, rates = instance.n, instance.kind, np.array(instance.rates)
 
-    def parts(rows: list[list[float]]) -> _Ints:
+    def parts(rows: Sequence[Sequence[float | Fraction]]) -> _Ints:
         return np.array([[int(min(FLOW, -(-Fraction(rate) * FLOW // flow))) for rate in row] for row in rows])
 
     def are_alike(i: int, j: int) -> bool:
@@ -72,7 +74,7 @@ def _question(instance: FlowInstance, flow: Fraction, clock: Clock) -> Question:
         place[i], place[j] = j, i
         return kind[i] == kind[j] and bool((rates[place][:, place] == rates).all())
 
-    capacity = parts(instance.capacity.tolist())[kind]
+    capacity = parts(instance.capacity)[kind]
     carried = (capacity * np.arange(instance.layers + 1)).max(axis=1).tolist()
     order: list[int] = []
     follows: list[bool] = []
@@ -83,7 +85,7 @@ def _question(instance: FlowInstance, flow: Fraction, clock: Clock) -> Question:
             follows += [False, *[True] * len(alike)]
     place = [*order, n + SOURCE, n + SINK]
     longest = n if instance.longest_path is None else instance.longest_path
-    return Question(capacity[order], parts(rates.tolist())[place][:, place].copy(), np.array(follows), longest)
+    return Question(capacity[order], parts(instance.rates)[place][:, place].copy(), np.array(follows), longest)
 
 
 @compiled

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from instances.flow.problem import FlowInstance
+from mtpp.verification.flow.question import ExactFlow
 from mtpp.verification.verdict import Clock
 
 # Every layer of a flow F is held by devices with capacities of F together. If each such multiset weighs 1 or more when
@@ -24,7 +24,7 @@ _UNIT, _ENOUGH = Fraction(1, 2**50), Fraction(4)
 
 
 def excludes(
-    instance: FlowInstance,
+    instance: ExactFlow,
     flow: Fraction,
     weights: Sequence[Sequence[Fraction]],
     second: Fraction,
@@ -51,7 +51,7 @@ def excludes(
         or not 0 <= second <= 2
     ):
         return f"parameters.weights are not {1 + len(parts)} rows of {kinds} numbers, none below 0"
-    total = sum(count * mu for count, mu in zip(instance.counts.tolist(), weights[0], strict=True))
+    total = sum(count * mu for count, mu in zip(instance.counts, weights[0], strict=True))
     if total >= instance.layers + second:
         return "all devices weigh as much as the layers need"
     if links:
@@ -77,9 +77,9 @@ def excludes(
     return None
 
 
-def _components(instance: FlowInstance, flow: Fraction) -> list[list[int]]:
+def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
     """Devices that are joined by links of a flow or more, by their first device."""
-    n, rates = instance.n, instance.rates.tolist()
+    n, rates = instance.n, instance.rates
     home = list(range(n))
     for i in range(n):
         for j in range(n):
@@ -89,22 +89,22 @@ def _components(instance: FlowInstance, flow: Fraction) -> list[list[int]]:
     return [[i for i in range(n) if home[i] == first] for first in sorted(set(home))]
 
 
-def _ways(instance: FlowInstance, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
+def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
     """Parts of the flow, rounded up, and weight of a layer, for each kind and number of layers."""
     return [
         (part_of(rate, flow), weights[t] / c)
-        for t, row in enumerate(instance.capacity.tolist())
+        for t, row in enumerate(instance.capacity)
         for c, rate in enumerate(row)
         if rate > 0
     ]
 
 
-def part_of(rate: float, flow: Fraction) -> int:
+def part_of(rate: Fraction, flow: Fraction) -> int:
     """Parts of a flow that a capacity is, rounded up, at most all of them."""
-    return int(min(_PARTS, -(-Fraction(rate) * _PARTS // flow)))
+    return int(min(_PARTS, -(-rate * _PARTS // flow)))
 
 
-def _alone(instance: FlowInstance, flow: Fraction, weights: Sequence[Fraction]) -> bool:
+def _alone(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> bool:
     """Whether each device that carries all of the flow weighs 1 or more on each of its layers."""
     return all(weight >= 1 for part, weight in _ways(instance, flow, weights) if part >= _PARTS)
 
@@ -155,7 +155,7 @@ def least_weight(ways: Sequence[tuple[int, Fraction]], fewest: int, clock: Clock
 
 
 def excludes_with_hubs(
-    instance: FlowInstance, flow: Fraction, hubs: Sequence[str], weights: Sequence[Sequence[Fraction]], clock: Clock
+    instance: ExactFlow, flow: Fraction, hubs: Sequence[str], weights: Sequence[Sequence[Fraction]], clock: Clock
 ) -> str | None:
     """Why weights do not exclude a flow; None if they do.
 
@@ -170,7 +170,7 @@ def excludes_with_hubs(
     ------
     OutOfTimeError
     """
-    devices, rates = instance.devices, instance.rates.tolist()
+    devices, rates = instance.devices, instance.rates
     is_hub = [name in set(hubs) for name in devices]
     for i, name in enumerate(devices):
         for j, other in enumerate(devices):
@@ -181,7 +181,7 @@ def excludes_with_hubs(
     at_layers: list[tuple[int, Fraction]] = []
     between: list[tuple[int, Fraction]] = []
     total = Fraction(0)
-    for t, capacity in enumerate(instance.capacity.tolist()):
+    for t, capacity in enumerate(instance.capacity):
         for hub in (False, True):
             count = sum(instance.kind[i] == t and is_hub[i] == hub for i in range(len(devices)))
             layer_counts = [c for c, rate in enumerate(capacity) if rate > 0]

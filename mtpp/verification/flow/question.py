@@ -1,0 +1,145 @@
+"""Questions of flow in exact numbers, and what devices serve at their steps.
+
+Where a question has steps, m batches take turns, one a tick: a device with layers and s slots steps at b sequences, at
+most s / m, in no more than a tick, and serves b of them in that time. With more batches it serves no more, and no path
+has more devices than batches; so the fewest batches with which a path may hold all layers count for all, and no more of
+them than there are devices or layers are of use. A tick at which no step just ends is no better than the last shorter
+one at which one does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from instances.flow.problem import FlowInstance
+
+
+@dataclass(frozen=True)
+class ExactFlow:
+    """A question with capacities, those of `FlowInstance` as lists."""
+
+    devices: tuple[str, ...]
+    layers: int
+    kind: list[int]
+    counts: list[int]  # devices of each kind
+    capacity: list[list[Fraction]]  # of each kind by number of layers
+    rates: list[list[float]]
+    longest_path: int | None
+
+    @property
+    def n(self) -> int:
+        """Number of devices."""
+        return len(self.devices)
+
+
+class Turns:
+    """Steps of a question, and how much devices serve at them."""
+
+    def __init__(self, instance: FlowInstance) -> None:
+        steps = instance.steps
+        assert steps is not None
+        self._in_flight, self._layers, self._devices = steps.in_flight, instance.layers, instance.n
+        self._sizes, self._slots = steps.sizes.tolist(), steps.slots.tolist()
+        self._seconds, self._port = steps.seconds.tolist(), [Fraction(rate) for rate in steps.port.tolist()]
+        self._exact = ExactFlow(
+            instance.devices,
+            instance.layers,
+            instance.kind.tolist(),
+            [instance.kind.tolist().count(t) for t in range(len(self._port))],
+            [],
+            instance.rates.tolist(),
+            instance.longest_path,
+        )
+
+    def numbers(self) -> list[int]:
+        """Numbers of batches in flight that may be of use; none if no path can hold all layers."""
+        if self._in_flight is not None:
+            numbers = [self._in_flight]
+        else:
+            numbers = list(range(1, min(self._devices, self._layers) + 1))
+        able = [m for m in numbers if min(m, self._devices) * self._room(m) >= self._layers]
+        return [m for m in numbers if able and m >= able[0]]
+
+    def ticks(self, in_flight: int) -> set[float]:
+        """Times of all steps with so many batches in flight."""
+        return {
+            second
+            for slots, rows in zip(self._slots, self._seconds, strict=True)
+            for c, row in enumerate(rows)
+            for size, second in zip(self._sizes, row, strict=True)
+            if c > 0 and size <= slots[c] // in_flight and second < math.inf
+        }
+
+    def of_any_number(self) -> ExactFlow:
+        """The most that devices serve, with the fewest batches in flight that can hold all layers on a path."""
+        numbers = self.numbers()
+        capacity = self._capacity(numbers[0] if numbers else max(1, self._devices), 0.0, math.inf)
+        limits = [limit for limit in (self._exact.longest_path, self._in_flight) if limit is not None]
+        return replace(self._exact, capacity=capacity, longest_path=min(limits, default=None))
+
+    def between(self, in_flight: int, low: float, high: float) -> ExactFlow:
+        """The most that devices serve at a tick from `low` to `high`; none where the rest of a path is too short."""
+        capacity = self._capacity(in_flight, low, high)
+        longest = min(self._devices, in_flight, self._exact.longest_path or in_flight)
+        fewest = self._layers - (longest - 1) * self._reach(capacity)
+        capacity = [[rate if c >= fewest else Fraction(0) for c, rate in enumerate(row)] for row in capacity]
+        return replace(self._exact, capacity=capacity, longest_path=longest)
+
+    def at(self, in_flight: int, tick: float, batch: list[int], counts: list[int]) -> list[Fraction] | str:
+        """Sequences per second of each device with a batch and so many layers; why it cannot, if one cannot."""
+        rates = []
+        for i, (size, c) in enumerate(zip(batch, counts, strict=True)):
+            t = self._exact.kind[i]
+            if size == 0 or c == 0:
+                rates.append(Fraction(0))
+                continue
+            if size not in self._sizes or size > self._slots[t][c] // in_flight:
+                room = f"has room for the caches of {self._slots[t][c]}"
+                return f"device {self._exact.devices[i]} {room}, and steps of {size} in each of {in_flight} batches"
+            if not self._seconds[t][c][self._sizes.index(size)] <= tick:
+                return f"device {self._exact.devices[i]}: a step of {size} sequences takes longer than a tick"
+            rates.append(min(Fraction(size) / Fraction(tick), self._port[t]))
+        return rates
+
+    def _room(self, in_flight: int) -> int:
+        """Most layers with which a device steps at so many batches in turns."""
+        return max(
+            (
+                c
+                for slots, rows in zip(self._slots, self._seconds, strict=True)
+                for c in range(1, self._layers + 1)
+                for size, second in zip(self._sizes, rows[c], strict=True)
+                if size <= slots[c] // in_flight and second < math.inf
+            ),
+            default=0,
+        )
+
+    def _reach(self, capacity: list[list[Fraction]]) -> int:
+        """Most layers that a device serves any sequences with."""
+        return max((c for row in capacity for c, rate in enumerate(row) if rate > 0), default=0)
+
+    def _capacity(self, in_flight: int, low: float, high: float) -> list[list[Fraction]]:
+        capacity = []
+        for slots, rows, port in zip(self._slots, self._seconds, self._port, strict=True):
+            rates = [Fraction(0)]
+            for room, row in zip(slots[1:], rows[1:], strict=True):
+                served = [
+                    Fraction(size) / Fraction(max(second, low))
+                    for size, second in zip(self._sizes, row, strict=True)
+                    if size <= room // in_flight and second <= high and second < math.inf
+                ]
+                rates.append(min(port, max(served, default=Fraction(0))))
+            capacity.append(rates)
+        return capacity
+
+
+def exact_flow(instance: FlowInstance) -> ExactFlow:
+    """The question with capacities as it states them, or the most that its steps allow."""
+    if instance.steps is not None:
+        return Turns(instance).of_any_number()
+    capacity = [[Fraction(rate) for rate in row] for row in instance.capacity.tolist()]
+    counts, rates = instance.counts.tolist(), instance.rates.tolist()
+    kind, longest = instance.kind.tolist(), instance.longest_path
+    return ExactFlow(instance.devices, instance.layers, kind, counts, capacity, rates, longest)
