@@ -3,7 +3,7 @@
 from pathlib import Path
 from runpy import run_path
 
-run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "import_guard.py"))["check_siblings"]()
 
 __all__ = ["paper"]
 

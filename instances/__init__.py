@@ -1,6 +1,6 @@
 """Problems and their answers as records, with files, readers and example networks."""
 
-from instances.import_guard import check_siblings
+from instances.system.import_guard import check_siblings
 
 check_siblings()
 

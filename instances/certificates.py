@@ -23,6 +23,7 @@ SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp
 
 #: The problems, whose bounds have methods of their own; those of partitions over kinds of devices are others.
 PARTITION, KINDS, PLAN, TRAIN, PLACE, FLOW, SERVE = "partition", "kinds", "plan", "train", "place", "flow", "serve"
+DEPLOY = "deploy"
 
 #: Kind of check for the bounds of each method; those of solvers are trusted.
 _RECHECKS = {
@@ -48,6 +49,7 @@ _RECHECKS = {
     FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
     | {"enumeration": "enumeration", "ticks": "brackets"}
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
+    DEPLOY: {"device-seconds": "formula", "chains": "boxes"},
     PLAN: {"z-any-order": "trusted", "z-fixed": "program", "z-split": "program", "work-any": "formula"},
     TRAIN: {"z-grid": "program", "turns-grid": "program", "work-grid": "formula"},
     PLACE: {
@@ -87,6 +89,7 @@ WITNESSES: dict[str, tuple[str, ...]] = {
     "bisection": _PRICE_TREE[1:],
     "priced": (*_PRICE_TREE, "shares"),
     "priced-quick": _PRICE_TREE,
+    "chains": ("chains",),
     "heads": ("heads", "tails", "nodes"),
     "windows": ("heads", "tails", "window"),
     "energetic": ("heads", "tails", "horizon", "interval"),

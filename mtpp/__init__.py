@@ -9,7 +9,7 @@ from runpy import run_path
 from typing import TYPE_CHECKING
 from warnings import warn
 
-run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "import_guard.py"))["check_siblings"]()
 
 if TYPE_CHECKING:
     from heuristics import HEURISTICS

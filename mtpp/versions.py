@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 
 _CORE = ("numpy", "scipy", "networkx", "numba", "pyomo", "pandas", "matplotlib", "typer", "rich")
 _EXTRAS = ("onnx", "onnxruntime", "torch", "dask", "distributed")

@@ -5,7 +5,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import TYPE_CHECKING
 
-run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "import_guard.py"))["check_siblings"]()
 
 from mtpp_models.simple import simple
 

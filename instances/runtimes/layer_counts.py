@@ -57,7 +57,7 @@ def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
     return tuple(layers // k + (rank < layers % k) for rank in range(k))
 
 
-class Deployment(NamedTuple):
+class ServerStages(NamedTuple):
     """Stages as a server of language models takes them; what is None is left to the server."""
 
     layers: tuple[int, ...]  # of each stage
@@ -70,7 +70,7 @@ class Deployment(NamedTuple):
     head: int = -1  # stage of what comes after the layers
 
     @classmethod
-    def of(cls, cut: LayerCut) -> Deployment:
+    def of(cls, cut: LayerCut) -> ServerStages:
         """The deployment of a cut with a device a stage; hosts number their own devices."""
         devices: tuple[int | str, ...] | None = None
         remote = [cut.ranks[n] for n, address in enumerate(cut.addresses) if address is not None]
@@ -95,7 +95,7 @@ class Deployment(NamedTuple):
         return next(iter(degrees))
 
 
-def _visible(deployment: Deployment) -> str:
+def _visible(deployment: ServerStages) -> str:
     """The variable that numbers devices anew, in the order of the stages; empty where they are so."""
     return "" if deployment.devices is None else f"CUDA_VISIBLE_DEVICES={_listed(deployment.devices)} "
 
@@ -106,7 +106,7 @@ def _options(**values: int | None) -> str:
     return " ".join(f"--{name} {value}" for name, value in names if value is not None)
 
 
-def vllm_words(deployment: Deployment) -> str:
+def vllm_words(deployment: ServerStages) -> str:
     """The command of vLLM, whose `max-num-seqs` counts the sequences of all batches in flight."""
     options = _options(
         tensor_parallel_size=deployment.degree("vllm"),
@@ -118,7 +118,7 @@ def vllm_words(deployment: Deployment) -> str:
     return f'{_visible(deployment)}{counts} vllm serve "$MODEL" {options}\n'
 
 
-def sglang_words(deployment: Deployment) -> str:
+def sglang_words(deployment: ServerStages) -> str:
     """The command of SGLang."""
     options = _options(
         tp_size=deployment.degree("sglang"),
@@ -131,7 +131,7 @@ def sglang_words(deployment: Deployment) -> str:
     return f'{_visible(deployment)}{counts} python -m sglang.launch_server --model-path "$MODEL" {options}\n'
 
 
-def tensorrt_words(deployment: Deployment) -> str:
+def tensorrt_words(deployment: ServerStages) -> str:
     """The YAML of TensorRT-LLM, which keeps a batch in flight for each stage."""
     stages, in_flight = len(deployment.layers), deployment.in_flight
     if in_flight is not None and in_flight < stages:
@@ -149,7 +149,7 @@ def tensorrt_words(deployment: Deployment) -> str:
     return "".join(f"{name}: {value}\n" for name, value in fields.items() if value is not None)
 
 
-def llama_words(deployment: Deployment) -> str:
+def llama_words(deployment: ServerStages) -> str:
     """Options of llama.cpp for layers, the output among them as one more.
 
     Of n layers and the output, number i goes to the first device whose share, with those before it, is more than
@@ -205,7 +205,7 @@ def _listed(items: Iterable[object]) -> str:
 class ServerRuntime(LayerRuntime):
     """A runtime that serves language models on stages, which may share their layers among devices."""
 
-    words: Callable[[Deployment], str] = field(kw_only=True)  # of a deployment; an `InputError` if it has none
+    words: Callable[[ServerStages], str] = field(kw_only=True)  # of a deployment; an `InputError` if it has none
 
     @classmethod
     def of_words(
@@ -214,11 +214,11 @@ class ServerRuntime(LayerRuntime):
         summary: str,
         reference: str,
         comment: str | None,
-        words: Callable[[Deployment], str],
+        words: Callable[[ServerStages], str],
         **more: Any,
     ) -> Self:
         """A runtime with these words."""
-        return cls(name, summary, reference, comment, lambda cut: words(Deployment.of(cut)), words=words, **more)
+        return cls(name, summary, reference, comment, lambda cut: words(ServerStages.of(cut)), words=words, **more)
 
 
 @dataclass(frozen=True)

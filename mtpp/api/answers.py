@@ -20,6 +20,7 @@ from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
 from instances.registry import find
 from instances.results import exceeds
+from instances.serving.answer import Deployment
 from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified
 from mtpp.certifying.explain import Reasons
@@ -188,7 +189,7 @@ def explained(
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
 CutLike: TypeAlias = "Result[Any, Any] | _Cut | str | PathLike[str]"
-_Cut: TypeAlias = Partition | Plan | GridPlan | ServedPartition
+_Cut: TypeAlias = Partition | Plan | GridPlan | ServedPartition | Deployment
 
 
 @dataclass(frozen=True)
@@ -304,15 +305,18 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
 
 
 def _settings(runtime: Runtime, answer: _Cut) -> str:
+    from instances.runtimes.deployments import deployment_settings
     from instances.runtimes.training import grid_settings
 
+    if isinstance(answer, Deployment):
+        return deployment_settings(answer, runtime.name)
     return grid_settings(answer, runtime.name) if isinstance(answer, GridPlan) else runtime.settings(answer)
 
 
 def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
     from instances.runtimes.serving import StageFile, StageFileRuntime
 
-    if not isinstance(runtime, StageFileRuntime) or isinstance(answer, GridPlan):
+    if not isinstance(runtime, StageFileRuntime) or isinstance(answer, GridPlan | Deployment):
         return _settings(runtime, answer)
     files = [
         StageFile(

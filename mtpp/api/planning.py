@@ -27,19 +27,21 @@ from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
+from instances.serving.model import ServedModel
 from instances.system.processes import catch_interrupt
+from mtpp.api.deployments import DeploymentResult, deployment
 from mtpp.certifying.loop import ignore
 from mtpp.certifying.methods import GridResult, answered, certify_grid, flow_methods, placement_methods
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.grid import grid_question
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.placement import (
+    DEFAULT_RUNTIME,
     ORDERS,
     FlowLike,
     FlowWords,
     PlacementWords,
     PlaceWords,
-    ServingWords,
     flow_instance,
     is_search_only,
     placement_instance,
@@ -48,6 +50,7 @@ from mtpp.questions.placement import (
     throughput_at_capacity,
 )
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, TrainWords, plan_question
+from mtpp.questions.serving import ServeWords, deployment_instance, refuse_deployment
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -121,10 +124,13 @@ def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Prog
 ServingResult = Result[ServingInstance, Front]
 
 
-@takes_words(ServingWords)
+@takes_words(ServeWords)
 def serve(
-    graph: GraphLike, k: int | str | None = None, memory: Quantity | None = None, **words: Unpack[ServingWords]
-) -> ServingResult:
+    graph: GraphLike | Transformer | ServedModel,
+    k: int | str | None = None,
+    memory: Quantity | None = None,
+    **words: Unpack[ServeWords],
+) -> ServingResult | DeploymentResult:
     """Find all cuts of a decoder that no other beats in both speed and context, as ``mtpp serve``.
 
     Parameters
@@ -146,6 +152,33 @@ def serve(
     in_flight : int, optional
         Batches in flight, 1 to k, whose caches all stages hold; by default one for each stage. A stage is busy for as
         many times its time in a cycle, and a batch needs the sum of the stages; the longer of the two counts.
+    servers : str, path, or Servers, optional
+        Servers such as "2x8xH100,1x4xL4", or a file (mtpp-servers/1): then chains of stages with tensor degrees are
+        deployed side by side for a workload, and the words above are none but `runtime`.
+    between : float or str
+        Rate between two servers; 50 GB/s by default.
+    input, output : int
+        Tokens of a prompt and of what follows it, in the mean; 1000 by default.
+    weights, kv : str
+        Widths of weights (bf16, fp16, fp8, int8, fp4, int4) and of keys and values (bf16, fp16, fp8, int8).
+    reserve : str
+        "full" or "mean": room for all tokens of a sequence, or for their mean over its time.
+    degrees : str
+        Tensor degrees to choose from, such as "1,2,4"; by default all that divide the heads.
+    batch : int
+        The most sequences of a batch; 4096 by default.
+    tpot, ttft : float or str
+        Limits of the time of a token, and to the first one [s].
+    objective : str
+        "throughput", "latency" (a single sequence) or "cost" (of a token).
+    topology : str
+        "replicas" or "chain".
+    prefill : str
+        "mixed", or "none" where prompts run elsewhere.
+    price : str
+        Of an hour of each server, in their order.
+    time_limit : float
+        Of a deployment with its proof [s]; 60 by default.
     dims, reader, communication, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`. Times hold at the context of `dims`, which all cuts hold.
 
@@ -156,6 +189,7 @@ def serve(
         with its `cycle` and `throughput` at the context of `dims` and its `capacity`; `full_throughput` has the
         throughput of each at its capacity. One of them is `chosen`, whose `partition`, `bottleneck` and `capacity` the
         answer has. `settings` are for the runtime.
+        With `servers` it is a `Deployment`, with `rate` [tokens/s], `tpot`, `ttft` [s] and `chains`.
 
     Raises
     ------
@@ -169,18 +203,23 @@ def serve(
     >>> found.answer.capacity >= found.instance.context
     True
     """
-    return served(graph, k, memory, words)
+    if words["servers"] is not None:
+        return deployment(deployment_instance(graph, k, memory, words), words["time_limit"])
+    return served(graph, k, memory, words)  # type: ignore[arg-type]
 
 
-def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords) -> ServingResult:
-    """As `serve`, with words that are checked."""
+def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServeWords) -> ServingResult:
+    """As `serve` without servers, with words that are checked."""
+    refuse_deployment(words)
     question, watch = serving_instance(graph, k, memory, words), Stopwatch()
     outcome = serving_front(question)
     seconds = watch.seconds(solve=watch.passed)
     if not outcome.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
     full = tuple(throughput_at_capacity(graph, k, memory, words, point) for point in outcome.points)
-    front = Front(question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"], full)
+    front = Front(
+        question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
+    )
     terms = serving_terms(graph, words, question)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(terms,))
 

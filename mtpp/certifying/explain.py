@@ -24,6 +24,9 @@ from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.grid import GridInstance, GridPlan
 from instances.results import PROOF_TOLERANCE
 from instances.runtimes.serving_front import Front
+from instances.serving.answer import Deployment
+from instances.serving.costs import costs_of
+from instances.serving.problem import PICO, DeploymentInstance
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.findings import Findings
@@ -218,6 +221,33 @@ def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
     yield f"Stage {least}{on} has room for the least context, {point.capacity:.0f} tokens: weights take {weights}, " + (
         f"activations {peak}, keys and values {cache}."
     )
+
+
+@_explains
+def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterator[str]:
+    """Limits of a deployment: its bound, and of each chain the slowest stage and the fullest device."""
+    answer, bound = result.answer, result.bound
+    assert answer is not None
+    question, rate = answer.instance, figures(answer.rate, "tokens/s")
+    yield f"{rate} at a context of {float(question.context):g} tokens in the mean, weights in {question.weights}."
+    if bound is not None and bound.value > 0 and question.objective != "cost":
+        uses = "use of the devices gives" if bound.method == "device-seconds" else "deployment of chains gives"
+        yield f"No {uses} more than {figures(1 / bound.value, 'tokens/s')} ({_by(result)})."
+    room = costs_of(question).room
+    for chain, count in answer.chains:
+        times = chain.stage_times
+        slowest = max(range(len(times)), key=times.__getitem__)
+        needed = chain.chain.batches * times[slowest]
+        limit = "the slowest stage" if needed >= sum(times) else "the sum of all stages"
+        yield (
+            f"{count} x {printable(chain.words)}: {chain.chain.batches} batches of {chain.chain.batch} sequences in "
+            f"flight; a token takes {time_in_words(chain.tpot, 's')}, by {limit} (stage {slowest} takes "
+            f"{time_in_words(times[slowest] / PICO, 's')})."
+        )
+        rows = zip(chain.chain.stages, chain.weight_bytes, chain.cache_bytes, strict=True)
+        filled = [(weights + caches) / float(room[stage.servers]) for stage, weights, caches in rows]
+        fullest = max(range(len(filled)), key=filled.__getitem__)
+        yield f"Stage {fullest} is the fullest: {filled[fullest]:.1%} of the memory that may be filled."
 
 
 def _ratio(result: Result[Any, Any], covered: Callable[[str], str] = lambda method: "") -> str:

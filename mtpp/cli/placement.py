@@ -13,10 +13,10 @@ from mtpp.questions.placement import (
     FlowWords,
     PlacementWords,
     PlaceWords,
-    ServingWords,
     flow_instance,
     placement_instance,
 )
+from mtpp.questions.serving import ServeWords, deployment_instance
 from mtpp.questions.words import pick
 from mtpp.text.numbers import bytes_in_words
 from mtpp.text.tables import fitted, terminal_width
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.partitioning.serving import ServedPartition
     from instances.runtimes.serving_front import Front
+    from instances.serving.problem import DeploymentInstance
+    from mtpp.api.deployments import DeploymentResult
     from mtpp.api.planning import ServingResult
     from mtpp.certifying.methods import FlowResult
     from mtpp.text.tables import LiveLine
@@ -164,7 +166,7 @@ def serve(
     memory: Annotated[
         str | None, options.of_machines(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")
     ] = None,
-    words: ServingWords,
+    words: ServeWords,
     out: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Write question, front and answer as JSON.")
     ] = None,
@@ -177,12 +179,17 @@ def serve(
     next. Times hold at the context of --dim, which all cuts hold; without a phase it is decoding. The context is that
     of each sequence of the batches in flight. The throughput counts sequences: tokens in decoding, prompts in prefill.
 
-    Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
+    With --servers a decoder is deployed on servers in place of that: stages with tensor degrees, several chains side by
+    side, for the prompts, outputs and limits of --help-all.
+
+    Example: mtpp serve llama-3-70b --servers 2x8xH100 --input 1000 --output 500 --tpot 50ms --out deployment.json
     """
     from mtpp.api.planning import served
 
     files = Files(out=out, plot=plot)
     files.check()
+    if words["servers"] is not None:
+        return deploy(deployment_instance(graph, k, memory, words), words, files, printing)
 
     def answer(_: LiveLine, __: OnFault) -> ServingResult:
         return served(graph, k, memory, words)
@@ -199,6 +206,46 @@ def serve(
 
     label = f"{graph}, {words['devices'] or f'k = {k}'}"
     return printing.answer((label, "time a batch"), answer, files, show, tables)
+
+
+def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printing: Printing) -> int:
+    """Find and print the deployment of a decoder on servers."""
+    from mtpp.api.deployments import deployment
+
+    def answer(live: LiveLine, _: OnFault) -> DeploymentResult:
+        return deployment(question, words["time_limit"], live.show)
+
+    def show(result: DeploymentResult) -> None:
+        printing.rows([_deployment_row(result)])
+
+    def tables(result: DeploymentResult) -> None:
+        assert result.answer is not None
+        printing.table(*result.answer._rows())
+
+    return printing.answer((question.label, "time a token"), answer, files, show, tables)
+
+
+def _deployment_row(result: DeploymentResult) -> dict[str, str]:
+    answer, bound = result.answer, result.bound
+    assert answer is not None
+    chains = [chain for chain, _ in answer.chains]
+    limit = {} if answer.instance.objective == "cost" else {"at most": f"{1 / bound.value:.6g}" if bound else "–"}
+    price = {} if answer.price is None else {"price of 1e6": f"{answer.price:.4g}"}
+    return {
+        "servers": ",".join(servers.label for servers in answer.instance.servers),
+        "chains": str(sum(count for _, count in answer.chains)),
+        "tokens/s": f"{answer.rate:.6g}",
+        **limit,
+        "by": result.by,
+        "ratio": "–" if result.ratio is None else f"{result.ratio:.4f}",
+        "tpot [ms]": f"{answer.tpot * 1e3:.4g}",
+        "ttft [ms]": f"{answer.ttft * 1e3:.4g}",
+        "in flight": "+".join(f"{chain.chain.batches}x{chain.chain.batch}" for chain in chains),
+        "context": str(math.ceil(answer.instance.resident_tokens)),
+        **price,
+        "status": result.status.value,
+        "seconds": f"{result.spent:.2f}",
+    }
 
 
 def _front_rows(front: Front) -> list[dict[str, str]]:

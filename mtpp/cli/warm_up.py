@@ -130,7 +130,10 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances.machines import Kind, Machines
     from instances.partitioning.constraints import Constraints
     from instances.random_graphs import regal_style
-    from mtpp.problems.checking import certificate_document, verify
+    from mtpp.api.deployments import deployment
+    from mtpp.problems.checking import certificate_document, result_document, verify
+    from mtpp.questions.serving import ServeWords, deployment_instance
+    from mtpp.questions.words import checked
     from mtpp_models import MODELS, Algorithm, SolveOptions, solve
     from mtpp_models.flow.bounds import bound_flow
     from mtpp_models.flow.enumeration import enumerate_flows
@@ -150,6 +153,10 @@ def _kinds_and_flows() -> Iterator[str]:
     within = Instance(row, Machines(kinds), constraints=rules)
     for machines in (rated, within):
         solve(machines, "ideals", start=search(machines, "portfolio", np.random.default_rng(0)).partition)
+    yield "deployments"
+    asked = checked(ServeWords, {"servers": "1x2xL4", "batch": 4, "ttft": "1s"})
+    answer = deployment(deployment_instance("gpt2", None, None, asked), None)
+    verify(Value(json.loads(json_text(result_document(answer))), "deployment"))
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)

@@ -224,6 +224,23 @@ def read_front(document: Value) -> Result[Any, Any]:
     return Result("read", question, front)
 
 
+def read_deployment(document: Value) -> Result[Any, Any]:
+    """The answer of a file of a deployment, its numbers computed anew."""
+    from instances.serving.answer import answer_of
+    from instances.serving.problem import deployment_from_document
+
+    stated = deployment_from_document(document)
+    with document.refusing():
+        answer = answer_of(stated.instance, stated.answer)
+    return _result(document, stated.instance, answer, stated.claims)
+
+
+def cut_of_deployment(document: Value) -> tuple[Any, str | None]:
+    """The deployment of a file, and its best bound in words."""
+    result = read_deployment(document)
+    return result.answer, None if result.bound is None else f"at most {1 / result.bound.value:.6g} tokens/s"
+
+
 def cut_of_certificate(document: Value) -> tuple[Partition, str | None]:
     """The partition of a certificate, and its best bound in words."""
     partition, claims = AnswerFile.of(document).certified()

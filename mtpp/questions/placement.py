@@ -201,7 +201,8 @@ class ServingWords(DevicesWords, DecoderWords, total=False):
         Quantity | None, Word("Between stages.  [default: 64GB/s]", None, "RATE", MACHINES, basic=True)
     ]
     runtime: Annotated[
-        str, Word("Cuts that this runtime can express (mtpp list runtimes).", "vllm", "NAME", basic=True)
+        str | None,
+        Word("Cuts that this runtime can express (mtpp list runtimes).  [default: vllm]", None, "NAME", basic=True),
     ]
     first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
     in_flight: Annotated[
@@ -215,6 +216,10 @@ class ServingWords(DevicesWords, DecoderWords, total=False):
             least=1,
         ),
     ]
+
+
+#: Whose cuts fronts have, if nobody says more.
+DEFAULT_RUNTIME = "vllm"
 
 
 def layer_runtime(name: str) -> Runtime:
@@ -255,7 +260,7 @@ def serving_instance(
     count, *more = [None] if k is None else counts_of(k)
     if more:
         raise WordError("k", k, "give one number of stages.")
-    runtime = layer_runtime(words["runtime"])
+    runtime = layer_runtime(words["runtime"] or DEFAULT_RUNTIME)
     find(ORDERS, words["first"], "order")
     assume("runtime", f"cuts that {runtime.name} can express")
     loaded = decoder_of(graph, pick(DecoderWords, words))

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from instances import InputError
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 from mtpp.versions import version_of_import
 
 # Modules that a piece of code is made of, and a hash of what they say.

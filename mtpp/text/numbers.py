@@ -284,6 +284,27 @@ def parse_flops(given: Quantity, word: str) -> float:
     return _not_small(_parse(given, word, _SPEED), given, word, _SPEED)
 
 
+def parse_seconds(given: Quantity, word: str) -> float:
+    """Seconds of a number with an optional unit s, ms or us.
+
+    Raises
+    ------
+    InputError
+        If it is no positive time.
+
+    Examples
+    --------
+    >>> parse_seconds("50ms", "tpot")
+    0.05
+    """
+    match = _NUMBER.fullmatch(str(given).strip())
+    value = float(match[1]) if match and (match[2] or "s") in _SECONDS_OF_UNITS else math.nan
+    if not 0 < value < math.inf:
+        raise WordError(word, given, "give a positive time, such as 0.05, 50ms or 1s.")
+    assert match is not None
+    return value * _SECONDS_OF_UNITS[match[2] or "s"]
+
+
 def parse_throughput(given: Quantity, time_unit: str) -> float:
     """Runs per unit of work time, from a bare number or one with /s, /ms or /us.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 
 __all__ = ["Size", "size", "size_of_package"]
 

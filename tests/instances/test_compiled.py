@@ -16,7 +16,7 @@ import pytest
 
 import instances.compiled
 from instances.compiled import compiled, kernel_sources
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 
 ROOT = Path(instances.compiled.__file__).parent.parent
 FILES = [path for package in SIBLINGS for path in (ROOT / package).rglob("*.py")]

@@ -8,7 +8,7 @@ from pathlib import Path
 from release import disagreements, version
 from size import Size, size
 
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 

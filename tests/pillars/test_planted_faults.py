@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from planted_faults import FAULTS, USE_RULE
 
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -74,7 +74,7 @@ def test_a_signal_while_loading(module: str, number: signal.Signals, folder: Pat
     assert (process.returncode, out, err) == (INTERRUPTED, "", "")
 
 
-@pytest.mark.parametrize("module", ["instances.import_guard"])
+@pytest.mark.parametrize("module", ["instances.system.import_guard"])
 def test_ctrl_c_while_the_packages_load(module: str, folder: Path) -> None:
     """The first import of all is that of the packages themselves."""
     process = start("-c", DAWDLE, module, "list", "models")

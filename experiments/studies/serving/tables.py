@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 
 from experiments.studies.report import Report, Section
 from experiments.studies.serving.jobs import ServingJob, jobs_of
+from experiments.studies.serving.measurements import deployment_sections
 from experiments.studies.serving.rules import DEFAULT_RULES, served
 from instances.architectures import ARCHITECTURES
 from instances.devices import Platform
@@ -250,6 +251,7 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
         Section("serving-layers", "Layers of each stage of vLLM", [*question, "rule", "fastest", "most context"], cuts),
         *([_hybrid_section(mixed)] if mixed else []),
         Section("serving-reported", "What users measured [tokens]", _REPORTED_HEADER, _reported_rows(), _REPORTED),
+        *deployment_sections(),
     ]
 
 

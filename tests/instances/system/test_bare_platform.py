@@ -13,7 +13,7 @@ from instances.json_files import write_json
 IMPORT_ALL = """
 import importlib, os, pkgutil
 from bare_platform import MODULES
-from instances.import_guard import SIBLINGS
+from instances.system.import_guard import SIBLINGS
 
 count = 0
 for package in SIBLINGS:

@@ -20,9 +20,9 @@ from kinds_cases import devices, question
 from heuristics import HEURISTICS, Limits, search
 from heuristics.placement import PLACERS
 from instances import Instance, Platform
-from instances.import_guard import SIBLINGS
 from instances.random_graphs import layered
 from instances.suites import find_suite
+from instances.system.import_guard import SIBLINGS
 from mtpp.certifying.certify import certify
 from mtpp.runs import code_hash as hashing
 from mtpp.runs.code_hash import code_hash, code_words, sources_of

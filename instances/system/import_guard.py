@@ -37,7 +37,7 @@ def check_siblings() -> None:
     SystemExit
         With code 2, after that line, if this is the command line.
     """
-    home = Path(__file__).resolve().parent.parent
+    home = Path(__file__).resolve().parents[2]
     for name in SIBLINGS:
         spec = find_spec(name)
         origin = None if spec is None or spec.origin is None else Path(spec.origin).resolve()

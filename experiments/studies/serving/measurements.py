@@ -1,0 +1,223 @@
+"""Predicted rates of deployments beside measurements that others have published, and beside rules of thumb."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.studies.report import Section
+from instances.deadline import Deadline
+from instances.planning.grid.transformer import TRANSFORMERS, Transformer
+from instances.serving.answer import Chain, ServedChain, Stage
+from instances.serving.problem import MOST_BATCH, DeploymentInstance
+from instances.serving.servers import StatedServers, servers_of_text
+from instances.serving.transformers import served_model
+from mtpp.runs.statistics import geometric_means
+from mtpp_models.flow.deployments import deployed
+
+#: Published rows with their sources; a row is a model on tp x pp devices of a server.
+PUBLISHED = Path(__file__).parent / "published.csv"
+
+#: Models of the rows that have no name in this project.
+_MODELS: dict[str, dict[str, Any]] = {
+    "llama-3.1-405b": {"layers": 126, "hidden": 16384, "heads": 128, "inner": 53248, "vocabulary": 128256},
+    "mistral-7b": {"layers": 32, "hidden": 4096, "heads": 32, "inner": 14336, "vocabulary": 32000},
+    "mixtral-8x22b": {
+        **{"layers": 56, "hidden": 6144, "heads": 48, "inner": 16384, "vocabulary": 32768},
+        **{"experts": 8, "chosen": 2},
+    },
+}
+_WEIGHTS = {2.0: "bf16", 1.0: "fp8", 0.5625: "fp4"}
+_DEVICES = {"RTX6000": "RTX-PRO-6000"}
+RATE, TOKEN, FIRST = "output tokens/s", "mean ITL ms", "mean TTFT ms"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A published row."""
+
+    source: str
+    model: str
+    device: str
+    weights: str
+    tp: int
+    pp: int
+    input: int
+    output: int
+    load: float  # requests of an offline run, or those that arrive in a second
+    metric: str
+    value: float
+
+    @cached_property
+    def question(self) -> DeploymentInstance:
+        """Its devices as one server."""
+        servers = StatedServers(self.device, self.tp * self.pp).servers()
+        kv = "bf16" if self.weights == "bf16" else "fp8"
+        return DeploymentInstance(
+            served_model(model_named(self.model)),
+            (servers,),
+            between=servers.within,
+            input=self.input,
+            output=self.output,
+            weights=self.weights,
+            kv=kv,
+            degrees=(self.tp,),
+            batch=MOST_BATCH,
+        )
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Layers as even as may be, the first stages with one more."""
+        layers = self.question.model.layers
+        ends = [math.ceil(layers * n / self.pp) for n in range(self.pp + 1)]
+        return tuple(Stage(0, 0, self.tp, first, end) for first, end in pairwise(ends))
+
+    @property
+    def predicted(self) -> float | None:
+        """The same number by the cost model; None where no sequence has room."""
+        question = self.question
+        if self.metric == RATE:
+            return self._rate(question)
+        batch = next((b for b in range(1, 4097) if self._chain(question, 1, b).rate >= self.load * self.output), 4096)
+        chain = self._chain(question, 1, batch)
+        return chain.tpot * 1e3 if self.metric == TOKEN else chain.ttft * 1e3
+
+    def _chain(self, question: DeploymentInstance, batches: int, batch: int) -> ServedChain:
+        return ServedChain(question, Chain(self.stages, batches, batch))
+
+    def _rate(self, question: DeploymentInstance) -> float | None:
+        """Of waves of as many sequences as have room, at most those of the run."""
+        low, high = 0, int(self.load)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._chain(question, 1, middle).fits else (low, middle - 1)
+        chains = [self._chain(question, m, low // m) for m in range(1, self.pp + 1) if low // m >= 1]
+        return max((float(chain.rate) for chain in chains), default=None)
+
+
+def model_named(name: str) -> Transformer:
+    """The model of a row."""
+    if name in TRANSFORMERS:
+        return TRANSFORMERS[name]
+    return Transformer.uniform(name=name, key_heads=8, **_MODELS[name])
+
+
+def measurements(path: Path = PUBLISHED) -> list[Measurement]:
+    """All rows of a file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            Measurement(
+                source=row["source"],
+                model=row["model"],
+                device=_DEVICES.get(row["device"], row["device"]),
+                weights=_WEIGHTS[float(row["weight_bytes"])],
+                tp=int(row["tp"]),
+                pp=int(row["pp"]),
+                input=int(row["input"]),
+                output=int(row["output"]),
+                load=float(row["requests_or_per_s"]),
+                metric=row["metric"],
+                value=float(row["value"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def factors(rows: list[Measurement]) -> np.ndarray:
+    """Logarithms of predicted over measured numbers; infinite where nothing is predicted."""
+    pairs = [(row.predicted, row.value) for row in rows]
+    return np.array([math.inf if predicted is None else math.log(predicted / value) for predicted, value in pairs])
+
+
+_MEASURED = (
+    "Geometric mean of predicted over measured, with its 95 % interval over models on\n"
+    "devices, and of the larger of both over the smaller: mean, 90 % and the worst.\n"
+    "Constants were fitted on half of the rows of release 0.14."
+)
+_RULES = (
+    "Times slower than the proved best deployment: all devices of a server in one\n"
+    "tensor degree (tp), all in a row (pp), half as many stages (tp2); impossible\n"
+    "where it does not fit or keep the time of a token. Prompts and outputs of 1000."
+)
+
+
+def measured_section(rows: list[Measurement] | None = None) -> Section:
+    """Predictions beside measurements, by source and metric."""
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for row in measurements() if rows is None else rows:
+        groups.setdefault((row.source, row.metric), []).append(row)
+    lines = []
+    for (source, metric), members in groups.items():
+        logs = factors(members)
+        mean = geometric_means(np.exp(logs), [f"{row.model} {row.device}" for row in members])
+        low, high, apart = mean.low[0], mean.high[0], np.abs(logs)
+        interval = "–" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]"
+        worst = [math.exp(value) for value in (apart.mean(), np.quantile(apart, 0.9), apart.max())]
+        lines.append(
+            [source, metric, str(len(members)), f"{mean.value[0]:.3f}", interval, *(f"{x:.3f}" for x in worst)]
+        )
+    header = ["source", "number", "rows", "mean", "interval", "factor", "90 %", "worst"]
+    return Section("serving-measured", "Predictions beside measurements", header, lines, _MEASURED)
+
+
+#: Questions of the table of rules: model, servers, weights.
+RULES = (
+    ("llama-3-70b", "1x4xA100", "bf16"),
+    ("llama-3-70b", "1x8xA100", "bf16"),
+    ("llama-3-70b", "1x8xA100-PCIe", "bf16"),
+    ("llama-3-70b", "1x4xH100", "bf16"),
+    ("llama-3-70b", "1x8xH100", "bf16"),
+    ("mixtral-8x7b", "1x8xA100-PCIe", "bf16"),
+    ("llama-3.1-405b", "1x8xH100", "fp8"),
+    ("llama-3.1-405b", "2x8xH100", "fp8"),
+)
+TARGETS = (math.inf, 0.05)
+
+
+def rules_section() -> Section:
+    """Rules of thumb over proved optima, with and without a limit of the time of a token."""
+    lines = [
+        [model, servers, weights, _milliseconds(tpot), *_against_rules(model, servers, weights, tpot)]
+        for tpot in TARGETS
+        for model, servers, weights in RULES
+    ]
+    header = ["model", "servers", "weights", "tpot [ms]", "best [tokens/s]", "chains", "tp", "pp", "tp2"]
+    return Section("serving-thumb", "Rules of thumb over proved optima", header, lines, _RULES)
+
+
+def _milliseconds(seconds: float) -> str:
+    return "–" if seconds == math.inf else f"{seconds * 1e3:g}"
+
+
+@cache
+def _against_rules(model: str, servers: str, weights: str, tpot: float) -> tuple[str, ...]:
+    fleet = servers_of_text(servers)
+    assert fleet is not None
+    fields: dict[str, Any] = {"input": 1000, "output": 1000, "weights": weights, "tpot": tpot}
+    fields["kv"] = "bf16" if weights == "bf16" else "fp8"
+    decoder = served_model(model_named(model))
+    best, _ = deployed(DeploymentInstance(decoder, fleet, 50e9, **fields), Deadline())
+    if best is None:
+        return "–", "none", "–", "–", "–"
+    size = fleet[0].devices
+    chains = "; ".join(f"{count} x {chain.words}" for chain, count in best.chains)
+    ratios = list[str]()
+    for degree in (size, 1, 2):
+        restricted = DeploymentInstance(decoder, fleet, 50e9, degrees=(degree,), topology="chain", **fields)
+        other, _ = deployed(restricted, Deadline())
+        ratios.append("–" if other is None else f"{best.rate / other.rate:.3f}")
+    return f"{best.rate:.0f}", chains, *ratios
+
+
+def deployment_sections() -> Iterator[Section]:
+    """Sections of `mtpp table serving` about deployments."""
+    yield rules_section()
+    yield measured_section()

@@ -1,0 +1,1 @@
+"""Decoders that are served: their layers, the servers, costs of stages, and deployments."""

@@ -1,0 +1,313 @@
+"""Answer to a question of serving: chains of stages side by side, with their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
+from instances.graph.tensors import IntArray
+from instances.records import written
+from instances.serving.costs import costs_of
+from instances.serving.problem import (
+    MOST_BATCH,
+    PICO,
+    DeploymentInstance,
+    StatedAnswer,
+    StatedChain,
+    StatedSite,
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Layers of a model on devices of a server."""
+
+    servers: int  # type
+    server: int  # number of it, of this type, in its chain
+    degree: int
+    first: int  # layer
+    end: int  # behind the last layer
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Stages through which batches of sequences circle."""
+
+    stages: tuple[Stage, ...]
+    batches: int  # in flight
+    batch: int  # sequences of each
+
+
+@dataclass(frozen=True, eq=False)
+class ServedChain:
+    """A chain with its numbers, computed from the question."""
+
+    question: DeploymentInstance
+    chain: Chain
+
+    @cached_property
+    def stage_times(self) -> tuple[int, ...]:
+        """Of each stage [10^-12 s]."""
+        question = self.question
+        tables = costs_of(question).at(self.chain.batch)
+        times = list[int]()
+        before: Stage | None = None
+        for stage in self.chain.stages:
+            time = tables.time[stage.servers, question.degrees.index(stage.degree)]
+            hop = 0
+            if before is not None:
+                same = (before.servers, before.server) == (stage.servers, stage.server)
+                hop = int(tables.hops[stage.servers, 0 if same else 1])
+            times.append(int(time[stage.end] - time[stage.first]) + tables.visit + hop)
+            before = stage
+        return tuple(times)
+
+    @property
+    def cycle(self) -> int:
+        """Time of a token of each sequence [10^-12 s]."""
+        return max(self.chain.batches * max(self.stage_times), sum(self.stage_times))
+
+    @property
+    def sequences(self) -> int:
+        """Sequences in flight."""
+        return self.chain.batches * self.chain.batch
+
+    @property
+    def rate(self) -> Fraction:
+        """Tokens a second."""
+        return Fraction(self.sequences * PICO, self.cycle)
+
+    @property
+    def tpot(self) -> float:
+        """Time of a token of each sequence [s]."""
+        return self.cycle / PICO
+
+    @property
+    def prompt(self) -> int:
+        """Time of a prompt in all stages [10^-12 s]."""
+        prompts, degrees = costs_of(self.question).prompts, self.question.degrees
+        rows = [(prompts[s.servers, degrees.index(s.degree)], s) for s in self.chain.stages]
+        return sum(int(row[s.end] - row[s.first]) for row, s in rows)
+
+    @property
+    def ttft(self) -> float:
+        """Time to the first token of a prompt, without queues [s]."""
+        constants = self.question.constants
+        return constants.first + constants.prompt * self.prompt / PICO + constants.wait * self.tpot
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether it fits, and keeps the limits of time."""
+        question, cycle = self.question, self.cycle
+        return cycle <= question.longest_cycle and self.fits and self.prompt <= question.patience(cycle)
+
+    @cached_property
+    def weight_bytes(self) -> tuple[int, ...]:
+        """Weights of each device of a stage [bytes]."""
+        question = self.question
+        sizes = []
+        for stage in self.chain.stages:
+            d = question.degrees.index(stage.degree)
+            weights = costs_of(question).weights[d]
+            whole = stage.first == 0 and stage.end == question.model.layers
+            sizes.append(int(weights[stage.end] - weights[stage.first] - whole * costs_of(question).tied[d]))
+        return tuple(sizes)
+
+    @cached_property
+    def cache_bytes(self) -> tuple[int, ...]:
+        """Caches of all sequences in flight on each device of a stage [bytes]."""
+        question = self.question
+        sizes = []
+        for stage in self.chain.stages:
+            caches = costs_of(question).caches[question.degrees.index(stage.degree)]
+            sizes.append(self.sequences * int(caches[stage.end] - caches[stage.first]))
+        return tuple(sizes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether weights and caches fit into the devices."""
+        room = costs_of(self.question).room
+        rows = zip(self.chain.stages, self.weight_bytes, self.cache_bytes, strict=True)
+        return all(weights + caches <= room[stage.servers] for stage, weights, caches in rows)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether weights leave less than 15 % of the memory of a device, where rates are less certain."""
+        rows = zip(self.chain.stages, self.weight_bytes, strict=True)
+        servers = self.question.servers
+        return any(weights > 0.85 * servers[stage.servers].memory for stage, weights in rows)
+
+    @property
+    def words(self) -> str:
+        """Stages in words, such as "H100 tp4 40, H100 tp4 40"."""
+        servers = self.question.servers
+        return ", ".join(f"{servers[s.servers].kind} tp{s.degree} {s.end - s.first}" for s in self.chain.stages)
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Chains that share no server with others: one on whole servers, or several on parts of one server."""
+
+    chains: tuple[ServedChain, ...]
+
+    @property
+    def servers(self) -> IntArray:
+        """(T,) servers of each type."""
+        used = {(stage.servers, stage.server) for chain in self.chains for stage in chain.chain.stages}
+        types = len(self.chains[0].question.servers)
+        return np.bincount([s for s, _ in used], minlength=types)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Deployment(Displayed):
+    """Answer to a question of serving: chains side by side.
+
+    Parameters
+    ----------
+    instance : DeploymentInstance
+    sites : tuple of (Site, int)
+        Each with how many there are.
+    """
+
+    instance: DeploymentInstance
+    sites: tuple[tuple[Site, int], ...]
+
+    cost_name: ClassVar[str] = "time a token"
+
+    @cached_property
+    def chains(self) -> tuple[tuple[ServedChain, int], ...]:
+        """Chains that differ, each with how many there are."""
+        counts = dict[Chain, int]()
+        by_chain = dict[Chain, ServedChain]()
+        for site, count in self.sites:
+            for chain in site.chains:
+                by_chain.setdefault(chain.chain, chain)
+                counts[chain.chain] = counts.get(chain.chain, 0) + count
+        return tuple((by_chain[chain], count) for chain, count in counts.items())
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of all chains."""
+        return float(self.exact_rate)
+
+    @cached_property
+    def exact_rate(self) -> Fraction:
+        """Tokens a second of all chains."""
+        return sum((count * chain.rate for chain, count in self.chains), Fraction(0))
+
+    @property
+    def cost(self) -> float:
+        """Objective: seconds a token of all chains, or of each sequence, or the price of a token."""
+        if self.instance.objective == "cost":
+            return float(self.hourly / 3600 / self.exact_rate)
+        return float(1 / self.exact_rate)
+
+    @property
+    def servers_used(self) -> IntArray:
+        """(T,) servers of each type."""
+        rows = [count * site.servers for site, count in self.sites]
+        return np.sum(rows, axis=0, dtype=np.int64)
+
+    @property
+    def hourly(self) -> Fraction:
+        """Price of the servers in use, for an hour; 0 without prices."""
+        rows = zip(self.servers_used.tolist(), self.instance.servers, strict=True)
+        return sum((count * Fraction(servers.price or 0.0) for count, servers in rows), Fraction(0))
+
+    @property
+    def tpot(self) -> float:
+        """The longest time of a token [s]."""
+        return max(chain.tpot for chain, _ in self.chains)
+
+    @property
+    def ttft(self) -> float:
+        """The longest time to a first token [s]."""
+        return max(chain.ttft for chain, _ in self.chains)
+
+    @property
+    def price(self) -> float | None:
+        """Price of a million tokens of output; None without prices."""
+        if any(servers.price is None for servers in self.instance.servers):
+            return None
+        return float(self.hourly / 3600 / self.exact_rate * 10**6)
+
+    def _title(self) -> str:
+        return self.instance.label
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """The rate and times in words."""
+        return {
+            "rate": figures(self.rate, "tokens/s"),
+            "tpot": figures(self.tpot, "s"),
+            "ttft": figures(self.ttft, "s"),
+        }
+
+    def _facts(self) -> dict[str, str]:
+        return self.measures
+
+    def _rows(self) -> Rows:
+        header = ["chain", "stage", "device", "degree", "layers", "time [s]", "weights", "caches"]
+        rows = []
+        for c, (chain, count) in enumerate(self.chains, 1):
+            name = str(c) if count == 1 else f"{c}, {count} times"
+            columns = zip(chain.chain.stages, chain.stage_times, chain.weight_bytes, chain.cache_bytes, strict=True)
+            for number, (stage, time, weights, caches) in enumerate(columns):
+                kind = self.instance.servers[stage.servers].kind
+                sizes = [figures(weights, "bytes"), figures(caches, "bytes")]
+                layers = f"{stage.first}–{stage.end - 1}"
+                rows.append([name, str(number), kind, str(stage.degree), layers, f"{time / PICO:.6g}", *sizes])
+        return header, rows
+
+
+def deployment_document(deployment: Deployment) -> dict[str, Any]:
+    """The answer as files have it."""
+    sites = []
+    for site, count in deployment.sites:
+        chains = [
+            StatedChain(
+                batches=chain.chain.batches,
+                batch=chain.chain.batch,
+                stages=tuple((s.servers, s.server, s.degree, s.first, s.end) for s in chain.chain.stages),
+                weight_bytes=chain.weight_bytes,
+                cache_bytes=chain.cache_bytes,
+                tpot=chain.tpot,
+                ttft=chain.ttft,
+                rate=float(chain.rate),
+            )
+            for chain in site.chains
+        ]
+        sites.append(StatedSite(count, tuple(chains)))
+    return written(StatedAnswer(tuple(sites), deployment.rate, deployment.price))
+
+
+def answer_of(question: DeploymentInstance, stated: StatedAnswer) -> Deployment:
+    """The answer that a file states, to be computed anew.
+
+    Raises
+    ------
+    InputError
+        If a stage has a number out of its range.
+    """
+    types, layers = len(question.servers), question.model.layers
+    sites = []
+    for site in stated.sites:
+        chains = []
+        for chain in site.chains:
+            for s, server, degree, first, end in chain.stages:
+                if not (0 <= s < types and server >= 0 and degree in question.degrees and 0 <= first < end <= layers):
+                    raise InputError(f"there is no stage {[s, server, degree, first, end]} of this question.")
+            if not chain.stages or min(chain.batches, chain.batch, site.count) < 1 or chain.batch > MOST_BATCH:
+                raise InputError("a chain has no stages or no sequences; give 1 or more.")
+            stages = tuple(Stage(*row) for row in chain.stages)
+            chains.append(ServedChain(question, Chain(stages, chain.batches, chain.batch)))
+        sites.append((Site(tuple(chains)), site.count))
+    if not all(site.chains for site, _ in sites) or not sites:
+        raise InputError("there is no chain.")
+    return Deployment(question, tuple(sites))

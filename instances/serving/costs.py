@@ -1,0 +1,315 @@
+r"""Costs of the stages of a served decoder: what a step takes, and what devices hold.
+
+A stage of layers :math:`[i, j)` runs on t devices of a server. In each step b sequences pass it, at a context of
+:math:`c = I + O / 2` tokens in the mean, where prompts have I tokens and outputs O. With peaks, rates of memory and of
+links of which parts :math:`η_f, η_b, η_l` are reached, e = 2 bytes of an activation, w of a weight and κ of a key or
+value, a layer takes
+
+.. math::
+
+    & \max\Big(\frac{2 P b}{t η_f F}, \frac{w P_b}{t η_b M}\Big) +
+      \max\Big(\frac{2 s c b}{t η_f F_{16}}, \frac{κ g c b}{\min(t, G) η_b M}\Big)
+      && \text{products and attention} \\
+    & + 2 \Big(α \log_2 t + \frac{2 (t - 1) e h b}{t η_l R_t}\Big) + \frac{e (8 h + 3 n) b}{t η_b M}
+      && \text{two all-reduces, activations,}
+
+and, where stages take prompts beside decoding, b / O times what a prompt takes in chunks that are full. P are weights
+that a token is multiplied with; of E experts, k for each token, a step reads the part
+:math:`1 - (1 - k / E)^b`. A visit of a stage adds :math:`σ + ρ b`, and one of another device than the stage before the
+time to receive b activations. Stages that follow each other are linked within a server or between two.
+
+A device holds its part of the weights, caches of all sequences in flight, and a reserve; it may be filled up to a part
+of its memory.
+
+Times are whole picoseconds: each coefficient is rounded to 10^-18 s, so that who checks finds the same numbers.
+
+Source of the forms: rooflines as of Pope et al., "Efficiently scaling transformer inference", MLSys 2023. Constants are
+fitted on half of the rows of TensorRT-LLM's published measurements (docs/serving.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from instances.graph.tensors import IntArray
+from instances.serving.model import LayerShape
+from instances.serving.problem import PICO, DeploymentInstance
+from instances.serving.servers import Servers
+
+#: Finer units of coefficients in a picosecond.
+FINE = 10**6
+ACTIVATION_BYTES = 2
+#: Tokens of prompts that a stage takes at once.
+CHUNK = 8192
+#: Part of the rate of slots that more devices reach, near (log2 t)^-0.05.
+SLOTS = {t: Fraction(part, 1000) for t, part in {1: 1000, 2: 1000, 4: 966, 8: 947, 16: 933, 32: 923, 64: 914}.items()}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Time of a layer at b sequences [10^-18 s]: max(product b, weights + expert part) + fixed + each b."""
+
+    product: int
+    weights: int
+    experts: int  # of all experts, of which a step reads a part
+    count: int
+    unused: int  # experts that a token does not take
+    fixed: int
+    each: int
+
+    def at(self, b: int) -> int:
+        """Picoseconds, rounded down."""
+        read = self.weights
+        if self.count:
+            read += self.experts * (self.count**b - self.unused**b) // self.count**b
+        return (max(self.product * b, read) + self.fixed + self.each * b) // FINE
+
+
+def fine(seconds: Fraction) -> int:
+    """The nearest whole number of 10^-18 s."""
+    return round(seconds * PICO * FINE)
+
+
+@dataclass(frozen=True, eq=False)
+class StageTables:
+    """Times of stages at b sequences, in whole picoseconds, by servers, degree and layer.
+
+    Parameters
+    ----------
+    time : (T, D, L + 1) integers
+        Sums over the layers before each; the head belongs to the last one.
+    visit : int
+        Of each visit.
+    hops : (T, 2) integers
+        Of receiving within servers of each type, and from another one.
+    """
+
+    time: IntArray
+    visit: int
+    hops: IntArray
+
+
+class StageCosts:
+    """Costs of the stages of a question; each number of sequences is priced once."""
+
+    def __init__(self, question: DeploymentInstance) -> None:
+        self.question = question
+        self._tables: dict[int, StageTables] = {}
+
+    @cached_property
+    def _lines(self) -> list[list[list[_Line]]]:
+        """By servers, degree and shape of layer."""
+        question = self.question
+        return [
+            [[_line(question, servers, t, shape) for shape in question.model.shapes] for t in question.degrees]
+            for servers in question.servers
+        ]
+
+    @cached_property
+    def _heads(self) -> list[list[_Line]]:
+        """Of the head, by servers and degree."""
+        return [[_head(self.question, servers, t) for t in self.question.degrees] for servers in self.question.servers]
+
+    def at(self, b: int) -> StageTables:
+        """Times at b sequences."""
+        if b not in self._tables:
+            self._tables[b] = self._priced(b)
+        return self._tables[b]
+
+    def _priced(self, b: int) -> StageTables:
+        question, order = self.question, self.question.model.order
+        rows = []
+        for lines_of_degrees, heads in zip(self._lines, self._heads, strict=True):
+            of_servers = []
+            for lines, head in zip(lines_of_degrees, heads, strict=True):
+                each = np.array([line.at(b) for line in lines], dtype=np.int64)[order]
+                each[-1] += head.at(b)
+                of_servers.append(np.concatenate(([0], np.cumsum(each))))
+            rows.append(of_servers)
+        constants = question.constants
+        visit = fine(Fraction(constants.visit)) + b * fine(Fraction(constants.sequence))
+        moved = Fraction(ACTIVATION_BYTES * question.model.hidden) * (1 + question.prompts_per_token * question.input)
+        hops = [
+            [(fine(Fraction(constants.latency)) + b * fine(moved / Fraction(rate))) // FINE for rate in rates]
+            for rates in ((servers.within, question.between) for servers in question.servers)
+        ]
+        return StageTables(np.array(rows, dtype=np.int64), visit // FINE, np.array(hops, dtype=np.int64))
+
+    @cached_property
+    def weights(self) -> IntArray:
+        """(D, L + 1) bytes of a device by degree, sums over the layers before each, with both ends."""
+        question, rows = self.question, []
+        model = question.model
+        for t in question.degrees:
+            shapes = [
+                _above(Fraction(question.weight_bytes) * (shape.weights + shape.experts * shape.expert) / t)
+                + _above(Fraction(question.weight_bytes) * shape.whole)
+                for shape in model.shapes
+            ]
+            each = np.array(shapes, dtype=np.int64)[model.order]
+            each[0] += _above(Fraction(question.end_bytes) * model.embedding / t)
+            each[-1] += _above(Fraction(question.end_bytes) * model.head / t)
+            rows.append(np.concatenate(([0], np.cumsum(each))))
+        return np.array(rows)
+
+    @cached_property
+    def tied(self) -> IntArray:
+        """(D,) bytes that a stage with all layers holds once instead of twice."""
+        question = self.question
+        each = [Fraction(question.end_bytes) * question.model.tied / t for t in question.degrees]
+        return np.array([math.floor(size) for size in each], dtype=np.int64)
+
+    @cached_property
+    def caches(self) -> IntArray:
+        """(D, L + 1) bytes of a sequence on a device by degree, sums over the layers before each."""
+        question, rows = self.question, []
+        for t in question.degrees:
+            shapes = [
+                _above(
+                    Fraction(question.cache_bytes)
+                    * shape.cache
+                    * _within(question.resident_tokens, shape)
+                    / min(t, shape.key_heads)
+                )
+                for shape in question.model.shapes
+            ]
+            each = np.array(shapes, dtype=np.int64)[question.model.order]
+            rows.append(np.concatenate(([0], np.cumsum(each))))
+        return np.array(rows)
+
+    @cached_property
+    def room(self) -> IntArray:
+        """(T,) bytes for weights and caches of a device."""
+        constants = self.question.constants
+        return np.array(
+            [
+                math.floor(Fraction(constants.keep) * Fraction(servers.memory) - Fraction(constants.reserve))
+                for servers in self.question.servers
+            ],
+            dtype=np.int64,
+        )
+
+    @cached_property
+    def prompts(self) -> IntArray:
+        """(T, D, L + 1) times of a single prompt [10^-12 s], sums over the layers before each."""
+        question, rows = self.question, []
+        for servers in question.servers:
+            of_servers = []
+            for t in question.degrees:
+                each = [fine(_alone(question, servers, t, shape)) // FINE for shape in question.model.shapes]
+                of_servers.append(
+                    np.concatenate(([0], np.cumsum(np.array(each, dtype=np.int64)[question.model.order])))
+                )
+            rows.append(of_servers)
+        return np.array(rows, dtype=np.int64)
+
+
+@lru_cache(maxsize=64)
+def costs_of(question: DeploymentInstance) -> StageCosts:
+    """Costs of the stages of a question."""
+    return StageCosts(question)
+
+
+def _above(size: Fraction) -> int:
+    """Whole bytes, no less."""
+    return math.ceil(size)
+
+
+def _within(tokens: Fraction, shape: LayerShape) -> Fraction:
+    """Tokens of a context that a layer keeps."""
+    return min(tokens, Fraction(shape.window)) if shape.window else tokens
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Rates that t devices of a server reach together, or each of them [1/s], [bytes/s]."""
+
+    products: Fraction  # of weights, all devices
+    scores: Fraction  # of attention, all devices
+    memory: Fraction  # all devices
+    link: Fraction  # of an all-reduce, each device
+
+    @classmethod
+    def of(cls, question: DeploymentInstance, servers: Servers, t: int) -> _Rates:
+        constants = question.constants
+        peak = t * Fraction(constants.flops) * Fraction(servers.peak_flops)
+        part = Fraction(constants.switch) if servers.switched else Fraction(constants.slot) * SLOTS[t]
+        return cls(
+            products=peak * Fraction(question.speedup(servers)),
+            scores=peak,
+            memory=t * Fraction(constants.bytes) * Fraction(servers.memory_bandwidth),
+            link=part * Fraction(servers.within),
+        )
+
+
+def _parts(question: DeploymentInstance, servers: Servers, t: int, shape: LayerShape) -> tuple[_Line, Fraction]:
+    """Time of a layer without attention and prompts, and what each sequence takes of that beside products [s]."""
+    rates, w = _Rates.of(question, servers, t), Fraction(question.weight_bytes)
+    hidden = question.model.hidden
+    reduce = 2 * Fraction(2 * (t - 1) * ACTIVATION_BYTES * hidden, t) / rates.link
+    activations = ACTIVATION_BYTES * (8 * hidden + 3 * shape.inner) / rates.memory
+    line = _Line(
+        product=fine(2 * (shape.weights + shape.chosen * shape.expert) / rates.products),
+        weights=fine(w * shape.weights / rates.memory),
+        experts=fine(w * shape.experts * shape.expert / rates.memory),
+        count=shape.experts,
+        unused=shape.experts - shape.chosen,
+        fixed=fine(2 * Fraction(question.constants.latency) * (t.bit_length() - 1)),
+        each=0,
+    )
+    return line, reduce + activations
+
+
+def _line(question: DeploymentInstance, servers: Servers, t: int, shape: LayerShape) -> _Line:
+    rates = _Rates.of(question, servers, t)
+    line, each = _parts(question, servers, t, shape)
+    context = _within(question.context, shape)
+    scores = 2 * shape.scores * context / rates.scores
+    keys = Fraction(question.cache_bytes) * shape.cache * context * t / (min(t, shape.key_heads) * rates.memory)
+    each += max(scores, keys)
+    if question.prompts_per_token:
+        each += question.prompts_per_token * _prompt(question, line, each - max(scores, keys), rates, shape)
+    return _Line(line.product, line.weights, line.experts, line.count, line.unused, line.fixed, fine(each))
+
+
+def _prompt(question: DeploymentInstance, line: _Line, each: Fraction, rates: _Rates, shape: LayerShape) -> Fraction:
+    """Seconds of a prompt in chunks that are full."""
+    chunk = Fraction(line.at(CHUNK), PICO) + CHUNK * each
+    return question.input * chunk / CHUNK + _attended(question, rates, shape)
+
+
+def _alone(question: DeploymentInstance, servers: Servers, t: int, shape: LayerShape) -> Fraction:
+    """Seconds of a single prompt."""
+    rates = _Rates.of(question, servers, t)
+    line, each = _parts(question, servers, t, shape)
+    full, rest = divmod(question.input, CHUNK)
+    times = full * (Fraction(line.at(CHUNK), PICO) + CHUNK * each)
+    if rest:
+        times += Fraction(line.at(rest), PICO) + rest * each
+    return times + _attended(question, rates, shape)
+
+
+def _attended(question: DeploymentInstance, rates: _Rates, shape: LayerShape) -> Fraction:
+    """Seconds of the attention of a prompt, where each token attends to those before it."""
+    reach = _within(Fraction(question.input), shape)
+    mean = reach - reach**2 / (2 * question.input)
+    return 2 * shape.scores * question.input * mean / rates.scores
+
+
+def _head(question: DeploymentInstance, servers: Servers, t: int) -> _Line:
+    rates, logits = _Rates.of(question, servers, t), question.model.logits
+    products = rates.products if question.end_bytes == question.weight_bytes else rates.scores
+    return _Line(
+        product=fine(2 * logits / products),
+        weights=fine(Fraction(question.end_bytes) * logits / rates.memory),
+        experts=0,
+        count=0,
+        unused=0,
+        fixed=0,
+        each=0,
+    )

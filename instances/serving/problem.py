@@ -1,0 +1,331 @@
+r"""Question of serving: chains of stages on the devices of servers, for a workload.
+
+A *chain* is a sequence of stages, each on t devices of one server; the stages of a server follow each other. m batches
+of b sequences circle through it: with the times :math:`T_1, …, T_p` of its stages a cycle takes
+:math:`C = \max(m \max_i T_i, \sum_i T_i)`, which is the time of a token of each sequence (TPOT), and m b tokens leave
+in each. Each stage holds the caches of all m b sequences. A *deployment* are chains side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from instances.certificates import DEPLOY, Envelope, envelope, opened, stated_answer
+from instances.errors import InputError, printable
+from instances.graph.display import figures
+from instances.graph.questions import QuestionRecord, digest_of, nameless
+from instances.json_files import Value
+from instances.records import Limit
+from instances.serving.model import ServedModel
+from instances.serving.servers import Servers
+
+#: Picoseconds of a second.
+PICO = 10**12
+#: Bytes of a weight as it is stored, and bits of the numbers that it is multiplied as.
+WEIGHTS = {
+    "bf16": (2.0, 16),
+    "fp16": (2.0, 16),
+    "fp8": (1.0, 8),
+    "int8": (1.0, 16),
+    "fp4": (0.5625, 4),
+    "int4": (0.53125, 16),
+}
+#: Bytes of a number of a cache.
+CACHES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
+DEGREES = (1, 2, 4, 8, 16, 32, 64)
+OBJECTIVES = ("throughput", "latency", "cost")
+TOPOLOGIES = ("chain", "replicas")
+_MOST_TOKENS, MOST_BATCH = 10**7, 65536
+#: In place of a time without a limit [10^-12 s].
+ENDLESS = 2**62
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Constants of the cost model.
+
+    Parameters
+    ----------
+    flops, bytes, switch, slot : float
+        Parts of peaks and rates that are reached: of products, of memory, of links through a switch, and through slots.
+    latency : float
+        Of a message between devices, and of each doubling in an all-reduce [s].
+    visit, sequence : float
+        Of a visit of a stage, and more for each sequence [s].
+    keep : float
+        Part of the memory that may be filled.
+    reserve : float
+        Bytes of a device beside weights and caches.
+    first, prompt, wait : float
+        Of the first token of a prompt: seconds, and multiples of the time that the prompt takes in all stages and of
+        the time from token to token, for which steps of other sequences keep it waiting.
+    """
+
+    flops: float = 0.648
+    bytes: float = 0.712
+    switch: float = 0.467
+    slot: float = 0.591
+    latency: float = 13.7e-6
+    visit: float = 1.31e-3
+    sequence: float = 5.3e-6
+    keep: float = 0.968
+    reserve: float = 1e9
+    first: float = 6.5e-3
+    prompt: float = 1.0
+    wait: float = 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeploymentInstance(QuestionRecord):
+    """Question of serving.
+
+    Parameters
+    ----------
+    model : ServedModel
+    servers : tuple of Servers
+        By type.
+    between : float
+        Rate between two servers [bytes/s].
+    input, output : int
+        Tokens of a prompt and of what follows it, in the mean.
+    weights, kv : str
+        Widths of weights and of caches, of `WEIGHTS` and `CACHES`.
+    reserve : {"full", "mean"}
+        Tokens of each sequence for which there is room: all, or the mean over its time.
+    degrees : tuple of int
+        Tensor degrees of stages, powers of 2.
+    uniform : bool
+        Whether all stages of a chain have one degree.
+    batch : int
+        The most sequences of a batch.
+    tpot, ttft : float
+        Limits of the time of a token, and of the first one of a prompt [s].
+    objective : {"throughput", "latency", "cost"}
+        The most tokens in a second; the least time of a token, of a single sequence; the least price of a token.
+    topology : {"chain", "replicas"}
+        One chain, or several side by side.
+    prefill : {"mixed", "none"}
+        Whether the chains take prompts beside decoding.
+    runtime : str, optional
+        That has to run each chain.
+    constants : Constants
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range, a degree divides no server, or prices are missing.
+    """
+
+    problem: ClassVar[str] = "deploy"
+
+    model: ServedModel
+    servers: tuple[Servers, ...]
+    between: float
+    input: int
+    output: int
+    weights: str = "bf16"
+    kv: str = "bf16"
+    reserve: Literal["full", "mean"] = "full"
+    degrees: tuple[int, ...] = (1, 2, 4, 8)
+    uniform: bool = False
+    batch: int = 4096
+    tpot: Limit = math.inf
+    ttft: Limit = math.inf
+    objective: Literal["throughput", "latency", "cost"] = "throughput"
+    topology: Literal["chain", "replicas"] = "replicas"
+    prefill: Literal["mixed", "none"] = "mixed"
+    runtime: str | None = None
+    constants: Constants = Constants()
+
+    def __post_init__(self) -> None:
+        if not self.servers:
+            raise InputError("There are no servers; give at least one.")
+        if sum(servers.count * servers.devices for servers in self.servers) > 4096:
+            raise InputError("There are more than 4096 devices; give fewer.")
+        for name, value, most in (
+            ("input", self.input, _MOST_TOKENS),
+            ("output", self.output, _MOST_TOKENS),
+            ("batch", self.batch, MOST_BATCH),
+        ):
+            if not 1 <= value <= most:
+                raise InputError(f"{name} is {value}; give a whole number from 1 to {most}.")
+        for name, table in (("weights", WEIGHTS), ("kv", CACHES)):
+            if getattr(self, name) not in table:
+                raise InputError(f"{name} is {printable(getattr(self, name))}; give one of {', '.join(table)}.")
+        for name in ("between", "tpot", "ttft"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")
+        if not self.between < math.inf:
+            raise InputError("between is infinite; give bytes a second.")
+        for name, value in vars(self.constants).items():
+            if not (0 <= value < 1e12) or (
+                value == 0 and name in ("flops", "bytes", "switch", "slot", "keep", "prompt")
+            ):
+                raise InputError(f"constants.{name} is {value}; give a positive number.")
+        if not self.degrees or tuple(sorted(set(self.degrees))) != self.degrees or set(self.degrees) - set(DEGREES):
+            raise InputError(f"degrees are {list(self.degrees)}; give some of {', '.join(map(str, DEGREES))}, rising.")
+        if min(self.degrees) > max(servers.devices for servers in self.servers):
+            raise InputError(f"degree {min(self.degrees)} is more than a server has devices; give less.")
+        for degree in self.degrees:
+            self.model.check_degree(degree)
+        if self.objective == "cost" and any(servers.price is None for servers in self.servers):
+            raise InputError("The least cost needs prices; give each server the price of an hour.")
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of a weight of a layer."""
+        return WEIGHTS[self.weights][0]
+
+    @property
+    def end_bytes(self) -> float:
+        """Bytes of a weight of embedding and head, which are not stored in less than 8 bits."""
+        return self.weight_bytes if self.weight_bytes >= 1 else 2.0
+
+    @property
+    def cache_bytes(self) -> float:
+        """Bytes of a key or value."""
+        return CACHES[self.kv]
+
+    def speedup(self, servers: Servers) -> float:
+        """Peak of products with the weights, as a multiple of that of 16-bit numbers."""
+        return {16: 1.0, 8: servers.eight, 4: servers.four}[WEIGHTS[self.weights][1]]
+
+    @property
+    def context(self) -> Fraction:
+        """Tokens that a step attends to, in the mean."""
+        return self.input + Fraction(self.output, 2)
+
+    @property
+    def resident_tokens(self) -> Fraction:
+        """Tokens of each sequence for which there is room."""
+        return self.context if self.reserve == "mean" else Fraction(self.input + self.output)
+
+    @property
+    def prompts_per_token(self) -> Fraction:
+        """Prompts that stages take for each token of decoding."""
+        return Fraction(1, self.output) if self.prefill == "mixed" else Fraction(0)
+
+    @property
+    def longest_cycle(self) -> int:
+        """The longest time of a token that is allowed [10^-12 s]."""
+        return ENDLESS if self.tpot == math.inf else math.floor(Fraction(self.tpot) * PICO)
+
+    @property
+    def most_sequences(self) -> int:
+        """The most sequences of a batch."""
+        return 1 if self.objective == "latency" else self.batch
+
+    def most_batches(self, devices: Sequence[tuple[int, int]]) -> int:
+        """The most batches in flight that speed a chain up on so many servers, and devices of each, by type.
+
+        A chain of p stages is as fast with p batches as with more.
+        """
+        stages = sum(count * size for count, size in devices)
+        return 1 if self.objective == "latency" else max(1, min(self.model.layers, stages))
+
+    def patience(self, cycle: int) -> int:
+        """The most that a prompt may take in all stages where a token takes so long [10^-12 s]; below 0 if none."""
+        if self.ttft == math.inf:
+            return ENDLESS
+        waiting = Fraction(self.ttft) - Fraction(self.constants.first)
+        left = waiting * PICO - Fraction(self.constants.wait) * cycle
+        return math.floor(left / Fraction(self.constants.prompt))
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        return self.question_hash
+
+    @property
+    def label(self) -> str:
+        """Model and servers, as messages and tables show it."""
+        return f"{self.model.name}, {','.join(servers.label for servers in self.servers)}"
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        limits = [
+            f"{name} {value:g} s" for name, value in (("tpot", self.tpot), ("ttft", self.ttft)) if value < math.inf
+        ]
+        words = [
+            f"{self.model.layers} layers, {self.model.parameters / 1e9:.4g} billion parameters in {self.weights}",
+            f"caches in {self.kv}",
+            f"on {', '.join(servers.label for servers in self.servers)}, {figures(self.between, 'bytes/s')} between",
+            f"prompts of {self.input} and outputs of {self.output} tokens, {self.prefill} prefill",
+            f"degrees {','.join(map(str, self.degrees))}{' alike' if self.uniform else ''}",
+            f"batches of at most {self.batch}",
+            *limits,
+            f"{self.objective} of {self.topology}",
+            *([f"for {self.runtime}"] if self.runtime else []),
+            digest_of(nameless(self.document())),
+        ]
+        return ", ".join(words)
+
+    @property
+    def devices(self) -> int:
+        """Number of all devices."""
+        return sum(servers.count * servers.devices for servers in self.servers)
+
+    def _title(self) -> str:
+        return self.label
+
+    def _facts(self) -> dict[str, str]:
+        return {"devices": str(self.devices), "layers": str(self.model.layers), "objective": self.objective}
+
+
+# Deployments in files as raw records: statements that are not checked.
+
+
+@dataclass(frozen=True)
+class StatedChain:
+    """A chain as a file states it."""
+
+    batches: int
+    batch: int
+    # Type of servers, number of the server in its site, degree, first layer, the one behind the last.
+    stages: tuple[tuple[int, int, int, int, int], ...]
+    weight_bytes: tuple[int, ...]  # of a device of each stage
+    cache_bytes: tuple[int, ...]
+    tpot: float  # [s]
+    ttft: float  # [s]
+    rate: float  # [tokens/s]
+
+
+@dataclass(frozen=True)
+class StatedSite:
+    """Chains on the same servers as a file states them."""
+
+    count: int
+    chains: tuple[StatedChain, ...]
+
+
+@dataclass(frozen=True)
+class StatedAnswer:
+    """The answer of a file."""
+
+    sites: tuple[StatedSite, ...]
+    rate: float  # [tokens/s]
+    price: float | None  # of a million tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedDeployment(Envelope):
+    """Certificate of a deployment as its file states it."""
+
+    instance: DeploymentInstance
+    answer: StatedAnswer
+
+    answer_name: ClassVar[str] = "deployment"
+    cost_name: ClassVar[str] = "time a token"
+
+
+def deployment_from_document(document: Value) -> StatedDeployment:
+    """The certificate of a file; an `InputError` if it is none."""
+    fields = opened(document, DEPLOY)
+    instance, answer = DeploymentInstance.of_document(fields["question"]), stated_answer(fields, StatedAnswer)
+    return StatedDeployment(**envelope(fields, DEPLOY), instance=instance, answer=answer)

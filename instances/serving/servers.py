@@ -1,0 +1,170 @@
+"""Servers: how many devices of which kind they hold, how these are linked, and what a server costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from instances.errors import InputError, WordError, printable
+from instances.json_files import Value
+from instances.machines import SHIPPED, Kind
+from instances.records import Limit, read
+from instances.registry import unknown
+
+_TEXT = re.compile(r"\s*([1-9]\d{0,5})\s*[x×*]\s*([1-9]\d{0,3})\s*[x×*]\s*([\w.+-]+)\s*")
+
+#: Links between the devices of a server, from data sheets, one direction [bytes/s]; other kinds use their slot.
+NVLINK = {"H200": 450e9, "H100": 450e9, "A100": 300e9, "A100-40GB": 300e9, "V100": 150e9}
+#: Peaks of products of 8 and of 4 bits as multiples of that of 16; 1 where there is none.
+_EIGHT = {"H200": 2.0, "H100": 2.0, "L40S": 2.0, "L4": 2.0, "RTX4090": 2.0, "RTX-PRO-6000": 2.0}
+_FOUR = {"RTX-PRO-6000": 4.0}
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Servers that are alike.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the kind of their devices.
+    devices, count : int
+        Devices of a server, and servers.
+    peak_flops : float
+        Of 16-bit products of a device [1/s].
+    memory_bandwidth, memory : float
+        Of a device [bytes/s], [bytes].
+    within : float
+        Rate between two devices of the server, one direction [bytes/s].
+    switched : bool
+        Whether devices are linked by a switch of their own, such as NVLink, and not by the slots of the server.
+    eight, four : float
+        Peaks of products of 8 and of 4 bits as multiples of that of 16.
+    price : float, optional
+        Of a server for an hour.
+
+    Raises
+    ------
+    InputError
+        If a number is out of its range.
+    """
+
+    kind: str
+    devices: int
+    count: int
+    peak_flops: float
+    memory_bandwidth: float
+    memory: float
+    within: float
+    switched: bool = False
+    eight: float = 1.0
+    four: float = 1.0
+    price: float | None = None
+
+    def __post_init__(self) -> None:
+        where = f"servers of {printable(self.kind)}"
+        for name, most in (("devices", 1024), ("count", 1024)):
+            if not 1 <= getattr(self, name) <= most:
+                raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to {most}.")
+        for name in ("peak_flops", "memory_bandwidth", "memory", "within"):
+            if not 0 < getattr(self, name) < 1e30:
+                raise InputError(f"{where}: {name} is {getattr(self, name)}; give a positive number.")
+        for name in ("eight", "four"):
+            if not 1 <= getattr(self, name) <= 64:
+                raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to 64.")
+        if self.price is not None and not 0 <= self.price < math.inf:
+            raise InputError(f"{where}: price is {self.price}; give 0 or more.")
+
+    @property
+    def label(self) -> str:
+        """Such as 2x8xH100."""
+        return f"{self.count}x{self.devices}x{self.kind}"
+
+
+@dataclass(frozen=True)
+class StatedServers:
+    """Servers of a file ``mtpp-servers/1``; what is missing is that of the kind of this name."""
+
+    kind: str
+    devices: int
+    count: int = 1
+    peak_flops: float | None = None
+    memory_bandwidth: float | None = None
+    memory: Limit | None = None
+    within: float | None = None
+    eight: float | None = None
+    four: float | None = None
+    price: float | None = None
+
+    def servers(self) -> Servers:
+        """The servers; an `InputError` names what is missing of a kind that is not known by name."""
+        known = next((kind for kind in SHIPPED.values() if kind.name.lower() == self.kind.lower()), None)
+        slot = None if known is None else known.bandwidth
+        fields = {} if known is None else _of_kind(known)
+        fields |= {name: value for name, value in vars(self).items() if value is not None and name != "kind"}
+        fields["kind"] = self.kind if known is None else known.name
+        if self.within is not None:
+            fields["switched"] = slot is not None and self.within > slot
+        for name in ("peak_flops", "memory_bandwidth", "memory"):
+            if name not in fields:
+                raise InputError(f"kind {printable(self.kind)} is not known by name and has no {name}; give it.")
+        if "within" not in fields:
+            if self.devices > 1:
+                raise InputError(f'kind {printable(self.kind)} has no link within its server; give "within".')
+            fields["within"] = 1.0  # a device alone sends nothing to others
+        return Servers(**fields)
+
+
+def _of_kind(kind: Kind) -> dict[str, Any]:
+    """Fields of servers of a kind that is known by name."""
+    assert kind.roofline is not None
+    assert kind.bandwidth is not None
+    return {
+        "peak_flops": kind.roofline.peak_flops,
+        "memory_bandwidth": kind.roofline.memory_bandwidth,
+        "memory": kind.memory,
+        "within": NVLINK.get(kind.name, kind.bandwidth),
+        "switched": kind.name in NVLINK,
+        "eight": _EIGHT.get(kind.name, 1.0),
+        "four": _FOUR.get(kind.name, _EIGHT.get(kind.name, 1.0)),
+    }
+
+
+#: Files of servers.
+SERVERS_FORMAT = "mtpp-servers/1"
+
+
+def servers_of_text(text: str) -> tuple[Servers, ...] | None:
+    """Servers of a text such as ``2x8xH100,1x4xL4``; None if it is none.
+
+    Raises
+    ------
+    InputError
+        If a kind is not known by name.
+    """
+    parts = [_TEXT.fullmatch(part) for part in text.split(",")]
+    if not all(parts):
+        return None
+    servers = []
+    for part in parts:
+        assert part is not None
+        if not any(kind.name.lower() == part[3].lower() for kind in SHIPPED.values()):
+            raise WordError("servers", text, unknown(SHIPPED, part[3], "kind of devices"))
+        servers.append(StatedServers(part[3], int(part[2]), int(part[1])).servers())
+    return tuple(servers)
+
+
+def servers_of_document(document: Value) -> tuple[Servers, ...]:
+    """Servers of a file, a list of objects ``servers``; an `InputError` names the place of what is wrong."""
+    document.check_format(SERVERS_FORMAT)
+    fields = document.members(("format", "servers"))
+    servers = []
+    for value in fields["servers"].items():
+        stated = read(value, StatedServers)
+        with value.refusing():
+            servers.append(stated.servers())
+    if not servers:
+        fields["servers"].fail("there are none; give at least one.")
+    return tuple(servers)

@@ -1,0 +1,51 @@
+"""Deployments of decoders on servers: the part of `serve` with `servers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from instances import Result, combine
+from instances.deadline import Stopwatch
+from instances.serving.answer import Deployment
+from instances.serving.problem import DeploymentInstance
+from mtpp.certifying.loop import Method, ignore
+from mtpp.certifying.methods import answered
+from mtpp_models import Progress, SolveOptions
+from mtpp_models.flow.deployments import deployed, unfit
+from mtpp_models.solvers.interface import Controls
+
+#: Outcome of a search for a deployment, with its proof.
+DeploymentResult = Result[DeploymentInstance, Deployment]
+
+
+def deployment(
+    question: DeploymentInstance, time_limit: float | None, on_progress: Callable[[Progress], None] = ignore
+) -> DeploymentResult:
+    """The best deployment by a time limit [s], and bounds; why there is none if there is none."""
+
+    def search(best: DeploymentResult, controls: Controls) -> DeploymentResult:
+        watch = Stopwatch()
+
+        def tell(devices: str, rate: float) -> None:
+            controls.report(Progress(f"chains on {devices}", 0.0, None, None, None))
+
+        answer, bounds = deployed(question, controls.deadline, tell)
+        seconds = watch.seconds(solve=watch.passed)
+        if answer is None:
+            reason = None if controls.deadline.passed else unfit(question)
+            return Result("chains", question, seconds=seconds, impossible=reason)
+        results = [Result(bound.method, question, answer, bound, seconds) for bound in bounds]
+        notes = tuple(line for line in [_on_memory(answer)] if line)
+        return combine(*results).noted(*notes) if results else Result("chains", question, answer, None, seconds)
+
+    methods = [Method[DeploymentInstance, Deployment]("chains", search, timeless=True, once=True)]
+    result = answered(question, methods, SolveOptions(time_limit=time_limit), on_progress)
+    answer = result.answer
+    return result if answer is None else result.noted(*(line for line in [_on_memory(answer)] if line))
+
+
+def _on_memory(answer: Deployment) -> str:
+    """A warning where weights leave little room, as rates are less certain there; empty if they do not."""
+    if not any(chain.is_tight for chain, _ in answer.chains):
+        return ""
+    return "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times."

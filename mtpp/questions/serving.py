@@ -1,0 +1,222 @@
+"""Words of deployments, and the question that they ask."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Annotated, Any, TypedDict
+
+from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, assume, word
+from instances.graph.display import figures
+from instances.json_files import read_json
+from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
+from instances.readers.huggingface.files import find_record
+from instances.serving.model import ServedModel
+from instances.serving.problem import CACHES, DEGREES, OBJECTIVES, TOPOLOGIES, WEIGHTS, DeploymentInstance
+from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_document, servers_of_text
+from instances.serving.transformers import served_model
+from mtpp.questions.placement import ServingWords
+from mtpp.questions.words import LIMITS, MACHINES, Word, chosen
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_counts, parse_seconds
+
+#: Servers as words give them.
+ServersLike = str | PathLike[str] | Servers | Sequence[Servers]
+
+#: Runtimes that have one tensor degree for all stages of a chain, and those whose stages are single devices.
+ONE_DEGREE, NO_DEGREE = ("vllm", "sglang", "tensorrt-llm"), ("llama-cpp", "exo")
+
+
+class DeploymentWords(TypedDict, total=False):
+    """A deployment on servers, for a workload."""
+
+    servers: Annotated[
+        ServersLike | None,
+        Word(
+            "Servers as 2x8xH100,1x4xL4 (count, devices, kind; mtpp list devices) or a file (mtpp-servers/1): stages "
+            "with tensor degrees and replicas for a workload.",
+            None,
+            "SERVERS|FILE",
+            MACHINES,
+            basic=True,
+        ),
+    ]
+    between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
+    input: Annotated[int | None, Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1)]
+    output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
+    weights: Annotated[str | None, Word("Width of weights.  [default: bf16]", None, "|".join(WEIGHTS))]
+    kv: Annotated[str | None, Word("Width of keys and values.  [default: bf16]", None, "|".join(CACHES))]
+    reserve: Annotated[
+        str | None, Word("Room for all tokens of a sequence, or for their mean.  [default: full]", None, "full|mean")
+    ]
+    degrees: Annotated[str | None, Word("Tensor degrees to choose from.  [default: all]", None, "N[,N]")]
+    batch: Annotated[
+        int | None, Word("The most sequences of a batch.  [default: 4096]", None, "N", least=1, most=65536)
+    ]
+    tpot: Annotated[Quantity | None, Word("The longest time of a token: 50ms.", None, "TIME", LIMITS, basic=True)]
+    ttft: Annotated[Quantity | None, Word("The longest time to the first token: 1s.", None, "TIME", LIMITS)]
+    objective: Annotated[
+        str | None,
+        Word(
+            "Most tokens a second, the quickest single sequence, or the cheapest token.  [default: throughput]",
+            None,
+            "|".join(OBJECTIVES),
+        ),
+    ]
+    topology: Annotated[
+        str | None,
+        Word("One chain of stages, or several side by side.  [default: replicas]", None, "|".join(TOPOLOGIES)),
+    ]
+    prefill: Annotated[
+        str | None, Word("Whether prompts run beside decoding, or elsewhere.  [default: mixed]", None, "mixed|none")
+    ]
+    price: Annotated[str | None, Word("Of an hour of each server, in their order: 24.5,6.", None, "X[,X]", MACHINES)]
+    time_limit: Annotated[float | None, Word("For a deployment with its proof, or none.", 60.0, "SECONDS", LIMITS)]
+
+
+class ServeWords(ServingWords, DeploymentWords, total=False):
+    """Words of `mtpp.serve`."""
+
+
+def refuse_deployment(words: ServeWords) -> None:
+    """Refuse words of a deployment where there are no servers."""
+    for name in chosen(DeploymentWords, words):
+        raise WordError(name, words[name], f"it is for {word('servers')}; give these, or leave it out.")  # type: ignore[literal-required]
+
+
+def model_of(model: Any) -> ServedModel:
+    """The decoder of a name, a configuration or a record.
+
+    Raises
+    ------
+    InputError
+        If it is none, or no costs are known of its layers.
+    """
+    if isinstance(model, ServedModel):
+        return model
+    if isinstance(model, Transformer):
+        return served_model(model)
+    if not isinstance(model, str | PathLike):
+        raise InputError(f"A model to be deployed is a name or a config.json, no {type(model).__name__}.")
+    text = fspath(model)
+    if text in TRANSFORMERS:
+        return served_model(TRANSFORMERS[text])
+    record = find_record(text)
+    if record is None:
+        raise InputError(f"{text}: there is no such decoder; give {', '.join(TRANSFORMERS)} or a config.json.")
+    name, layers, doubts = record
+    for doubt in doubts:
+        warnings.warn(doubt, InputWarning, stacklevel=2)
+    try:
+        return served_model(transformer_of(layers, name))
+    except UnknownLayersError as error:
+        raise InputError(f"{str(error).removesuffix('.')}; serve it with {word('k')} and {word('memory')}.") from None
+
+
+def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
+    """The servers of a word.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    if isinstance(servers, Servers):
+        return (servers,)
+    if not isinstance(servers, str | PathLike):
+        return tuple(servers)
+    text = fspath(servers)
+    from_text = servers_of_text(text)
+    if from_text is not None:
+        return from_text
+    if not text.endswith(".json"):
+        raise WordError("servers", text, f"give them as 2x8xH100,1x4xL4, or a file of {SERVERS_FORMAT}.")
+    return servers_of_document(read_json(text))
+
+
+def _degrees(text: str | None, model: ServedModel, servers: Sequence[Servers], runtime: str | None) -> tuple[int, ...]:
+    """Degrees to choose from: those of the word, or all that divide the heads and fit into a server."""
+    largest = max(server.devices for server in servers)
+    if text is not None:
+        degrees = tuple(sorted(set(parse_counts(str(text)))))
+        for degree in degrees:
+            model.check_degree(degree)
+            if degree not in DEGREES or degree > largest:
+                raise WordError("degrees", text, f"give powers of 2 up to {largest}, the devices of a server.")
+    else:
+        heads = [shape.heads for shape in model.shapes]
+        degrees = tuple(t for t in DEGREES if t <= largest and all(count % t == 0 for count in heads))
+    if runtime in NO_DEGREE:
+        if 1 not in degrees:
+            raise WordError("degrees", text, f"a stage of {runtime} is a single device; give 1.")
+        degrees = (1,)
+    return degrees
+
+
+def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> DeploymentInstance:
+    """The question of a deployment, with `servers` among the words.
+
+    Parameters
+    ----------
+    model : str, path, Transformer or ServedModel
+    k, memory
+        Of fronts; not given.
+    words : ServeWords
+
+    Raises
+    ------
+    InputError
+        If a word or the model is refused.
+    """
+    for name in ("k", "memory"):
+        if (value := {"k": k, "memory": memory}[name]) is not None:
+            raise WordError(
+                name, value, f"{word('servers')} say how many devices there are, and their memory; leave it out."
+            )
+    for name in chosen(ServingWords, words):
+        if name != "runtime":
+            raise WordError(name, words[name], f"it is none of {word('servers')}; leave it out.")  # type: ignore[literal-required]
+    runtime = words["runtime"]
+    if runtime is not None and runtime not in (*ONE_DEGREE, *NO_DEGREE):
+        raise WordError("runtime", runtime, f"deployments are for {', '.join((*ONE_DEGREE, *NO_DEGREE))}.")
+    given = words["servers"]
+    assert given is not None
+    served, servers = model_of(model), servers_of(given)
+    if words["price"] is not None:
+        servers = _priced(servers, words["price"])
+    names = ("input", "output", "weights", "kv", "reserve", "batch", "objective", "topology", "prefill")
+    values: dict[str, Any] = {name: words[name] for name in names if words[name] is not None}  # type: ignore[literal-required]
+    for name, default in (("input", 1000), ("output", 1000)):
+        if name not in values:
+            assume(name, f"{'prompts' if name == 'input' else 'outputs'} of {default} tokens")
+        values.setdefault(name, default)
+    if "weights" not in values:
+        assume("weights", "weights of 2 bytes")
+    between = 50e9 if words["between"] is None else parse_bandwidth(words["between"], word="between")
+    if words["between"] is None and sum(server.count for server in servers) > 1:
+        assume("between", f"{figures(between, 'bytes/s')} between servers")
+    for name in ("tpot", "ttft"):
+        given = words[name]  # type: ignore[literal-required]
+        values[name] = math.inf if given is None else parse_seconds(given, name)
+    return DeploymentInstance(
+        served,
+        servers,
+        between,
+        degrees=_degrees(words["degrees"], served, servers, runtime),
+        uniform=runtime in ONE_DEGREE,
+        runtime=runtime,
+        **values,
+    )
+
+
+def _priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
+    parts = str(text).split(",")
+    try:
+        prices = [float(part) for part in parts]
+    except ValueError:
+        raise WordError("price", text, "give a number for each kind of servers, such as 24.5,6.") from None
+    if len(prices) != len(servers):
+        raise WordError("price", text, f"there are {len(servers)} kinds of servers; give as many numbers.")
+    return tuple(replace(server, price=price) for server, price in zip(servers, prices, strict=True))

@@ -1,0 +1,340 @@
+"""Stages of deployments a second time: times, bytes, and whether some chain is fast enough.
+
+Numbers are rational until a coefficient is rounded to 10^-18 s, as the definition says (docs/serving.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+
+from instances.compiled import compiled
+from instances.graph.tensors import IntArray
+from instances.serving.model import LayerShape
+from instances.serving.problem import CACHES, PICO, WEIGHTS, DeploymentInstance
+from instances.serving.servers import Servers
+
+_UNITS = 10**6  # of 10^-18 s in a picosecond
+_CHUNK, _ACTIVATION = 8192, 2
+#: Part of the rate of slots that devices reach, by degree, in thousandths.
+_SLOTS = {1: 1000, 2: 1000, 4: 966, 8: 947, 16: 933, 32: 923, 64: 914}
+
+
+def _rounded(seconds: Fraction) -> int:
+    return round(seconds * PICO * _UNITS)
+
+
+class ExactStages:
+    """Times and bytes of all stages of a question."""
+
+    def __init__(self, question: DeploymentInstance) -> None:
+        self.question = question
+        self.order = [int(shape) for shape in question.model.order]
+        self.width, self.bits = WEIGHTS[question.weights]
+        self.ends = Fraction(self.width if self.width >= 1 else 2)
+        self.times = cache(self._times)
+
+    def _rates(self, servers: Servers, t: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+        """Products of weights, products of attention, and bytes of t devices in a second, bytes of a link."""
+        constants = self.question.constants
+        gain = {16: 1.0, 8: servers.eight, 4: servers.four}[self.bits]
+        plain = Fraction(constants.flops) * Fraction(servers.peak_flops) * t
+        memory = Fraction(constants.bytes) * Fraction(servers.memory_bandwidth) * t
+        part = Fraction(constants.slot) * Fraction(_SLOTS[t], 1000)
+        link = (Fraction(constants.switch) if servers.switched else part) * Fraction(servers.within)
+        return plain * Fraction(gain), plain, memory, link
+
+    def _product(self, servers: Servers, t: int, shape: LayerShape, b: int) -> int:
+        """Products of a layer with weights, and the fixed part of its all-reduces [10^-18 s]."""
+        products, _, memory, _ = self._rates(servers, t)
+        computed = _rounded(Fraction(2 * (shape.weights + shape.chosen * shape.expert)) / products) * b
+        read = _rounded(Fraction(self.width) * shape.weights / memory)
+        if shape.experts:
+            every = _rounded(Fraction(self.width) * (shape.experts * shape.expert) / memory)
+            taken = shape.experts**b - (shape.experts - shape.chosen) ** b
+            read += every * taken // shape.experts**b
+        doublings = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4, 32: 5, 64: 6}[t]
+        return max(computed, read) + _rounded(2 * doublings * Fraction(self.question.constants.latency))
+
+    def _passing(self, servers: Servers, t: int, shape: LayerShape) -> Fraction:
+        """Seconds of all-reduces and activations for each token."""
+        _, _, memory, link = self._rates(servers, t)
+        hidden = self.question.model.hidden
+        reduces = Fraction(4 * (t - 1) * hidden * _ACTIVATION, t) / link
+        return reduces + Fraction(_ACTIVATION * (8 * hidden + 3 * shape.inner)) / memory
+
+    def _prompt_attention(self, servers: Servers, t: int, shape: LayerShape) -> Fraction:
+        tokens = self.question.input
+        reach = min(tokens, shape.window) if shape.window else tokens
+        pairs = tokens * (Fraction(reach) - Fraction(reach * reach, 2 * tokens))
+        return 2 * shape.scores * pairs / self._rates(servers, t)[1]
+
+    def _layer(self, servers: Servers, t: int, shape: LayerShape, b: int) -> int:
+        """A layer in a step [10^-12 s]."""
+        question = self.question
+        _, plain, memory, _ = self._rates(servers, t)
+        context = Fraction(2 * question.input + question.output, 2)
+        if shape.window:
+            context = min(context, Fraction(shape.window))
+        copies = Fraction(t, min(t, shape.key_heads))
+        each = self._passing(servers, t, shape) + max(
+            2 * shape.scores * context / plain, Fraction(CACHES[question.kv]) * shape.cache * context * copies / memory
+        )
+        if question.prefill == "mixed":
+            chunk = Fraction(self._product(servers, t, shape, _CHUNK) // _UNITS, PICO)
+            prompt = chunk + _CHUNK * self._passing(servers, t, shape)
+            prompt = prompt * question.input / _CHUNK + self._prompt_attention(servers, t, shape)
+            each += prompt / question.output
+        return (self._product(servers, t, shape, b) + b * _rounded(each)) // _UNITS
+
+    def _head(self, servers: Servers, t: int, b: int) -> int:
+        logits, (products, plain, memory, _) = self.question.model.logits, self._rates(servers, t)
+        computed = _rounded(2 * logits / (products if self.ends == Fraction(self.width) else plain))
+        return max(computed * b, _rounded(self.ends * logits / memory)) // _UNITS
+
+    def _times(self, b: int) -> IntArray:
+        """(T, D, L + 1) sums of times before each layer, the head with the last one [10^-12 s]."""
+        rows = []
+        for servers in self.question.servers:
+            of_servers = []
+            for t in self.question.degrees:
+                shapes = [self._layer(servers, t, shape, b) for shape in self.question.model.shapes]
+                sums = [0]
+                for shape in self.order:
+                    sums.append(sums[-1] + shapes[shape])
+                sums[-1] += self._head(servers, t, b)
+                of_servers.append(sums)
+            rows.append(of_servers)
+        return np.array(rows, dtype=np.int64)
+
+    def prompts(self) -> IntArray:
+        """(T, D, L + 1) sums of times of a single prompt before each layer [10^-12 s]."""
+        rows = []
+        for servers in self.question.servers:
+            of_servers = []
+            for t in self.question.degrees:
+                shapes = [self._single(servers, t, shape) for shape in self.question.model.shapes]
+                sums = [0]
+                for shape in self.order:
+                    sums.append(sums[-1] + shapes[shape])
+                of_servers.append(sums)
+            rows.append(of_servers)
+        return np.array(rows, dtype=np.int64)
+
+    def _single(self, servers: Servers, t: int, shape: LayerShape) -> int:
+        seconds, tokens = self._prompt_attention(servers, t, shape), self.question.input
+        while tokens > 0:
+            part = min(tokens, _CHUNK)
+            seconds += Fraction(self._product(servers, t, shape, part) // _UNITS, PICO)
+            seconds += part * self._passing(servers, t, shape)
+            tokens -= part
+        return _rounded(seconds) // _UNITS
+
+    def visit(self, b: int) -> int:
+        """A visit of a stage [10^-12 s]."""
+        constants = self.question.constants
+        return (_rounded(Fraction(constants.visit)) + b * _rounded(Fraction(constants.sequence))) // _UNITS
+
+    def hop(self, s: int, b: int, *, within: bool) -> int:
+        """Receiving on servers of a type, from the same server or another one [10^-12 s]."""
+        question = self.question
+        prompts = Fraction(question.input, question.output) if question.prefill == "mixed" else Fraction(0)
+        rate = Fraction(question.servers[s].within if within else question.between)
+        each = _rounded(_ACTIVATION * question.model.hidden * (1 + prompts) / rate)
+        return (_rounded(Fraction(question.constants.latency)) + b * each) // _UNITS
+
+    def weights(self, t: int) -> list[int]:
+        """Sums of bytes of a device before each layer, with embedding and head."""
+        model, width = self.question.model, Fraction(self.width)
+        shapes = [
+            -(-width * (shape.weights + shape.experts * shape.expert) // t) - (-width * shape.whole // 1)
+            for shape in model.shapes
+        ]
+        sums = [0]
+        for shape in self.order:
+            sums.append(sums[-1] + int(shapes[shape]))
+        first, last = (int(-(-self.ends * size // t)) for size in (model.embedding, model.head))
+        sums = [sums[0], *(size + first for size in sums[1:])]
+        sums[-1] += last
+        return sums
+
+    def tied(self, t: int) -> int:
+        """Bytes that a device with embedding and head holds once."""
+        return int(self.ends * self.question.model.tied // t)
+
+    def caches(self, t: int) -> list[int]:
+        """Sums of bytes of a sequence on a device before each layer."""
+        question = self.question
+        tokens = Fraction(question.input + question.output)
+        if question.reserve == "mean":
+            tokens -= Fraction(question.output, 2)
+        sums = [0]
+        for number in self.order:
+            shape = question.model.shapes[number]
+            resident = min(tokens, Fraction(shape.window)) if shape.window else tokens
+            size = Fraction(CACHES[question.kv]) * shape.cache * resident
+            sums.append(sums[-1] + int(-(-size // min(t, shape.key_heads))))
+        return sums
+
+    def room(self, s: int) -> int:
+        """Bytes of a device for weights and caches."""
+        constants = self.question.constants
+        return int(
+            (Fraction(constants.keep) * Fraction(self.question.servers[s].memory) - Fraction(constants.reserve)) // 1
+        )
+
+
+# Whether some chain keeps limits of its stages, their sum and prompts: from the last layer to the first.
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Limits of a chain [10^-12 s], and sequences in flight."""
+
+    sequences: int
+    longest: int
+    limit: int
+    patience: int
+
+
+#: Labels of a state at most; more of them leave a question open.
+_LABELS = 64
+
+
+@compiled
+def chain_exists(
+    time: IntArray,
+    prompt: IntArray,
+    weights: IntArray,
+    caches: IntArray,
+    tied: IntArray,
+    room: IntArray,
+    degrees: IntArray,
+    visit: int,
+    within: IntArray,
+    between: IntArray,
+    devices: IntArray,
+    counts: IntArray,
+    sequences: int,
+    longest: int,
+    limit: int,
+    patience: int,
+    labels: int,
+) -> int:
+    """1 if some chain keeps the limits, 0 if none does, -1 if there were too many labels to say.
+
+    A state are the servers that stages from a layer on may still begin, and devices of the server before that are free;
+    its labels are sums of times and of prompts from there to the end.
+    """
+    types, layers = len(counts), time.shape[2] - 1
+    vectors, free_states = 1, 1
+    for s in range(types):
+        vectors *= counts[s] + 1
+        free_states += devices[s]
+    size = np.zeros((layers + 1, vectors, free_states), dtype=np.int64)
+    sums = np.zeros((layers + 1, vectors, free_states, labels, 2), dtype=np.int64)
+    size[layers] = 1
+    left = np.zeros(types, dtype=np.int64)
+    for j in range(layers - 1, -1, -1):
+        for vector in range(vectors):
+            rest = vector
+            for s in range(types):
+                left[s] = rest % (counts[s] + 1)
+                rest //= counts[s] + 1
+            for place in range(free_states):
+                if j == 0 and (place > 0 or vector < vectors - 1):
+                    continue
+                own, free, offset = -1, 0, 1
+                for s in range(types):
+                    if place >= offset and place < offset + devices[s]:
+                        own, free = s, place - offset
+                    offset += devices[s]
+                step, offset = 1, 1
+                for s in range(types):
+                    for begins in range(2):
+                        room_for = devices[s] if begins else free
+                        if (begins and left[s] == 0) or (not begins and s != own):
+                            continue
+                        hop = 0
+                        if j > 0:
+                            hop = between[s] if begins else within[s]
+                        after = vector - step if begins else vector
+                        for d in range(len(degrees)):
+                            if degrees[d] > room_for:
+                                continue
+                            target = offset + room_for - degrees[d]
+                            for i in range(j + 1, layers + 1):
+                                took = time[s, d, i] - time[s, d, j] + visit + hop
+                                bytes_held = weights[d, i] - weights[d, j] + sequences * (caches[d, i] - caches[d, j])
+                                if i - j == layers:
+                                    bytes_held -= tied[d]
+                                if took > longest or bytes_held > room[s]:
+                                    break
+                                asks = prompt[s, d, i] - prompt[s, d, j]
+                                for a in range(size[i, after, target]):
+                                    x = took + sums[i, after, target, a, 0]
+                                    y = asks + sums[i, after, target, a, 1]
+                                    if x > limit or y > patience:
+                                        continue
+                                    beaten = False
+                                    for c in range(size[j, vector, place]):
+                                        if sums[j, vector, place, c, 0] <= x and sums[j, vector, place, c, 1] <= y:
+                                            beaten = True
+                                    if beaten:
+                                        continue
+                                    kept = 0
+                                    for c in range(size[j, vector, place]):
+                                        if sums[j, vector, place, c, 0] < x or sums[j, vector, place, c, 1] < y:
+                                            sums[j, vector, place, kept] = sums[j, vector, place, c]
+                                            kept += 1
+                                    if kept == labels:
+                                        return -1
+                                    sums[j, vector, place, kept, 0] = x
+                                    sums[j, vector, place, kept, 1] = y
+                                    size[j, vector, place] = kept + 1
+                    step *= counts[s] + 1
+                    offset += devices[s]
+    return 1 if size[0, vectors - 1, 0] > 0 else 0
+
+
+class ChainChecks:
+    """Questions whether chains exist, on tables that are made once."""
+
+    def __init__(self, stages: ExactStages) -> None:
+        self.stages, question = stages, stages.question
+        self.degrees = question.degrees
+        self.weights = np.array([stages.weights(t) for t in self.degrees], dtype=np.int64)
+        self.caches = np.array([stages.caches(t) for t in self.degrees], dtype=np.int64)
+        self.tied = np.array([stages.tied(t) for t in self.degrees], dtype=np.int64)
+        self.room = np.array([stages.room(s) for s in range(len(question.servers))], dtype=np.int64)
+        self.has_patience = question.ttft < np.inf
+        self.prompts = stages.prompts() * self.has_patience
+
+    def exists(self, devices: list[tuple[int, int]], batch: int, goal: Goal, degree: int) -> bool | None:
+        """Whether a chain of stages of one degree, or of any for 0, keeps a goal at a batch; None if that is open."""
+        stages = self.stages
+        chosen = [d for d, t in enumerate(self.degrees) if degree in (0, t)]
+        types = range(len(devices))
+        result = chain_exists(
+            stages.times(batch)[:, chosen],
+            self.prompts[:, chosen],
+            self.weights[chosen],
+            self.caches[chosen],
+            self.tied[chosen],
+            self.room,
+            np.array([self.degrees[d] for d in chosen], dtype=np.int64),
+            stages.visit(batch),
+            np.array([stages.hop(s, batch, within=True) for s in types], dtype=np.int64),
+            np.array([stages.hop(s, batch, within=False) for s in types], dtype=np.int64),
+            np.array([size for _, size in devices], dtype=np.int64),
+            np.array([count for count, _ in devices], dtype=np.int64),
+            goal.sequences,
+            goal.longest,
+            goal.limit,
+            goal.patience,
+            _LABELS if self.has_patience else 1,
+        )
+        return None if result < 0 else bool(result)

@@ -1,0 +1,410 @@
+"""Check of deployments: numbers of their chains, and that no other deployment is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import product
+from math import ceil, floor, inf, prod
+
+from instances.certificates import Claim
+from instances.errors import InputError
+from instances.json_files import Value
+from instances.serving.problem import (
+    ENDLESS,
+    PICO,
+    DeploymentInstance,
+    StatedChain,
+    StatedDeployment,
+    StatedSite,
+    deployment_from_document,
+)
+from mtpp.verification.serving.chains import ChainChecks, ExactStages, Goal
+from mtpp.verification.verdict import (
+    ROUNDING,
+    Check,
+    Clock,
+    Limits,
+    Verdict,
+    as_float,
+    is_near,
+    unequal,
+    verdict_of,
+)
+
+_Vector = tuple[int, ...]
+_Devices = tuple[tuple[int, int], ...]
+# From and to: batches in flight, sequences of a batch, cycles; and the degree of stages, 0 for any.
+_Box = tuple[int, int, int, int, int, int, int]
+_MOST_BOXES, _MOST_VECTORS = 20_000, 100_000
+
+
+def verify_deployment(document: Value, limits: Limits) -> Verdict:
+    """Check everything in the certificate of a deployment.
+
+    Raises
+    ------
+    InputError
+        If this is none, or the parameters of a bound are not of the kind that its method needs.
+    """
+    stated = deployment_from_document(document)
+    stages, clock = ExactStages(stated.instance), Clock(limits.seconds)
+    fault = next(_misshapen(stated), None)
+    faults: list[str] = []
+    cost = None
+    if fault is None:
+        numbers = _Numbers(stages, stated)
+        fault = next(numbers.breaches(), None)
+        faults, cost = [*numbers.faults()], numbers.cost
+    return verdict_of(stated, cost, faults, lambda claim: _check(stages, claim, clock), limits, fault=fault)
+
+
+# Chains of an answer: whether they may be there, and their numbers.
+
+
+def _misshapen(stated: StatedDeployment) -> Iterator[str]:
+    """Yield what is no deployment on these servers."""
+    question, used = stated.instance, [0] * len(stated.instance.servers)
+    if not stated.answer.sites:
+        yield "answer.sites: there is no chain"
+    for i, site in enumerate(stated.answer.sites):
+        place = f"answer.sites[{i}]"
+        if site.count < 1 or not site.chains:
+            yield f"{place}: it has no chains"
+            return
+        for c, chain in enumerate(site.chains):
+            yield from _misshapen_chain(question, chain, f"{place}.chains[{c}]")
+        yield from _crowded(question, site, place)
+        for s, _ in {(row[0], row[1]) for chain in site.chains for row in chain.stages}:
+            used[s] += site.count
+    for s, (count, servers) in enumerate(zip(used, question.servers, strict=True)):
+        if count > servers.count:
+            yield f"answer.sites: {count} servers of type {s} are used of {servers.count}"
+    chains = sum(site.count * len(site.chains) for site in stated.answer.sites)
+    if chains > 1 and (question.topology == "chain" or question.objective == "latency"):
+        yield f"answer.sites: there are {chains} chains, and the question wants one"
+
+
+def _misshapen_chain(question: DeploymentInstance, chain: StatedChain, place: str) -> Iterator[str]:
+    ends = [0, *(row[4] for row in chain.stages)]
+    if not chain.stages or ends[-1] != question.model.layers:
+        yield f"{place}.stages: they do not hold all layers"
+        return
+    for n, (s, server, degree, first, end) in enumerate(chain.stages):
+        if not (0 <= s < len(question.servers) and server >= 0 and degree in question.degrees):
+            yield f"{place}.stages[{n}]: there are no such servers, or no such degree"
+            return
+        if first != ends[n] or not first < end:
+            yield f"{place}.stages[{n}]: it does not begin where the one before ends, or holds no layer"
+    homes = [row[:2] for row in chain.stages]
+    changes = [home for n, home in enumerate(homes) if n == 0 or homes[n - 1] != home]
+    if len(changes) > len(set(changes)):
+        yield f"{place}.stages: those of a server do not follow each other"
+    for home in set(homes):
+        if sum(row[2] for row in chain.stages if row[:2] == home) > question.servers[home[0]].devices:
+            yield f"{place}.stages: they need more devices than server {home[1]} of type {home[0]} has"
+    if question.uniform and len({row[2] for row in chain.stages}) > 1:
+        yield f"{place}.stages: their degrees differ"
+    single = question.objective == "latency"
+    if not 1 <= chain.batch <= (1 if single else question.batch) or not 1 <= chain.batches <= (1 if single else 4096):
+        yield f"{place}: {chain.batches} batches of {chain.batch} sequences are not allowed"
+    if not len(chain.weight_bytes) == len(chain.cache_bytes) == len(chain.stages):
+        yield f"{place}: weight_bytes and cache_bytes are not {len(chain.stages)} numbers"
+
+
+def _crowded(question: DeploymentInstance, site: StatedSite, place: str) -> Iterator[str]:
+    """Yield whether chains of a site share a server that they may not, or that has too few devices."""
+    homes = {row[:2] for chain in site.chains for row in chain.stages}
+    if len(site.chains) > 1:
+        if len(homes) > 1:
+            yield f"{place}: several chains share several servers"
+            return
+        ((s, _),) = homes
+        devices = sum(row[2] for chain in site.chains for row in chain.stages)
+        if devices > question.servers[s].devices:
+            yield f"{place}: its chains need {devices} devices of a server that has {question.servers[s].devices}"
+
+
+class _Numbers:
+    """Numbers of the chains of an answer, computed from the definition."""
+
+    def __init__(self, stages: ExactStages, stated: StatedDeployment) -> None:
+        self.stages, self.stated, self.question = stages, stated, stated.instance
+        self.prompts = stages.prompts()
+        self.chains = [
+            (f"answer.sites[{i}].chains[{c}]", site.count, chain)
+            for i, site in enumerate(stated.answer.sites)
+            for c, chain in enumerate(site.chains)
+        ]
+
+    def cycle(self, chain: StatedChain) -> int:
+        """Time of a token [10^-12 s]."""
+        degrees, times = self.question.degrees, list[int]()
+        table, before = self.stages.times(chain.batch), None
+        for s, server, degree, first, end in chain.stages:
+            row = table[s, degrees.index(degree)]
+            time = int(row[end] - row[first]) + self.stages.visit(chain.batch)
+            if before is not None:
+                time += self.stages.hop(s, chain.batch, within=before == (s, server))
+            times.append(time)
+            before = (s, server)
+        return max(chain.batches * max(times), sum(times))
+
+    def prompt(self, chain: StatedChain) -> int:
+        """Time of a prompt in all stages [10^-12 s]."""
+        degrees = self.question.degrees
+        rows = [(self.prompts[s, degrees.index(degree)], first, end) for s, _, degree, first, end in chain.stages]
+        return sum(int(row[end] - row[first]) for row, first, end in rows)
+
+    def ttft(self, chain: StatedChain) -> Fraction:
+        """Time to the first token [s]."""
+        constants = self.question.constants
+        waiting = Fraction(constants.prompt) * self.prompt(chain) + Fraction(constants.wait) * self.cycle(chain)
+        return Fraction(constants.first) + waiting / PICO
+
+    def sizes(self, chain: StatedChain) -> Iterator[tuple[int, int, int]]:
+        """Weights, caches and room of a device of each stage [bytes]."""
+        for s, _, degree, first, end in chain.stages:
+            weights, caches = self.stages.weights(degree), self.stages.caches(degree)
+            held = weights[end] - weights[first]
+            if first == 0 and end == self.question.model.layers:
+                held -= self.stages.tied(degree)
+            yield held, chain.batches * chain.batch * (caches[end] - caches[first]), self.stages.room(s)
+
+    def breaches(self) -> Iterator[str]:
+        """Yield limits that a chain does not keep."""
+        question = self.question
+        for place, _, chain in self.chains:
+            for n, (weights, caches, room) in enumerate(self.sizes(chain)):
+                if weights + caches > room:
+                    sizes = f"{weights} bytes of weights and {caches} of caches"
+                    yield f"{place}.stages[{n}]: {sizes} do not fit into {room}"
+            if question.tpot < inf and self.cycle(chain) > floor(Fraction(question.tpot) * PICO):
+                yield f"{place}: a token takes {self.cycle(chain) / PICO:g} s, and {question.tpot:g} s are allowed"
+            if question.ttft < inf and self.ttft(chain) > Fraction(question.ttft) * (1 + ROUNDING):
+                first = f"{as_float(self.ttft(chain)):g} s"
+                yield f"{place}: the first token takes {first}, and {question.ttft:g} s are allowed"
+
+    @property
+    def rate(self) -> Fraction:
+        """Tokens a second."""
+        rows = [Fraction(n * c.batches * c.batch * PICO, self.cycle(c)) for _, n, c in self.chains]
+        return sum(rows, Fraction(0))
+
+    @property
+    def hourly(self) -> Fraction:
+        """Price of the servers in use, for an hour."""
+        total = Fraction(0)
+        for site in self.stated.answer.sites:
+            for s, _ in {row[:2] for chain in site.chains for row in chain.stages}:
+                total += site.count * Fraction(self.question.servers[s].price or 0.0)
+        return total
+
+    @property
+    def cost(self) -> Fraction:
+        """Objective."""
+        return self.hourly / 3600 / self.rate if self.question.objective == "cost" else 1 / self.rate
+
+    def faults(self) -> Iterator[str]:
+        """Yield stated numbers that are others."""
+        answer = self.stated.answer
+        for place, _, chain in self.chains:
+            cycle = self.cycle(chain)
+            true = {
+                "tpot": Fraction(cycle, PICO),
+                "ttft": self.ttft(chain),
+                "rate": Fraction(chain.batches * chain.batch * PICO, cycle),
+            }
+            for name, value in true.items():
+                if not is_near(getattr(chain, name), value):
+                    yield unequal(f"{place}.{name}", getattr(chain, name), as_float(value))
+            for n, (weights, caches, _) in enumerate(self.sizes(chain)):
+                if (chain.weight_bytes[n], chain.cache_bytes[n]) != (weights, caches):
+                    stated = (chain.weight_bytes[n], chain.cache_bytes[n])
+                    yield unequal(f"{place}: weight_bytes and cache_bytes of stage {n}", stated, (weights, caches))
+        if not is_near(answer.rate, self.rate):
+            yield unequal("answer.rate", answer.rate, as_float(self.rate))
+        if any(servers.price is None for servers in self.question.servers):
+            price = None
+        else:
+            price = self.hourly / 3600 / self.rate * 10**6
+        if (price is None) != (answer.price is None) or (price is not None and not is_near(answer.price or 0.0, price)):
+            yield unequal("answer.price", answer.price, None if price is None else as_float(price))
+
+
+# Bounds: by the work of all devices, and by boxes of batches in which no chain is faster.
+
+
+def _check(stages: ExactStages, claim: Claim, clock: Clock) -> Check:
+    clock.raise_if_late()
+    prove = _device_seconds if claim.method == "device-seconds" else _by_boxes
+    proved, how = prove(stages, claim, clock)
+    if proved is None:
+        return Check(claim, None, "false", how)
+    if Fraction(claim.value) > proved * (1 + ROUNDING):
+        return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
+    return Check(claim, min(Fraction(claim.value), proved), how)
+
+
+def _device_seconds(stages: ExactStages, claim: Claim, clock: Clock) -> tuple[Fraction | None, str]:
+    """Bound by the devices' seconds: a batch from x to y takes the time of x at least, for y tokens at most."""
+    question = stages.question
+    most = 1 if question.objective == "latency" else question.batch
+    fastest = [Fraction(0)] * len(question.servers)
+    small = 1
+    while small <= most:
+        clock.raise_if_late()
+        large = max(small, min(most, small + small // 16 - 1))
+        times = stages.times(small)
+        for s in range(len(fastest)):
+            work = min(t * int(times[s, d, -1]) for d, t in enumerate(question.degrees))
+            fastest[s] = max(fastest[s], Fraction(large, work))
+        small = large + 1
+    rows = zip(question.servers, fastest, strict=True)
+    rate = sum((servers.count * servers.devices * rate for servers, rate in rows), Fraction(0))
+    if question.objective == "cost":
+        return None, "no such bound holds for prices"
+    return 1 / (rate * PICO), "re-proved by its formula"
+
+
+def _by_boxes(stages: ExactStages, claim: Claim, clock: Clock) -> tuple[Fraction | None, str]:
+    """Bound by chains on parts of servers, none of which is faster than its proof says, and a knapsack of these."""
+    question, checks = stages.question, ChainChecks(stages)
+    rates: dict[_Devices, Fraction] = {}
+    boxes = 0
+    for value in claim.parameters.open_members(("chains",))["chains"].items():
+        fields = value.members(("devices", "rate", "boxes"))
+        rows = [row.whole_numbers() for row in fields["devices"].items()]
+        if len(rows) != len(question.servers) or any(len(row) != 2 or min(row) < 0 for row in rows):
+            fields["devices"].fail("expected servers, and devices of each, for each type.")
+        devices = tuple((row[0], row[1]) for row in rows)
+        rate = fields["rate"].whole_numbers()
+        if len(rate) != 2 or rate[0] < 0 or rate[1] < 1:
+            fields["rate"].fail("expected tokens, and picoseconds.")
+        if devices in rates:
+            return None, f"there are two proofs of {list(devices)}"
+        stated = [_box(box, question) for box in fields["boxes"].items()]
+        boxes += len(stated)
+        if boxes > _MOST_BOXES:
+            return None, f"there are more than {_MOST_BOXES} boxes"
+        rates[devices] = Fraction(rate[0], rate[1])
+        if why := _uncovered(question, devices, stated):
+            return None, why
+        for box in stated:
+            clock.raise_if_late()
+            if why := _open_box(checks, devices, rates[devices], box):
+                return None, why
+    try:
+        return _knapsack(question, rates), f"re-proved by {boxes} dynamic programs and a knapsack"
+    except KeyError as error:
+        return None, f"there is no proof of {list(error.args[0])}"
+
+
+def _box(value: Value, question: DeploymentInstance) -> _Box:
+    numbers = value.whole_numbers()
+    if len(numbers) == 5:
+        numbers = [*numbers, 0, _longest(question)]
+    if len(numbers) != 7 or min(numbers) < 0 or max(numbers) > ENDLESS:
+        value.fail("expected ends of batches, sequences and cycles, and a degree.")
+    a, b, c, d, degree, low, high = numbers
+    return a, b, c, d, low, high, degree
+
+
+def _longest(question: DeploymentInstance) -> int:
+    return ENDLESS if question.tpot == inf else floor(Fraction(question.tpot) * PICO)
+
+
+def _uncovered(question: DeploymentInstance, devices: _Devices, boxes: list[_Box]) -> str | None:
+    """Why boxes do not cover all batches; None if they do: they lie apart, and are as many points together."""
+    latency = question.objective == "latency"
+    batches = 1 if latency else max(1, min(question.model.layers, sum(count * size for count, size in devices)))
+    whole = (1, batches, 1, 1 if latency else question.batch, 0, _longest(question))
+    degrees = question.degrees if question.uniform else (0,)
+    for degree in degrees:
+        mine = [box[:6] for box in boxes if box[6] == degree]
+        for box in mine:
+            if any(x > y for x, y in _sides(box)) or not all(
+                a <= x and y <= b for (a, b), (x, y) in zip(_sides(whole), _sides(box), strict=True)
+            ):
+                return f"a box {list(box)} is not within {list(whole)}"
+        if sum(map(_points, mine)) != _points(whole):
+            return f"the boxes of {list(devices)} do not cover {list(whole)}"
+        for n, box in enumerate(mine):
+            for other in mine[:n]:
+                if all(x <= b and a <= y for (a, b), (x, y) in zip(_sides(other), _sides(box), strict=True)):
+                    return f"the boxes {list(other)} and {list(box)} overlap"
+    if any(box[6] not in degrees for box in boxes):
+        return "a box has a degree that the question does not allow"
+    return None
+
+
+def _sides(box: tuple[int, ...]) -> list[tuple[int, int]]:
+    return [(box[0], box[1]), (box[2], box[3]), (box[4], box[5])]
+
+
+def _points(box: tuple[int, ...]) -> int:
+    return prod(high - low + 1 for low, high in _sides(box))
+
+
+def _open_box(checks: ChainChecks, devices: _Devices, rate: Fraction, box: _Box) -> str | None:
+    """Why a box may hold a faster chain; None if none does."""
+    fewest, most, small, large, quickest, slowest, degree = box
+    question = checks.stages.question
+    longest, limit = slowest // fewest, slowest
+    if rate > 0:
+        longest = min(longest, ceil(large / rate) - 1)
+        limit = min(limit, ceil(most * large / rate) - 1)
+    patience = ENDLESS
+    if question.ttft < inf:
+        constants = question.constants
+        waiting = (Fraction(question.ttft) - Fraction(constants.first)) * PICO - Fraction(constants.wait) * quickest
+        patience = floor(waiting / Fraction(constants.prompt))
+    if longest <= 0 or patience < 0:
+        return None
+    exists = checks.exists(list(devices), small, Goal(fewest * small, longest, limit, patience), degree)
+    if exists is None:
+        return f"it is open whether a chain on {list(devices)} is faster in the box {list(box)}"
+    return f"a chain on {list(devices)} may be faster in the box {list(box)}" if exists else None
+
+
+def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction]) -> Fraction:
+    """The least cost of chains with these rates side by side; a `KeyError` where a rate is missing."""
+    counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
+    if question.objective == "latency" or (question.topology == "chain" and question.objective == "throughput"):
+        return _cost(rates[tuple(zip(counts, sizes, strict=True))])
+    if prod(count + 1 for count in counts) > _MOST_VECTORS:
+        raise InputError("there are too many servers to be checked")
+    best: dict[_Vector, Fraction] = {(0,) * len(counts): Fraction(0)}
+    cheapest: Fraction | None = None
+    for vector in sorted(product(*(range(count + 1) for count in counts)), key=sum)[1:]:
+        if sum(vector) == 1:
+            rate = _of_server(question, vector.index(1), rates)
+        else:
+            rate = rates[tuple(zip(vector, sizes, strict=True))]
+            for part in product(*(range(count + 1) for count in vector)) if question.objective != "cost" else ():
+                if any(part) and part != vector:
+                    rate = max(rate, best[part] + best[tuple(map(int.__sub__, vector, part))])
+        best[vector] = rate
+        rents = zip(vector, question.servers, strict=True)
+        paid = sum((n * Fraction(servers.price or 0.0) for n, servers in rents), Fraction(0))
+        if rate > 0:
+            cost = paid / 3600 / (rate * PICO)
+            cheapest = cost if cheapest is None else min(cheapest, cost)
+    return (cheapest or Fraction(0)) if question.objective == "cost" else _cost(best[tuple(counts)])
+
+
+def _of_server(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> Fraction:
+    """The most of chains on parts of a server."""
+    sizes = [servers.devices for servers in question.servers]
+    parts = [Fraction(0)]
+    for devices in range(1, sizes[s] + 1):
+        if question.topology == "chain" and devices < sizes[s]:
+            parts.append(Fraction(0))
+            continue
+        row = tuple((int(t == s), devices if t == s else size) for t, size in enumerate(sizes))
+        parts.append(max([rates[row], *(parts[a] + parts[devices - a] for a in range(1, devices))]))
+    return parts[-1]
+
+
+def _cost(rate: Fraction) -> Fraction:
+    return 1 / (rate * PICO) if rate > 0 else Fraction(0)

@@ -1,0 +1,71 @@
+"""``mtpp serve --servers``: deployments from the command line, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import mtpp
+from mtpp.cli.main import main
+
+
+def test_a_deployment_is_found_written_verified_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deployment.json"
+    words = ["serve", "llama-3-8b", "--servers", "1x2xA100", "--batch", "64", "--for", "vllm", "--out", str(out)]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "optimal" in shown
+    assert "2000" in shown
+    assert main(["verify", str(out)]) == 0
+    assert main(["explain", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["export", str(out), "--for", "vllm"]) == 0
+    assert "--max-model-len 2000" in capsys.readouterr().out
+    assert main(["export", str(out), "--for", "accelerate"]) == 2
+
+
+def test_servers_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    cards = {"kind": "card", "devices": 2, "peak_flops": 1e14, "memory_bandwidth": 1e12, "memory": 24e9, "within": 2e10}
+    file.write_text(json.dumps({"format": "mtpp-servers/1", "servers": [cards, {"kind": "L4", "devices": 1}]}))
+    answer = mtpp.serve("llama-3-8b", servers=file, batch=16).answer
+    assert [servers.label for servers in answer.instance.servers] == ["1x2xcard", "1x1xL4"]
+    file.write_text(json.dumps({"format": "mtpp-servers/1", "servers": [cards | {"within": None}]}))
+    with pytest.raises(mtpp.InputError, match='card has no link within its server; give "within"'):
+        mtpp.serve("llama-3-8b", servers=file)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--servers", "1x8xA100", "--tpot", "1ms"], "tpot is 1 ms; no chain is faster than"),
+        (["--servers", "1x4xL4"], "141.1 GB of weights do not fit into 96 GB"),
+        (["--servers", "1x8xA100", "--degrees", "3"], "degree 3 does not divide 64 heads; give 1, 2, 4, 8"),
+        (["--servers", "1x8xA100", "--tpot", "nan"], "--tpot nan: give a positive time"),
+        (["--servers", "1x8xA100", "--ttft", "0"], "--ttft 0: give a positive time"),
+        (["--servers", "1x8xA100", "--weights", "fp9"], "weights is fp9; give one of bf16"),
+        (["--servers", "1x8xFoo"], "There is no kind of devices 'Foo'"),
+        (["--servers", "8xA100"], "give them as 2x8xH100,1x4xL4"),
+        (["--servers", "1x8xA100", "-k", "4"], "--servers say how many devices there are"),
+        (["--servers", "1x8xA100", "--dim", "batch=4"], "it is none of --servers"),
+        (["--servers", "1x8xA100", "--objective", "cost"], "The least cost needs prices"),
+        (["--servers", "1x8xA100", "--price", "1,2"], "there are 1 kinds of servers"),
+        (["--servers", "1x8xA100", "--for", "accelerate"], "deployments are for vllm"),
+        (["-k", "4", "--memory", "80GB", "--input", "100"], "--input 100: it is for --servers"),
+    ],
+)
+def test_what_is_refused_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "llama-3-70b", *words]) in (2, 5)
+    said = [text for text in capsys.readouterr().err.splitlines() if not text.startswith("mtpp: compiling")]
+    assert len(said) == 1
+    assert line in said[0]
+
+
+def test_cost_is_that_of_the_cheapest_servers() -> None:
+    result = mtpp.serve("llama-3-8b", servers="1x1xA100,1x1xH100", objective="cost", price="2,40")
+    assert [chain.words for chain, _ in result.answer.chains] == ["A100 tp1 32"]
+    assert result.answer.price == pytest.approx(2 / 3600 / result.answer.rate * 1e6)
