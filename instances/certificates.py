@@ -81,7 +81,7 @@ WITNESSES: dict[str, tuple[str, ...]] = {
     "patterns": ("weights", "second"),
     "patterns-with-links": ("weights", "second"),
     "patterns-with-hubs": ("weights", "hubs"),
-    "ticks": ("brackets",),
+    "ticks": ("groups",),
     "pinned": ("nodes",),
     "pigeonhole": ("nodes",),
     "ideals": ("swaps",),

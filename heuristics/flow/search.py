@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from heuristics.method import Limits
 from instances import Result
 from instances.deadline import Stopwatch
 from instances.flow.answer import FlowAnswer, longest_path
-from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.flow.problem import SOURCE, FlowInstance
 from instances.graph.tensors import IntArray
 
 # Search for layers of devices with a large flow: stages in a row, annealed towards goals above the best; now and then
@@ -33,10 +32,12 @@ _EVEN = 4
 _TURNS, _MOVES_OF_INTERVALS = 5, 1
 # Temperatures of walks with any layers, from the least to the most, and how far each falls.
 _COOL, _WARM, _FALL = 0.004, 0.2, 20.0
-# Numbers of batches in flight, and ticks with each, whose even stages are computed; moves of the first search with one
-# of them; how fast it is taken from the best ones, how often near the best answer, and how many ticks away from it.
-_NUMBERS, _TICKS, _FIRST_OF_TICK = 8, 8, 20_000
+# Numbers of batches in flight, and ticks with each, whose even stages are computed; moves of the first search, and
+# walks of it; how fast a tick is taken from the best ones, how often near the best answer, and how many ticks away.
+_NUMBERS, _TICKS, _FIRST_OF_TICK, _WALKS = 6, 6, 60_000, 6
 _NEXT, _NEAR_BEST, _AWAY = 0.2, 0.5, 2.0
+# Of the searches for groups: those of all devices, of one group where there may be two, and of kinds one by one.
+_ALL_ANEW, _UNDIVIDED, _BY_KIND = 0.3, 0.5, 0.7
 # Part of the starts where each device is a stage by itself, as far as that reaches.
 _ALONE = 0.7
 
@@ -56,48 +57,89 @@ def search_flow(
     limits, watch = limits or Limits(), Stopwatch()
     if (reason := instance.unreachable()) is not None:
         return Result("annealing", instance, impossible=reason)
-    search = _search_layers if instance.steps is None else _search_ticks
+    search = _search_layers if instance.steps is None else _search_groups
     best = search(instance, rng, limits, start)
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
 
 
-def _search_ticks(
+def _search_groups(
     instance: FlowInstance, rng: np.random.Generator, limits: Limits, start: FlowAnswer | None
 ) -> FlowAnswer | None:
-    """Searches for layers with one number of batches in flight and one tick after the other, at times near the best."""
-    assert instance.steps is not None
-    best, ticks = start, {m: instance.steps.ticks(m) for m in instance.numbers_in_flight}
-    tried = list[tuple[float, int, float]]()
-    numbers = [m for m in ticks if len(ticks[m])]
-    for m in (numbers[i] for i in np.unique(np.linspace(0, len(numbers) - 1, _NUMBERS).astype(np.int64)).tolist()):
-        for tick in np.unique(np.quantile(ticks[m], np.linspace(0, 1, _TICKS), method="nearest")).tolist():
-            if not (tried and limits.deadline.passed):
-                candidate = _with_best_tick(instance, _even_stages(instance.at(m, tick, tick)))
-                best = _better(candidate, best)
-                tried.append((candidate.flow, m, tick))
-    tried.sort(reverse=True)
+    """Searches for groups of devices that step together: all in one, those that idle in more, and others drawn anew."""
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
-    moves = _FIRST_OF_TICK
+    everything, best, moves = np.arange(instance.n), start, _FIRST_OF_TICK
     while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
-        _, m, tick = tried[min(int(rng.geometric(_NEXT)) - 1, len(tried) - 1)]
-        if best is not None and best.in_flight in ticks and best.flow > 0 and rng.random() < _NEAR_BEST:
-            assert best.tick is not None
-            m, place = best.in_flight, int(np.searchsorted(ticks[best.in_flight], best.tick))
-            tick = float(ticks[m][np.clip(place + round(rng.laplace(0.0, _AWAY)), 0, len(ticks[m]) - 1)])
-        inside, allowed = instance.at(m, tick, tick), int(min(moves, remaining))
-        answer = None if inside.unreachable() else _search_layers(inside, rng, Limits(limits.deadline, allowed), None)
-        if answer is not None:
-            best = _better(_with_best_tick(instance, answer), best)
+        allowed = int(min(moves, remaining))
+        free, kept = everything, best
+        if best is None or rng.random() < _ALL_ANEW:
+            kept = None
+        else:  # those of one or two groups, and what idles
+            numbers = rng.permutation(np.unique(best.group))[: 1 + rng.integers(2)]
+            free = everything[np.isin(best.group, numbers) | (best.interval[:, 0] == best.interval[:, 1])]
+        cut = 0 if best is None or rng.random() < _UNDIVIDED else int(rng.integers(len(free)))
+        order = rng.permutation(instance.kind.max() + 1)[instance.kind[free]]  # kind by kind, or mixed
+        free = free[np.argsort(order, kind="stable")] if rng.random() < _BY_KIND else rng.permutation(free)
+        parts = [part for part in np.split(free, [cut]) if len(part)]
+        answer = _anew(instance, kept, parts, rng, Limits(limits.deadline, max(1, allowed // (len(parts) + 1))))
+        best = _better(answer, best)
         remaining -= allowed
         moves = min(moves + _FIRST_OF_TICK, _LONGEST)
     return best if best is not None and best.flow > 0 else None
 
 
-def _with_best_tick(instance: FlowInstance, answer: FlowAnswer) -> FlowAnswer:
-    """The layers of an answer at one tick, at the tick that suits them."""
-    return FlowAnswer(instance, answer.interval)
+def _anew(
+    instance: FlowInstance, kept: FlowAnswer | None, parts: list[IntArray], rng: np.random.Generator, limits: Limits
+) -> FlowAnswer:
+    """An answer with a group for each part, and one for what then idles; all other devices as they are kept."""
+    interval, group = np.zeros((instance.n, 2), dtype=np.int64), np.zeros(instance.n, dtype=np.int64)
+    if kept is not None:
+        interval[:], group[:] = kept.interval, kept.group
+    free = np.concatenate(parts)
+    interval[free] = 0
+    while parts:
+        part = parts.pop()
+        answer = _search_ticks(instance.of_devices(part), rng, limits)
+        group[part] = group.max() + 1
+        if answer is not None:
+            interval[part] = answer.interval
+            idle = free[interval[free, 0] == interval[free, 1]]
+            if not parts and len(idle):
+                parts.append(idle)
+    return FlowAnswer(instance, interval, group)
+
+
+def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limits) -> FlowAnswer | None:
+    """Searches for layers of one group with one number of batches in flight and one tick after the other."""
+    assert instance.steps is not None
+    assert limits.evaluations is not None
+    if instance.unreachable() is not None:
+        return None
+    best, ticks = None, {m: instance.steps.ticks(m) for m in instance.numbers_in_flight}
+    tried = list[tuple[float, int, float]]()
+    numbers = [m for m in ticks if len(ticks[m])]
+    for m in (numbers[i] for i in np.unique(np.linspace(0, len(numbers) - 1, _NUMBERS).astype(np.int64)).tolist()):
+        for tick in np.unique(np.quantile(ticks[m], np.linspace(0, 1, _TICKS), method="nearest")).tolist():
+            if not (tried and limits.deadline.passed):
+                candidate = FlowAnswer(instance, _even_stages(instance.at(m, tick, tick)).interval)
+                best = _better(candidate, best)
+                tried.append((candidate.flow, m, tick))
+    tried.sort(reverse=True)
+    for _ in range(_WALKS):
+        if not tried or limits.deadline.passed:
+            break
+        _, m, tick = tried[min(int(rng.geometric(_NEXT)) - 1, len(tried) - 1)]
+        turns = best.turns[0] if best is not None and best.flow > 0 else None
+        if turns is not None and turns.in_flight in ticks and rng.random() < _NEAR_BEST:
+            m, place = turns.in_flight, int(np.searchsorted(ticks[turns.in_flight], turns.tick))
+            tick = float(ticks[m][np.clip(place + round(rng.laplace(0.0, _AWAY)), 0, len(ticks[m]) - 1)])
+        inside = instance.at(m, tick, tick)
+        own = Limits(limits.deadline, max(1, limits.evaluations // _WALKS))
+        answer = None if inside.unreachable() else _search_layers(inside, rng, own, None)
+        if answer is not None:
+            best = _better(FlowAnswer(instance, answer.interval), best)
+    return best if best is not None and best.flow > 0 else None
 
 
 def _search_layers(
@@ -205,9 +247,7 @@ def _side_by_side(
     order, interval = np.array(_along_links(instance, goal, rng)), np.zeros((instance.n, 2), dtype=np.int64)
     for part in np.split(order, [int(rng.integers(instance.n + 1))]):
         if len(part) > 0:
-            place = np.array([*part, instance.n + SOURCE, instance.n + SINK])
-            names, rates = tuple(instance.devices[i] for i in part), instance.rates[np.ix_(place, place)]
-            alone = replace(instance, devices=names, kind=instance.kind[part], rates=rates, published={})
+            alone = instance.of_devices(part)
             answer = search_flow(alone, rng, Limits(limits.deadline, max(1, moves // 2))).answer
             interval[part] = 0 if answer is None else answer.interval
     if longest_path(instance.layers, interval, np.asarray(instance.rates)) > instance.longest:

@@ -5,16 +5,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from instances.compiled import compiled
 from instances.errors import InputError
 from instances.flow.problem import FlowInstance
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
+
+
+class Turns(NamedTuple):
+    """Batches of sequences that take turns on a group of devices."""
+
+    members: NDArray[np.bool_]  # (n,) the devices of the group
+    in_flight: int  # batches
+    tick: float  # seconds between steps; 0 where no request passes
+    sizes: IntArray  # (n,) sequences of a step of each device, 0 of others
+
+    def __str__(self) -> str:
+        sizes = sorted(set(self.sizes[self.sizes > 0].tolist()))
+        of = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else "".join(map(str, sizes)) or "no"
+        batches = "1 batch" if self.in_flight == 1 else f"{self.in_flight} batches"
+        return f"{batches} of {of} sequences, a step each {figures(self.tick, 's')}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,19 +41,23 @@ class FlowAnswer(Displayed):
     instance : FlowInstance
     interval : (n, 2) integers
         First layer and the one behind the last of each device; equal where it holds none.
+    group : (n,) integers, optional
+        Of questions with steps: number of the group of each device. Requests stay in a group, whose devices step
+        together; by default all devices are one.
 
     Raises
     ------
     InputError
-        If an interval is out of range, or requests pass too many devices.
+        If an interval is out of range, requests pass too many devices, or there are groups and no steps.
     """
 
     instance: FlowInstance
     interval: IntArray
+    group: IntArray
 
     cost_name: ClassVar[str] = "time a request"
 
-    def __init__(self, instance: FlowInstance, interval: ArrayLike) -> None:
+    def __init__(self, instance: FlowInstance, interval: ArrayLike, group: ArrayLike | None = None) -> None:
         table = np.array(interval)
         if table.shape != (instance.n, 2) or table.dtype.kind not in "iu":
             raise InputError(f"There are intervals for {table.shape}; give two whole numbers for {instance.n} devices.")
@@ -47,53 +66,44 @@ class FlowAnswer(Displayed):
             if not 0 <= begin <= end <= instance.layers:
                 place = f"device {instance.devices[i]} holds layers {begin} to {end}"
                 raise InputError(f"{place}; they run from 0 to {instance.layers}.")
-        path = longest_path(instance.layers, table, np.asarray(instance.rates))
-        if path > instance.longest:
-            raise InputError(
-                f"Requests pass {path} devices one after the other, and at most {instance.longest} may be."
-            )
+        numbers = np.zeros(instance.n, dtype=np.int64) if group is None else np.array(group)
+        if numbers.shape != (instance.n,) or numbers.dtype.kind not in "iu":
+            raise InputError(f"There are groups for {numbers.shape}; give a whole number for {instance.n} devices.")
+        if instance.steps is None and numbers.any():
+            raise InputError("The question has no steps, so that no groups step together; leave groups out.")
         freeze(table)
+        freeze(numbers)
         object.__setattr__(self, "instance", instance)
         object.__setattr__(self, "interval", table)
+        object.__setattr__(self, "group", numbers)
+        path = longest_path(instance.layers, table, self.rates)
+        if path > instance.longest:
+            raise InputError(f"Requests pass {path} devices one after the other; they may pass {instance.longest}.")
 
     @cached_property
-    def in_flight(self) -> int | None:
-        """Batches in flight, as few as devices on a path, if they may be any number; None without steps."""
-        steps = self.instance.steps
-        if steps is None or steps.in_flight is not None:
-            return None if steps is None else steps.in_flight
-        return max(1, longest_path(self.instance.layers, self.interval, np.asarray(self.instance.rates)))
+    def rates(self) -> FloatArray:
+        """(n + 2, n + 2) requests per second that each link carries, none from one group to another one."""
+        n, rates = self.instance.n, np.array(self.instance.rates)
+        rates[:n, :n][self.group[:, None] != self.group] = 0.0
+        return rates
 
     @cached_property
-    def tick(self) -> float | None:
-        """Seconds between the steps of all devices, such that most passes; 0 if none does, None without steps."""
-        steps, m, instance = self.instance.steps, self.in_flight, self.instance
-        if steps is None or m is None:
-            return None
-        kind, counts, layer = instance.kind, self._counts, np.arange(instance.layers)
-        seconds, room = steps.seconds[kind, counts], (steps.slots // m)[kind, counts]
-        ends_in_time = (steps.sizes <= room[:, None]) & (seconds < math.inf) & (counts > 0)[:, None]
-        ticks = np.unique(seconds[ends_in_time]).tolist()
-        capacities = [steps.capacity(m, tick, tick)[kind, counts] for tick in ticks]
-        holds = (self.interval[:, :1] <= layer) & (layer < self.interval[:, 1:])
-        most = [float((capacity @ holds).min()) for capacity in capacities]  # no layer lets more pass
-        best, flow = 0.0, 0.0
-        for x in sorted(range(len(ticks)), key=lambda x: -most[x]):
-            if most[x] <= flow:
-                break
-            passing = push_most(network_of(instance.layers, self.interval, capacities[x], np.asarray(instance.rates)))
-            if passing > flow:
-                best, flow = ticks[x], passing
-        return best
+    def turns(self) -> tuple[Turns, ...]:
+        """Batches in flight and ticks of the groups that hold layers, such that most passes; none without steps.
 
-    @cached_property
-    def batch(self) -> IntArray | None:
-        """(n,) sequences of a step of each device; None without steps."""
-        steps, m, tick = self.instance.steps, self.in_flight, self.tick
-        if steps is None or m is None or tick is None:
-            return None
-        sizes: IntArray = steps.batch(m, tick)[self.instance.kind, self._counts]
-        return sizes
+        Batches are as few as devices on a path, if they may be any number.
+        """
+        steps, instance, turns = self.instance.steps, self.instance, list[Turns]()
+        if steps is None:
+            return ()
+        for group in np.unique(self.group[self._counts > 0]).tolist():
+            members = self.group == group
+            held = np.where(members[:, None], self.interval, 0)
+            in_flight = steps.in_flight or max(1, longest_path(instance.layers, held, self.rates))
+            tick = _best_tick(instance, held, self.rates, in_flight)
+            sizes = np.where(members, steps.batch(in_flight, tick)[instance.kind, self._counts], 0)
+            turns.append(Turns(members, in_flight, tick, sizes))
+        return tuple(turns)
 
     @property
     def _counts(self) -> IntArray:
@@ -104,9 +114,7 @@ class FlowAnswer(Displayed):
     @cached_property
     def network(self) -> FloatArray:
         """(2n + 2, 2n + 2) capacities as `network_of` has them [requests/s]."""
-        capacities: FloatArray = network_of(
-            self.instance.layers, self.interval, self.capacity, np.asarray(self.instance.rates)
-        )
+        capacities: FloatArray = network_of(self.instance.layers, self.interval, self.capacity, self.rates)
         return capacities
 
     @cached_property
@@ -128,11 +136,15 @@ class FlowAnswer(Displayed):
     @cached_property
     def capacity(self) -> FloatArray:
         """(n,) requests per second of each device with its layers."""
-        table, steps = self.instance.capacity, self.instance.steps
-        if steps is not None and self.in_flight is not None and self.tick is not None:
-            table = steps.capacity(self.in_flight, self.tick, self.tick)
-        capacities: FloatArray = table[self.instance.kind, self._counts]
-        return capacities
+        steps, instance = self.instance.steps, self.instance
+        if steps is None:
+            capacity: FloatArray = instance.capacity[instance.kind, self._counts]
+            return capacity
+        capacity = np.zeros(instance.n)
+        for members, in_flight, tick, _ in self.turns:
+            table = steps.capacity(in_flight, tick, tick)[instance.kind, self._counts]
+            capacity[members] = table[members]
+        return capacity
 
     @property
     def cost(self) -> float:
@@ -144,31 +156,47 @@ class FlowAnswer(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """The flow, and the batches that wait for it, in words."""
-        measures = {"flow": figures(self.flow, "requests/s")}
-        if self.batch is not None and self.tick is not None:
-            sizes = sorted(set(self.batch[self._counts > 0].tolist()))
-            of = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else "".join(map(str, sizes))
-            measures["in flight"] = f"{self.in_flight} batches of {of or 'no'} sequences, a step each"
-            measures["in flight"] += f" {figures(self.tick, 's')}"
-        return measures
+        """The flow, and the batches that take turns for it, in words."""
+        waiting = {"in flight": "; ".join(map(str, self.turns))} if self.turns else {}
+        return {"flow": figures(self.flow, "requests/s"), **waiting}
 
     def _facts(self) -> dict[str, str]:
         return self.measures
 
     def _rows(self) -> Rows:
-        order = np.lexsort((self.interval[:, 1], self.interval[:, 0]))
+        order = np.lexsort((self.interval[:, 1], self.interval[:, 0], self.group))
+        sizes = {i: str(turns.sizes[i]) for turns in self.turns for i in np.flatnonzero(turns.members).tolist()}
         rows = [
             [
                 self.instance.devices[i],
                 f"{begin}–{end - 1}" if end > begin else "–",
-                *([] if self.batch is None else [str(self.batch[i])]),
+                *([sizes.get(i, "0")] if self.turns else []),
                 figures(self.capacity[i]),
             ]
             for i in order.tolist()
             for begin, end in [self.interval[i].tolist()]
         ]
-        return ["device", "layers", *([] if self.batch is None else ["sequences"]), "requests/s"], rows
+        return ["device", "layers", *(["sequences"] if self.turns else []), "requests/s"], rows
+
+
+def _best_tick(instance: FlowInstance, interval: IntArray, rates: FloatArray, in_flight: int) -> float:
+    """Seconds between the steps of devices with layers, such that most passes; 0 if nothing does."""
+    assert instance.steps is not None
+    steps, counts, layer = instance.steps, interval[:, 1] - interval[:, 0], np.arange(instance.layers)
+    seconds, room = steps.seconds[instance.kind, counts], (steps.slots // in_flight)[instance.kind, counts]
+    ends_in_time = (steps.sizes <= room[:, None]) & (seconds < math.inf) & (counts > 0)[:, None]
+    ticks = np.unique(seconds[ends_in_time]).tolist()
+    capacities = [steps.capacity(in_flight, tick, tick)[instance.kind, counts] for tick in ticks]
+    holds = (interval[:, :1] <= layer) & (layer < interval[:, 1:])
+    most = [float((capacity @ holds).min()) for capacity in capacities]  # no layer lets more pass
+    best, flow = 0.0, 0.0
+    for x in sorted(range(len(ticks)), key=lambda x: -most[x]):
+        if most[x] <= flow:
+            break
+        passing = push_most(network_of(instance.layers, interval, capacities[x], rates))
+        if passing > flow:
+            best, flow = ticks[x], passing
+    return best
 
 
 @compiled

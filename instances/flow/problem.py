@@ -183,6 +183,12 @@ class FlowInstance(QuestionRecord):
         dims, in_flight = ", ".join(f"{name} {size}" for name, size in self.steps.dims.items()), self.steps.in_flight
         return f"{dims}, {'any number of' if in_flight is None else in_flight} batches in flight"
 
+    def of_devices(self, numbers: IntArray) -> FlowInstance:
+        """The question of some of the devices."""
+        place, devices = np.array([*numbers, self.n + SOURCE, self.n + SINK]), tuple(self.devices[i] for i in numbers)
+        rates = self.rates[np.ix_(place, place)]
+        return replace(self, devices=devices, kind=self.kind[numbers], rates=rates, published={})
+
     def document(self) -> dict[str, Any]:
         """The question as the member `question` of a file; links in the order of their ends."""
         names = [*self.devices, "source", "sink"]
@@ -302,14 +308,20 @@ FLOW_QUESTION, PUBLISHED = "mtpp-flow-question/1", "helix-instance"
 _MEMBERS = ("name", "layers", "kinds", "links")
 
 
+class GroupMembers(NamedTuple):
+    """Devices that step together."""
+
+    in_flight: int  # batches
+    tick: float  # seconds between steps
+    sequences: Mapping[str, int]  # of a step of each device by its name
+
+
 class FlowMembers(NamedTuple):
     """The answer of a file."""
 
     intervals: Mapping[str, tuple[int, int]]  # first layer, and the one behind the last, of each device by its name
     flow: float  # requests/s
-    in_flight: int | None = None  # batches
-    tick: float | None = None  # seconds
-    batch: Mapping[str, int] | None = None  # sequences of a step of each device by its name
+    groups: tuple[GroupMembers, ...] = ()  # of a question with steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,9 +331,7 @@ class FlowCertificate(Envelope):
     instance: FlowInstance
     interval: tuple[tuple[int, int], ...] | None  # of each device
     flow: float | None  # requests/s
-    in_flight: int | None = None  # batches, of a question with steps
-    tick: float | None = None  # seconds
-    batch: tuple[int, ...] | None = None  # sequences of a step of each device
+    groups: tuple[GroupMembers, ...] = ()  # of a question with steps
 
     answer_name: ClassVar[str] = "placement of layers"
     cost_name: ClassVar[str] = "time"
@@ -396,17 +406,15 @@ def flow_from_document(document: Value) -> FlowCertificate:
     instance, interval, stated = FlowInstance.of_document(fields["question"]), None, FlowMembers({}, 0.0)
     if fields["answer"].data is not None:
         stated = stated_answer(fields, FlowMembers)
-        if any(names is not None and set(names) != set(instance.devices) for names in (stated.intervals, stated.batch)):
-            fields["answer"].fail("intervals and batch: expected one for each device, by its name.")
+        if set(stated.intervals) != set(instance.devices):
+            fields["answer"].fail("intervals: expected one for each device, by its name.")
         interval = tuple(stated.intervals[name] for name in instance.devices)
     return FlowCertificate(
         **envelope(fields, FLOW),
         instance=instance,
         interval=interval,
         flow=None if interval is None else stated.flow,
-        in_flight=stated.in_flight,
-        tick=stated.tick,
-        batch=None if stated.batch is None else tuple(stated.batch[name] for name in instance.devices),
+        groups=stated.groups,
     )
 
 

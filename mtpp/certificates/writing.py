@@ -50,12 +50,19 @@ def state_plan(answer: Iteration) -> dict[str, Any]:
 
 def state_flow(answer: FlowAnswer) -> dict[str, Any]:
     """A flow as files state it."""
-    from instances.flow.problem import FlowMembers
+    from instances.flow.problem import FlowMembers, GroupMembers
     from instances.records import written
 
     intervals = {name: (begin, end) for name, (begin, end) in answer.document().items()}
-    batch = None if answer.batch is None else dict(zip(answer.instance.devices, answer.batch.tolist(), strict=True))
-    return written(FlowMembers(intervals, answer.flow, answer.in_flight, answer.tick, batch))
+    groups = tuple(
+        GroupMembers(
+            turns.in_flight,
+            turns.tick,
+            {answer.instance.devices[i]: int(turns.sizes[i]) for i in turns.members.nonzero()[0].tolist()},
+        )
+        for turns in answer.turns
+    )
+    return written(FlowMembers(intervals, answer.flow, groups))
 
 
 def without_partition(result: Result) -> dict[str, Any] | None:

@@ -81,7 +81,7 @@ FlowResult = Result[FlowInstance, FlowAnswer]
 # Part of the time left for the first search, and for bounds behind it.
 _SEARCH, _PROVE = 0.2, 0.4
 # Branches over the layers of devices: before anything else, and with the answer of a search.
-_FEW, _MANY = 200_000, 5_000_000
+_FEW, _MANY = 500_000, 5_000_000
 # A gap that bounds by parts of a flow cannot close.
 _RESOLUTION = 1e-4
 # A search ends this far above a bound, rounding aside.

@@ -138,13 +138,13 @@ def flow(
 
 def _flow_row(result: FlowResult) -> dict[str, str]:
     assert result.answer is not None
-    bound = result.bound
+    bound, turned = result.bound, result.answer.turns
     return {
         "instance": result.instance.name,
         "devices": str(result.instance.n),
         "layers": str(result.instance.layers),
         "flow [1/s]": f"{result.answer.flow:.7g}",
-        **({} if result.answer.in_flight is None else {"in flight": str(result.answer.in_flight)}),
+        **({"in flight": ", ".join(str(turns.in_flight) for turns in turned)} if turned else {}),
         "at most [1/s]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
         "by": result.by,
         "ratio": "–" if result.ratio is None else f"{result.ratio:.6f}",

@@ -194,7 +194,9 @@ def read_flow(document: Value) -> Result[Any, Any]:
 
     stated = flow_from_document(document)
     with document.refusing():
-        answer = None if stated.interval is None else FlowAnswer(stated.instance, stated.interval)
+        number = {name: x for x, group in enumerate(stated.groups) for name in group.sequences}
+        group = [number.get(name, 0) for name in stated.instance.devices]
+        answer = None if stated.interval is None else FlowAnswer(stated.instance, stated.interval, group)
     return _result(document, stated.instance, answer, stated.claims)
 
 

@@ -96,18 +96,24 @@ def enumerate_above(instance: FlowInstance, flow: float, branches: int, deadline
     return Enumerated(flow, interval if improved else None, branches - remaining)
 
 
-def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
-    """Numbers of the devices in the order of their branches, those that carry most first and alike ones in a row."""
-    n, layers, rates = instance.n, instance.layers, instance.rates
+def alike_devices(instance: FlowInstance) -> list[list[int]]:
+    """Numbers of the devices that can be exchanged without a change of the question, those that carry most first."""
     capacity = instance.capacity[instance.kind]
-    carried = (capacity * np.arange(layers + 1)).max(axis=1)
-    waiting, order, alike = np.argsort(-carried, kind="stable").tolist(), list[int](), list[bool]()
+    carried = (capacity * np.arange(instance.layers + 1)).max(axis=1)
+    waiting, families = np.argsort(-carried, kind="stable").tolist(), list[list[int]]()
     while waiting:
         first = waiting[0]
-        same = [i for i in waiting if i == first or _can_be_exchanged(instance, first, i)]
-        waiting = [i for i in waiting if i not in same]
-        order += same
-        alike += [False] + [True] * (len(same) - 1)
+        families.append([i for i in waiting if i == first or _can_be_exchanged(instance, first, i)])
+        waiting = [i for i in waiting if i not in families[-1]]
+    return families
+
+
+def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
+    """Numbers of the devices in the order of their branches, and what these need."""
+    n, layers, rates = instance.n, instance.layers, instance.rates
+    capacity, families = instance.capacity[instance.kind], alike_devices(instance)
+    order = [i for family in families for i in family]
+    alike = [i != family[0] for family in families for i in family]
     ways, start = list[tuple[int, int]](), [0]
     for i in order:
         own = [(a, a + c) for c in np.flatnonzero(capacity[i]).tolist() for a in range(layers - c + 1)]

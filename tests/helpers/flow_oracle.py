@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 __all__ = [
     "FlowCase",
@@ -67,10 +67,23 @@ def draw_steps(rng: random.Random) -> StepsCase:
 
 
 def largest_flow_of_steps(case: StepsCase) -> Fraction:
-    """The largest flow of all intervals, numbers of batches in flight and ticks."""
-    largest = Fraction(0)
-    links = {ends: rate * _SECONDS for ends, rate in case.links.items()}
-    for m in range(1, len(case.kind) + 1) if case.in_flight is None else (case.in_flight,):
+    """The largest flow of all groups of devices, intervals, numbers of batches in flight and ticks."""
+    devices = range(len(case.kind))
+    alone = {
+        group: _largest_flow_of_group(case, group)
+        for size in range(1, len(case.kind) + 1)
+        for group in combinations(devices, size)
+    }
+    numbers = product(devices, repeat=len(case.kind))
+    divisions = [[tuple(i for i in devices if number[i] == g) for g in devices] for number in numbers]
+    return max(sum((alone[group] for group in groups if group), Fraction(0)) for groups in divisions)
+
+
+def _largest_flow_of_group(case: StepsCase, group: tuple[int, ...]) -> Fraction:
+    """The largest flow of some devices that step together."""
+    largest, names = Fraction(0), {str(i): str(x) for x, i in enumerate(group)} | {"source": "source", "sink": "sink"}
+    links = {(names[u], names[v]): rate * _SECONDS for (u, v), rate in case.links.items() if u in names and v in names}
+    for m in range(1, len(group) + 1) if case.in_flight is None else (case.in_flight,):
         for tick in range(1, 9):
             capacity: list[dict[int, int]] = []
             for slots, rows in zip(case.slots, case.seconds, strict=True):
@@ -79,7 +92,8 @@ def largest_flow_of_steps(case: StepsCase) -> Fraction:
                     sizes = [b for b, second in enumerate(row, 1) if second <= tick and m * b <= slots[c]]
                     if sizes:
                         capacity[-1][c] = max(sizes) * _SECONDS // tick
-            largest = max(largest, largest_flow(FlowCase(case.layers, case.kind, capacity, links), m) / _SECONDS)
+            inside = FlowCase(case.layers, [case.kind[i] for i in group], capacity, links)
+            largest = max(largest, largest_flow(inside, m) / _SECONDS)
     return largest
 
 

@@ -72,10 +72,10 @@ def test_rates_between_sites_are_links() -> None:
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A flow with its proof, as the function of Python gives it; refusals in one line."""
     monkeypatch.chdir(tmp_path)
-    words = "flow gpt2 --devices 2xT4,1xL4 --dim batch=8 --time-limit 1"
+    words = "flow gpt2 --devices 2xT4,1xL4 --dim batch=8"
     assert mtpp(f"{words} --out flow.json") == 0
     shown = float(columns(capsys.readouterr().out)["flow [1/s]"])
-    result = api.flow("gpt2", devices="2xT4,1xL4", dims={"batch": 8}, time_limit=1.0)
+    result = api.flow("gpt2", devices="2xT4,1xL4", dims={"batch": 8})
     assert result.answer is not None
     assert result.answer.flow == pytest.approx(shown)
     assert mtpp("verify flow.json") == 0
@@ -114,7 +114,7 @@ def test_bug_waiting_sequences_held_no_caches(tmp_path: Path) -> None:
     result = golden()
     answer = result.answer
     assert answer is not None
-    assert (answer.in_flight, answer.batch.tolist()) == (2, [15, 15])
+    assert [(turns.in_flight, turns.sizes.tolist()) for turns in answer.turns] == [(2, [15, 15])]
     assert answer.flow == pytest.approx(278.7456, rel=1e-6)
     assert result.proved
     assert result.notes[-1].endswith("any number of batches in flight")
@@ -122,7 +122,7 @@ def test_bug_waiting_sequences_held_no_caches(tmp_path: Path) -> None:
     assert verdict.faults == ()
     assert float(verdict.proved_ratio or 0) == pytest.approx(1.0)
     read = api.read(tmp_path / "flow.json").answer
-    assert (read.in_flight, read.tick, read.batch.tolist()) == (answer.in_flight, answer.tick, answer.batch.tolist())
+    assert str(read.turns[0]) == str(answer.turns[0]) == "2 batches of 15 sequences, a step each 53.8125 ms"
     assert result.instance.question_words.startswith("32 layers on 2 devices (2 of a kind), 6 links, phase decode")
 
 
@@ -130,13 +130,26 @@ def test_the_number_of_batches_in_flight_may_be_given() -> None:
     """With one each card holds all layers for 9 sequences; with more a word is refused, as it is in prefill."""
     alone = golden(in_flight=1)
     assert alone.answer is not None
-    assert alone.answer.batch.tolist() == [9, 9]
+    assert {turns.in_flight for turns in alone.answer.turns} == {1}
+    assert sum(turns.sizes for turns in alone.answer.turns).tolist() == [9, 9]
     assert alone.proved
     assert alone.instance.question_hash != golden(in_flight=2).instance.question_hash
     with pytest.raises(InputError, match="2 devices work at 2 batches at most; give 1 to 2"):
         golden(in_flight=3)
     with pytest.raises(InputError, match="do not wait"):
         api.flow("gpt2", devices="2xL4", dims={"phase": "prefill"}, in_flight=1)
+
+
+def test_unlike_devices_step_at_ticks_of_their_own() -> None:
+    """One card holds all layers, and two of another kind half of them each, beside it."""
+    dims = {"batch": 64, "context": 8192, "element_bytes": 2}
+    result = api.flow("llama-3-8b", devices="1xA100,2xL4", dims=dims, time_limit=20.0)
+    assert result.answer is not None
+    assert sorted(turns.in_flight for turns in result.answer.turns) == [1, 2]
+    assert result.proved
+    alone = api.flow("llama-3-8b", devices="1xA100", dims=dims).answer
+    assert alone is not None
+    assert result.answer.flow == pytest.approx(alone.flow + 278.7456, rel=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -150,23 +163,26 @@ def turns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        (["answer", "in_flight"], 1),
-        (["answer", "in_flight"], None),
-        (["answer", "in_flight"], 3),
-        (["answer", "tick"], 0.05),
-        (["answer", "tick"], 0.06),
-        (["answer", "tick"], -1.0),
-        (["answer", "batch", "L4-0"], 16),
-        (["answer", "batch", "L4-0"], 14),
-        (["answer", "batch"], None),
+        (["answer", "groups", 0, "in_flight"], 1),
+        (["answer", "groups", 0, "in_flight"], 3),
+        (["answer", "groups", 0, "tick"], 0.05),
+        (["answer", "groups", 0, "tick"], 0.06),
+        (["answer", "groups", 0, "tick"], -1.0),
+        (["answer", "groups", 0, "sequences", "L4-0"], 16),
+        (["answer", "groups", 0, "sequences", "L4-0"], 14),
+        (["answer", "groups", 0, "sequences"], {"L4-0": 15}),
+        (["answer", "groups"], []),
         (["answer", "flow"], 279.0),
         (["question", "steps", "slots", 0, 16], 40),
         (["question", "steps", "in_flight"], 2),
         (["question", "steps", "dims", "context"], "4096"),
         (["bounds", 0, "value"], 0.00359),
-        (["bounds", 0, "parameters", "brackets"], []),
-        (["bounds", 0, "parameters", "brackets", 0, 1], 0.06),
-        (["bounds", 0, "parameters", "brackets", 0, 3], "patterns"),
+        (["bounds", 0, "parameters", "groups"], []),
+        (["bounds", 0, "parameters", "groups", 0, 0], ["L4-0", "L4-1"]),
+        (["bounds", 0, "parameters", "groups", 1, 1], 200.0),
+        (["bounds", 0, "parameters", "groups", 1, 2], []),
+        (["bounds", 0, "parameters", "groups", 1, 2, 0, 1], 0.06),
+        (["bounds", 0, "parameters", "groups", 1, 2, 0, 3], "patterns"),
     ],
 )
 def test_forged_turns_are_found(turns: dict[str, Any], place: list[Any], value: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
-from math import lcm
+from itertools import pairwise, product
+from math import lcm, prod
+from operator import sub
 
 from instances.certificates import Claim
-from instances.flow.problem import SINK, SOURCE, FlowCertificate, flow_from_document
+from instances.flow.problem import SINK, SOURCE, FlowCertificate, FlowInstance, flow_from_document
 from instances.json_files import Value
 from mtpp.verification.flow.enumeration import excludes_all
 from mtpp.verification.flow.question import ExactFlow, Turns, exact_flow
@@ -29,6 +31,10 @@ from mtpp.verification.verdict import (
 
 # A stated time may be larger than what is proved by this part.
 _ROUNDING = Fraction(1, 10**9)
+# Part of a flow that is next to nothing.
+_NOTHING = Fraction(1, 10**12)
+# Entries of groups of devices.
+_MOST_GROUPS = 64
 _NO_CUT = "there are layers of the devices that no cut shows to let less pass"
 
 
@@ -44,61 +50,69 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
     clock, faults, cost, fault = Clock(limits.seconds), [], None, None
     question = exact_flow(certificate.instance)
     if certificate.interval is not None:
-        fault = _fault_of_intervals(question, certificate.interval) or _fault_of_turns(certificate, question)
+        fault = _fault_of_intervals(question, certificate.interval)
+        if certificate.instance.steps is not None and fault is None:
+            question, fault = _with_groups(certificate, question)
+        elif certificate.groups:
+            fault = "answer.groups: the question has no steps"
+        passed = 0 if fault is not None else _most_passed(question, certificate.interval)
+        if question.longest_path is not None and passed > question.longest_path:
+            fault = f"intervals: requests pass {passed} devices, and they may pass {question.longest_path}"
     if certificate.interval is not None and fault is None:
-        capacity = _capacities(certificate, question, certificate.interval)
-        if isinstance(capacity, str):
-            fault = f"answer.batch: {capacity}"
-        else:
-            flow = _most_flow(question, certificate.interval, capacity, clock)
-            stated = certificate.flow
-            if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
-                faults.append(unequal("answer.flow", stated, as_float(flow)))
-            cost, fault = (1 / flow, None) if flow > 0 else (None, "answer.intervals: no request passes")
+        counts = [end - begin for begin, end in certificate.interval]
+        served = [question.capacity[t][c] for t, c in zip(question.kind, counts, strict=True)]
+        flow = _most_flow(question, certificate.interval, served, clock)
+        stated = certificate.flow
+        if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
+            faults.append(unequal("answer.flow", stated, as_float(flow)))
+        cost, fault = (1 / flow, None) if flow > 0 else (None, "answer.intervals: no request passes")
 
     def check(claim: Claim) -> Check:
-        return _check(certificate, question, claim, clock)
+        return _check(certificate.instance, exact_flow(certificate.instance), claim, clock)
 
     return verdict_of(certificate, cost, faults, check, limits, fault=fault)
 
 
-def _fault_of_turns(certificate: FlowCertificate, question: ExactFlow) -> str | None:
-    """Fault of the batches in flight that an answer to a question with steps states; None without one."""
-    steps, m, interval = certificate.instance.steps, certificate.in_flight, certificate.interval
-    stated = (m, certificate.tick, certificate.batch)
-    if steps is None:
-        return (
-            None if stated == (None, None, None) else "answer: in_flight, tick and batch are of a question with steps"
-        )
-    if m is None or certificate.tick is None or certificate.batch is None or interval is None:
-        return "answer: in_flight, tick or batch is missing"
-    if m < 1 or (steps.in_flight is not None and m != steps.in_flight) or not certificate.tick > 0:
-        return "answer: in_flight is not that of the question, or tick is not above 0"
-    passed = _most_passed(question, interval)
-    return None if passed <= m else f"answer.in_flight: requests pass {passed} devices, and {m} batches take turns"
-
-
-def _capacities(
-    certificate: FlowCertificate, question: ExactFlow, interval: Sequence[tuple[int, int]]
-) -> list[Fraction] | str:
-    """Requests per second of each device with its layers; what is wrong with its batch, if something is."""
-    counts, instance = [end - begin for begin, end in interval], certificate.instance
-    if instance.steps is None:
-        return [question.capacity[t][c] for t, c in zip(question.kind, counts, strict=True)]
-    assert certificate.in_flight is not None
-    assert certificate.tick is not None
-    assert certificate.batch is not None
-    turns = Turns(instance)
-    return turns.at(certificate.in_flight, certificate.tick, list(certificate.batch), counts)
+def _with_groups(certificate: FlowCertificate, question: ExactFlow) -> tuple[ExactFlow, str | None]:
+    """The question with a kind a device, which serves as its group steps, and links in groups alone; and a fault."""
+    interval, instance = certificate.interval, certificate.instance
+    assert interval is not None
+    turns, rates = Turns(instance), [list(row) for row in question.rates]
+    number, capacity = {name: i for i, name in enumerate(question.devices)}, list[list[Fraction]]()
+    group_of: dict[int, int] = {}
+    capacity = [[Fraction(0)] * (question.layers + 1) for _ in question.devices]
+    for x, group in enumerate(certificate.groups):
+        place, wanted = f"answer.groups[{x}]", instance.steps.in_flight if instance.steps is not None else None
+        if group.in_flight < 1 or group.in_flight != (wanted or group.in_flight) or group.tick < 0:
+            return question, f"{place}: in_flight is not that of the question, or tick is below 0"
+        for name, size in group.sequences.items():
+            i = number.get(name, -1)
+            if i < 0 or i in group_of:
+                return question, f"{place}: {name} is no device, or in two groups"
+            group_of[i], c = x, interval[i][1] - interval[i][0]
+            served = turns.served(i, group.in_flight, group.tick, size, c)
+            if isinstance(served, str):
+                return question, f"{place}: {served}"
+            capacity[i][c] = served
+    for i in range(question.n):
+        for j in range(question.n):
+            if group_of.get(i, -1) != group_of.get(j, -1):
+                rates[i][j] = 0.0
+    inside = replace(question, kind=list(range(question.n)), capacity=capacity, rates=rates)
+    for x, group in enumerate(certificate.groups):
+        held = [own if group_of.get(i) == x else (0, 0) for i, own in enumerate(interval)]
+        if (passed := _most_passed(inside, held)) > group.in_flight:
+            return (
+                question,
+                f"answer.groups[{x}]: requests pass {passed} devices, and {group.in_flight} batches take turns",
+            )
+    return inside, None
 
 
 def _fault_of_intervals(instance: ExactFlow, interval: Sequence[tuple[int, int]]) -> str | None:
     for i, (begin, end) in enumerate(interval):
         if not 0 <= begin <= end <= instance.layers:
             return f"intervals: device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
-    passed = _most_passed(instance, interval)
-    if instance.longest_path is not None and passed > instance.longest_path:
-        return f"intervals: requests pass {passed} devices, and they may pass {instance.longest_path}"
     return None
 
 
@@ -182,7 +196,7 @@ def _network(
     return arcs, unit
 
 
-def _check(certificate: FlowCertificate, question: ExactFlow, claim: Claim, clock: Clock) -> Check:
+def _check(instance: FlowInstance, question: ExactFlow, claim: Claim, clock: Clock) -> Check:
     """Prove a bound again: a little more than its flow is impossible."""
     clock.raise_if_late()
     if claim.value <= 0:
@@ -200,7 +214,7 @@ def _check(certificate: FlowCertificate, question: ExactFlow, claim: Claim, cloc
             return Check(claim, None, "false", _NO_CUT)
         return Check(claim, value, f"re-proved by {branches} branches over the layers of devices")
     if claim.method == "ticks":
-        fault, brackets = _fault_of_brackets(certificate, flow, claim, clock)
+        fault, brackets = _fault_of_groups(instance, flow, claim, clock)
         proof = f"re-proved by {brackets} brackets of batches in flight and ticks"
     else:
         fault, knapsacks = _fault_of_weights(question, flow, claim, clock)
@@ -208,15 +222,67 @@ def _check(certificate: FlowCertificate, question: ExactFlow, claim: Claim, cloc
     return Check(claim, value, proof) if fault is None else Check(claim, None, "false", fault)
 
 
-def _fault_of_brackets(
-    certificate: FlowCertificate, flow: Fraction, claim: Claim, clock: Clock
-) -> tuple[str | None, int]:
-    """Why brackets of batches in flight and ticks do not exclude a flow, None if they do; their number."""
-    instance = certificate.instance
+def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
+    """Why brackets of groups of devices do not exclude a flow, None if they do; the number of brackets.
+
+    Each group has an entry, or one with as many devices of each family that can be exchanged; then no disjoint groups
+    have more than the largest sum of their flows.
+    """
     if instance.steps is None:
         return "the question has no steps", 0
-    turns = Turns(instance)
-    rows = claim.parameters.open_members(("brackets",))["brackets"].items()
+    entries = claim.parameters.open_members(("groups",))["groups"].items()
+    if len(entries) > _MOST_GROUPS:
+        return f"there are more than {_MOST_GROUPS} groups", 0
+    families, brackets = _families(instance, clock), 0
+    family = {instance.devices[i]: f for f, numbers in enumerate(families) for i in numbers}
+    every, flows = tuple(len(numbers) for numbers in families), dict[tuple[int, ...], Fraction]()
+    for entry in entries:
+        items = entry.items()
+        if len(items) != 3:
+            entry.fail("expected devices, a flow, and brackets.")
+        names = [name.text() for name in items[0].items()]
+        if len(set(names)) != len(names) or not set(names) <= set(family):
+            entry.fail("a name is of no device, or there twice.")
+        numbers = [instance.devices.index(name) for name in names]
+        # Flows that are 0 are excluded as next to nothing.
+        most = max(Fraction(items[1].number()), flow * _NOTHING)
+        fault = _fault_of_brackets(Turns(instance, numbers), most, items[2].items(), clock)
+        if fault is not None:
+            return f"devices {', '.join(names)}: {fault}", 0
+        flows[tuple(sum(family[name] == f for name in names) for f in range(len(families)))] = most
+        brackets += len(items[2].items())
+    if prod(count + 1 for count in every) != len(flows | {tuple(0 for _ in every): Fraction(0)}):
+        return "there is no entry for each group of devices", brackets
+    largest: dict[tuple[int, ...], Fraction] = {}
+    for counts in product(*(range(count + 1) for count in every)):
+        clock.raise_if_late()
+        rests = [(own, tuple(map(sub, counts, group))) for group, own in flows.items()]
+        largest[counts] = max((own + largest[rest] for own, rest in rests if min(rest) >= 0), default=Fraction(0))
+    if largest[every] > flow:
+        return f"groups that are there together let {as_float(largest[every])!r} pass", brackets
+    return None, brackets
+
+
+def _families(instance: FlowInstance, clock: Clock) -> list[list[int]]:
+    """Devices of a kind with the same links."""
+    families: list[list[int]] = []
+    for i in range(instance.n):
+        clock.raise_if_late()
+        for numbers in families:
+            place = list(range(instance.n + 2))
+            place[i], place[numbers[0]] = numbers[0], i
+            if instance.kind[i] == instance.kind[numbers[0]] and bool(
+                (instance.rates[place][:, place] == instance.rates).all()
+            ):
+                numbers.append(i)
+                break
+        else:
+            families.append([i])
+    return families
+
+
+def _fault_of_brackets(turns: Turns, flow: Fraction, rows: Sequence[Value], clock: Clock) -> str | None:
+    """Why brackets of batches in flight and ticks do not exclude a flow; None if they do."""
     open_ticks = {m: turns.ticks(m) for m in turns.numbers()}
     for row in rows:
         clock.raise_if_late()
@@ -229,12 +295,12 @@ def _fault_of_brackets(
         weights = [Fraction(number) for number in items[4].numbers()]
         fault = _fault_in_bracket(turns.between(m, low, high), flow, method, weights, clock)
         if fault is not None:
-            return f"{m} batches in flight, ticks of {low!r} to {high!r} s: {fault}", len(rows)
+            return f"{m} batches in flight, ticks of {low!r} to {high!r} s: {fault}"
         open_ticks[m] = {tick for tick in open_ticks[m] if not low <= tick <= high}
     for m, ticks in open_ticks.items():
         if ticks:
-            return f"no bracket has {m} batches in flight and a tick of {min(ticks)!r} s", len(rows)
-    return None, len(rows)
+            return f"no bracket has {m} batches in flight and a tick of {min(ticks)!r} s"
+    return None
 
 
 def _fault_in_bracket(

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from instances.flow.problem import FlowInstance
+from instances.flow.problem import SINK, SOURCE, FlowInstance
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,24 @@ class ExactFlow:
 
 
 class Turns:
-    """Steps of a question, and how much devices serve at them."""
+    """Steps of some of the devices of a question, all by default, and how much these serve at them."""
 
-    def __init__(self, instance: FlowInstance) -> None:
+    def __init__(self, instance: FlowInstance, numbers: list[int] | None = None) -> None:
         steps = instance.steps
         assert steps is not None
-        self._in_flight, self._layers, self._devices = steps.in_flight, instance.layers, instance.n
+        numbers = list(range(instance.n)) if numbers is None else numbers
+        kind, rates = [instance.kind.tolist()[i] for i in numbers], instance.rates.tolist()
+        place = [*numbers, instance.n + SOURCE, instance.n + SINK]
+        self._in_flight, self._layers, self._devices = steps.in_flight, instance.layers, len(numbers)
         self._sizes, self._slots = steps.sizes.tolist(), steps.slots.tolist()
         self._seconds, self._port = steps.seconds.tolist(), [Fraction(rate) for rate in steps.port.tolist()]
         self._exact = ExactFlow(
-            instance.devices,
+            tuple(instance.devices[i] for i in numbers),
             instance.layers,
-            instance.kind.tolist(),
-            [instance.kind.tolist().count(t) for t in range(len(self._port))],
+            kind,
+            [kind.count(t) for t in range(len(self._port))],
             [],
-            instance.rates.tolist(),
+            [[rates[u][v] for v in place] for u in place],
             instance.longest_path,
         )
 
@@ -87,21 +90,17 @@ class Turns:
         capacity = [[rate if c >= fewest else Fraction(0) for c, rate in enumerate(row)] for row in capacity]
         return replace(self._exact, capacity=capacity, longest_path=longest)
 
-    def at(self, in_flight: int, tick: float, batch: list[int], counts: list[int]) -> list[Fraction] | str:
-        """Sequences per second of each device with a batch and so many layers; why it cannot, if one cannot."""
-        rates = []
-        for i, (size, c) in enumerate(zip(batch, counts, strict=True)):
-            t = self._exact.kind[i]
-            if size == 0 or c == 0:
-                rates.append(Fraction(0))
-                continue
-            if size not in self._sizes or size > self._slots[t][c] // in_flight:
-                room = f"has room for the caches of {self._slots[t][c]}"
-                return f"device {self._exact.devices[i]} {room}, and steps of {size} in each of {in_flight} batches"
-            if not self._seconds[t][c][self._sizes.index(size)] <= tick:
-                return f"device {self._exact.devices[i]}: a step of {size} sequences takes longer than a tick"
-            rates.append(min(Fraction(size) / Fraction(tick), self._port[t]))
-        return rates
+    def served(self, i: int, in_flight: int, tick: float, size: int, c: int) -> Fraction | str:
+        """Sequences per second of a device that steps at so many with c layers; why it cannot, if it cannot."""
+        t, name = self._exact.kind[i], self._exact.devices[i]
+        if size == 0 or c == 0:
+            return Fraction(0)
+        if size not in self._sizes or size > self._slots[t][c] // in_flight:
+            room = f"has room for the caches of {self._slots[t][c]} sequences"
+            return f"device {name} {room}, and steps at {size} in each of {in_flight} batches"
+        if not self._seconds[t][c][self._sizes.index(size)] <= tick:
+            return f"device {name}: a step of {size} sequences takes longer than a tick"
+        return min(Fraction(size) / Fraction(tick), self._port[t])
 
     def _room(self, in_flight: int) -> int:
         """Most layers with which a device steps at so many batches in turns."""
