@@ -77,6 +77,17 @@ class RunWords(TypedDict, total=False):
     timeout: Annotated[
         float, Word("Without progress, after which a stage is stopped.", 60.0, "SECONDS", LIMITS, least=0.1)
     ]
+    device: Annotated[
+        str,
+        Word(
+            "Where stages run: cpu, cuda for a graphics card each (onnxruntime-gpu), or one of them for each stage, as "
+            "cuda:1,cuda:0,cpu.",
+            "cpu",
+            "DEVICE[,DEVICE]",
+            MACHINES,
+            basic=True,
+        ),
+    ]
     fusion: Annotated[
         bool, Word("onnxruntime may fuse operators: faster, but not what was priced, nor the same digits.", False)
     ]

@@ -138,6 +138,7 @@ class StageJob:
     folder: Path | None = None  # where its weights lie, if not beside it
     memory_limit: int | None = None  # bytes that it may take
     threads: int = 1  # of onnxruntime; with several it is pinned to no core
+    card: int | None = None  # number of the graphics card that it runs on; None for the processor
 
     def document(self) -> dict[str, Any]:
         """Message about the job to its process."""
@@ -147,6 +148,7 @@ class StageJob:
             "folder": str(self.folder or (self.model and self.model.parent)),
             "memory_limit": self.memory_limit,
             "threads": self.threads,
+            "card": self.card,
         }
 
 

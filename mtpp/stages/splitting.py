@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ from instances.graph.display import Displayed, Rows
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.stages.folder import fill
-from mtpp.stages.manifest import Manifest, Received, Sent, file_record
+from mtpp.stages.manifest import Manifest, Received, Sent, check_new_folder, file_record
 from mtpp.stages.runner import Pipeline, StageError, StageJob, measure_link
-from mtpp.stages.torch_run import differences
+from mtpp.stages.torch_run import SCRIPT, differences, write_stages
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 
 if TYPE_CHECKING:
@@ -164,6 +165,43 @@ class ModuleStages(Displayed):
     def stages(self) -> tuple[torch.nn.Module, ...]:
         """A module for each block that is not empty, each with the parameters that it uses."""
         return tuple(self.whole.children())
+
+    def write(self, folder: str | PathLike[str]) -> Path:
+        """Write the stages with a script that runs them, a process and a device each, and return the script.
+
+        It is for ``torchrun --nproc-per-node STAGES run.py`` and needs PyTorch alone: tensors go through NCCL between
+        graphics cards, or through gloo (``--device cpu``). It runs on the example, and compares the outputs.
+
+        Parameters
+        ----------
+        folder : path
+            New or empty.
+
+        Raises
+        ------
+        InputError
+            If the module has no weights or other inputs and outputs than tensors, or the folder is refused.
+        """
+        from torch import Tensor
+        from torch.utils._pytree import tree_leaves
+
+        example, cut = example_of(self.program), self.result.partition
+        if example is None:
+            raise InputError(
+                f"{self._title()}: its weights have no values; give the module itself, not what builds it."
+            )
+        inputs = tree_leaves(example)
+        if not all(isinstance(value, Tensor) for value in inputs):
+            raise InputError(f"{self._title()}: an input is no tensor; give the others their values in the module.")
+        target = Path(folder)
+        check_new_folder(target)
+        try:
+            target.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{target}: it cannot be made ({error.strerror}); give another name.") from None
+        assert cut is not None
+        write_stages(self.whole, cut, [inputs], target)
+        return target / SCRIPT
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run all stages; the inputs have to be of the kinds and shapes of the example.

@@ -29,6 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+#: Name of the graphics cards in onnxruntime.
+CARDS = "CUDAExecutionProvider"
 #: Exit code when a neighbour has gone.
 GONE = 3
 #: Record of a request: when it began and ended, and the processor's seconds in between.
@@ -169,8 +171,8 @@ def _period(rings: Sequence[Ring]) -> int:
     return math.lcm(*(ring.slots for ring in rings))
 
 
-def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1) -> Any:
-    """Open a session of onnxruntime, by default with one thread; `folder` holds its weights.
+def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1, card: int | None = None) -> Any:
+    """Open a session of onnxruntime, by default on the processor with one thread; `folder` holds its weights.
 
     Without `fusion`, constants are computed ahead and all other operators run as the model has them.
     """
@@ -182,19 +184,23 @@ def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1) -
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     if not fusion:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    return onnxruntime.InferenceSession(
+    session = onnxruntime.InferenceSession(
         model.read_bytes(),
         options,
-        providers=["CPUExecutionProvider"],
+        providers=["CPUExecutionProvider"] if card is None else [(CARDS, {"device_id": card})],
         disabled_optimizers=None if fusion else _FUSIONS.split(),
     )
+    if card is not None and CARDS not in session.get_providers():  # else it would run elsewhere, in silence
+        raise RuntimeError(f"onnxruntime cannot use graphics card {card}")
+    return session
 
 
 def _session_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
     """One call for each request of a period, which runs the model; tensors are read and written in place."""
-    session = open_session(Path(job["model"]), Path(job["folder"]), fusion=job["fusion"], threads=job["threads"])
+    words = {name: job[name] for name in ("fusion", "threads", "card")}
+    session = open_session(Path(job["model"]), Path(job["folder"]), **words)
     calls: list[Call] = []
     for i in range(_period((*inputs, *outputs))):
         binding = session.io_binding()

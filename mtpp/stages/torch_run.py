@@ -1,4 +1,4 @@
-"""Stages of a PyTorch program as processes, which `torch.distributed.pipelining` drives through gloo.
+"""Stages of a PyTorch program as a folder with a script that runs them, a process each, through `torch.distributed`.
 
 The program is one that the caller has made and trusts: it is handed to the processes as torch saves it.
 """
@@ -6,7 +6,11 @@ The program is one that the caller has made and trusts: it is handed to the proc
 from __future__ import annotations
 
 import math
+import operator
+import os
+import shutil
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instances.deadline import CLOCK, Deadline
-from instances.errors import InputError
+from instances.deadline import Deadline
+from instances.errors import InputError, one_line
+from instances.json_files import write_json
 from instances.partitioning.partition import Partition
 from mtpp.stages.runner import StageError
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
+    from torch.fx import GraphModule, Node
 
-
+#: Names of the files of a folder of stages.
+SCRIPT, _LAYOUT, _TENSORS = "run.py", "stages.json", "tensors.pt"
+_INPUTS = -1
 # Seconds that a process may take to start and to cut its stage, beside the timeout.
 _LOADING = 120.0
 _LOOK = 0.2
@@ -70,6 +78,7 @@ def try_program(
     microbatches: int = 4,
     steps: int = 3,
     timeout: float = 60.0,
+    device: str = "cpu",
 ) -> TorchTrial:
     """Run a program in stages on random inputs, and compare the outputs with those of the program.
 
@@ -83,6 +92,8 @@ def try_program(
         Microbatches of a step, and steps that are measured, after one that is not.
     timeout : float
         Seconds for all of it, beside those to start.
+    device : str
+        "cpu", or "cuda" for a graphics card a stage.
 
     Raises
     ------
@@ -93,18 +104,16 @@ def try_program(
     """
     import torch
     from torch import multiprocessing
+    from torch.utils._pytree import tree_leaves
 
-    from instances.readers.pytorch.stages import arrange
+    from instances.readers.pytorch.stages import split
 
-    arrange(program, partition)  # refuses the partition of another program
-    inputs = _inputs(program, microbatches)
-    blocks = np.unique(partition.block)
+    whole = split(program, partition)
+    batches = _microbatches(_inputs(program, microbatches), microbatches)
     with tempfile.TemporaryDirectory() as folder:
-        torch.export.save(program, Path(folder, "program.pt2"))
-        torch.save(inputs, Path(folder, "inputs.pt"))
-        arguments = (folder, partition, len(blocks), microbatches, steps)
+        stages = write_stages(whole, partition, batches, Path(folder))
         context: Any = multiprocessing.start_processes(
-            _work, arguments, nprocs=len(blocks), join=False, start_method="spawn"
+            _work, (Path(folder), stages, device, steps), nprocs=stages, join=False, start_method="spawn"
         )
         try:
             _wait(context, Deadline.after(timeout + _LOADING))
@@ -112,10 +121,11 @@ def try_program(
             for process in context.processes:
                 process.kill()
                 process.join()
-        outputs, seconds = torch.load(Path(folder, "outputs.pt"), weights_only=True)
-    expected = _merged([program.module()(*parts) for parts in _microbatches(inputs, microbatches)])
+        rows, seconds = torch.load(Path(folder, "out"), weights_only=True)
+    outputs = _merged(rows)
+    expected = _merged([tree_leaves(program.module()(*parts)) for parts in batches])
     return TorchTrial(
-        stages=len(blocks),
+        stages=stages,
         microbatches=microbatches,
         seconds=tuple(seconds),
         predicted=partition.bottleneck,
@@ -139,34 +149,95 @@ def _wait(context: Any, deadline: Deadline) -> None:
         raise StageError(f"stage {error.error_index}: its process died ({error}).") from None
 
 
-def _work(rank: int, folder: str, partition: Partition, stages: int, microbatches: int, steps: int) -> None:
+def _work(rank: int, folder: Path, stages: int, device: str, steps: int) -> None:
     """Run one stage."""
+    from mtpp.stages.torch_process import run
+
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(stages)}
+    run(folder, device, steps, folder / "meeting", folder / "out")
+
+
+def write_stages(
+    whole: GraphModule, partition: Partition, batches: Sequence[Sequence[torch.Tensor]], folder: Path
+) -> int:
+    """Write stages, batches of inputs with their outputs, and the script that runs them; return their number.
+
+    Parameters
+    ----------
+    whole : torch.fx.GraphModule
+        As `instances.readers.pytorch.stages.split` makes it.
+    partition : Partition
+        It says the devices of the stages, numbered in the order of their kinds.
+    batches : sequence of sequences of tensors
+        One of inputs in their order, or more.
+    folder : Path
+        New or empty.
+
+    Raises
+    ------
+    InputError
+        If an output is no tensor, or a stage cannot be exported.
+    """
     import torch
-    from torch import distributed
-    from torch.distributed.pipelining import ScheduleGPipe, pipeline
 
-    from instances.readers.pytorch.stages import arrange, split_policy
-
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=stages)
-    module, block = arrange(torch.export.load(Path(folder, "program.pt2")), partition)
-    inputs = torch.load(Path(folder, "inputs.pt"), weights_only=True)
+    calls = [node for node in whole.graph.nodes if node.op == "call_module"]
+    places = _places(whole, calls)
+    values = _values(whole, batches[0])
+    stages = []
+    for number, call in enumerate(calls):
+        module, example = whole.get_submodule(str(call.target)), tuple(values[source] for source in call.args)
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                torch.export.save(torch.export.export(module, example), folder / f"stage-{number}.pt2")
+        except Exception as error:  # torch has no base class of its errors
+            raise InputError(f"stage {number} cannot be exported ({one_line(error, 200)}).") from None
+        given = values[call] if isinstance(values[call], tuple) else (values[call],)
+        shapes = [{"shape": list(out.shape), "dtype": str(out.dtype).removeprefix("torch.")} for out in given]
+        reads = [list(places[source]) for source in call.args]
+        stages.append({"file": f"stage-{number}.pt2", "inputs": reads, "outputs": shapes})
+    (returned,) = next(node for node in whole.graph.nodes if node.op == "output").args
+    returned = returned if isinstance(returned, tuple | list) else (returned,)
+    if not all(node in places for node in returned):
+        raise InputError("an output of the program is no tensor; leave it out of what the module returns.")
+    used = np.unique(partition.block)
+    devices = list(range(len(used))) if partition.instance.is_alike else partition.device[used].tolist()
+    layout = {"stages": stages, "outputs": [list(places[node]) for node in returned], "devices": devices}
+    write_json(folder / _LAYOUT, layout)
     with torch.no_grad():
-        example = _microbatches(inputs, microbatches)[0]
-        pipe = pipeline(module, mb_args=example, split_policy=split_policy(block))
-        schedule = ScheduleGPipe(pipe.build_stage(rank, torch.device("cpu")), microbatches)
-        seconds, result = [], None
-        for _ in range(steps + 1):
-            distributed.barrier()
-            begin = CLOCK.now()
-            result = schedule.step(*inputs) if rank == 0 else schedule.step()
-            distributed.barrier()
-            seconds.append(CLOCK.now() - begin)
-        if rank == stages - 1:
-            outputs = list(result) if isinstance(result, list | tuple) else [result]
-            torch.save((outputs, seconds[1:]), Path(folder, "outputs.pt"))
-    distributed.barrier()
-    distributed.destroy_process_group()
+        rows = [whole(*batch) for batch in batches]
+    expected = [[tensor.contiguous() for tensor in (row if isinstance(row, list | tuple) else [row])] for row in rows]
+    torch.save(([list(batch) for batch in batches], expected), folder / _TENSORS)
+    shutil.copyfile(Path(__file__).with_name("torch_process.py"), folder / SCRIPT)
+    return len(calls)
+
+
+def _places(whole: GraphModule, calls: Sequence[Node]) -> dict[Node, tuple[int, int]]:
+    """Number of the stage and of its output for each value that stages exchange; -1 stands for inputs."""
+    inputs = [node for node in whole.graph.nodes if node.op == "placeholder"]
+    places = {node: (_INPUTS, i) for i, node in enumerate(inputs)} | {call: (n, 0) for n, call in enumerate(calls)}
+    for node in whole.graph.nodes:
+        if node.op == "call_function" and node.target is operator.getitem:
+            places[node] = (places[node.args[0]][0], node.args[1])
+    return places
+
+
+def _values(whole: GraphModule, batch: Sequence[torch.Tensor]) -> dict[Node, Any]:
+    """Value of each node of a module on a batch."""
+    import torch
+
+    values: dict[Node, Any] = {}
+
+    class Recording(torch.fx.Interpreter):
+        """An interpreter that keeps all values."""
+
+        def run_node(self, n: Node) -> Any:
+            """Value of a node, which is kept."""
+            values[n] = super().run_node(n)
+            return values[n]
+
+    with torch.no_grad():
+        Recording(whole).run(*batch)
+    return values
 
 
 def _inputs(program: ExportedProgram, microbatches: int) -> list[torch.Tensor]:
@@ -192,11 +263,10 @@ def _microbatches(inputs: list[torch.Tensor], count: int) -> list[tuple[torch.Te
     return list(zip(*(tensor.chunk(count) for tensor in inputs), strict=True))
 
 
-def _merged(outputs: list[Any]) -> list[torch.Tensor]:
+def _merged(rows: list[list[torch.Tensor]]) -> list[torch.Tensor]:
     """The outputs of all microbatches, one after the other."""
     import torch
 
-    rows = [list(output) if isinstance(output, list | tuple) else [output] for output in outputs]
     return [torch.cat(parts).detach() for parts in zip(*rows, strict=True)]
 
 

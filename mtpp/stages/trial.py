@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instances.errors import InputError, extra
+from instances.errors import InputError, WordError, extra
 from instances.json_files import finite_or_none
 from instances.partitioning.partition import Partition, crossings
 from instances.partitioning.partition_file import AnswerFile
@@ -22,6 +23,7 @@ from mtpp.stages.folder import difference, fill
 from mtpp.stages.manifest import FileRecord, Manifest, TensorRecord, read_manifest
 from mtpp.stages.runner import Pipeline, StageJob, available_memory
 from mtpp.stages.splitting import Alternatives, measure_alternatives
+from mtpp.stages.stage_process import CARDS
 
 # A manifest against the certificate of its folder: what the stages are said to cost, hold and send.
 
@@ -123,6 +125,7 @@ def _mismatched_tensors(manifest: Manifest, partition: Partition) -> Iterator[st
 _PROCESS = 2**31
 _COPIES = 3
 _WARM_UP = 10
+_DEVICE = re.compile(r"cpu|cuda:[0-9]{1,3}")
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Trial:
         None if there is nothing to compare with.
     others : Alternatives or None
         The whole model on the same cores, if that was measured.
+    devices : sequence of str
+        Where each stage ran, "cpu" or a graphics card such as "cuda:0".
     """
 
     manifest: Manifest
@@ -158,6 +163,7 @@ class Trial:
     cores: Sequence[int | None]
     agreement: Agreement | None
     others: Alternatives | None = None
+    devices: Sequence[str] = ()  # of each stage, such as "cuda:0"
 
     @property
     def finished(self) -> NDArray[np.float64]:
@@ -219,6 +225,7 @@ class Trial:
             "latency": self.latency,
             "predicted": self.manifest.bottleneck,
             "over_predicted": self.over_predicted,
+            "devices": list(self.devices),
             "outputs": agreement,
             "others": None if self.others is None else self.others.document(),
             "stages": [
@@ -234,6 +241,7 @@ def try_stages(
     requests: int = 200,
     queue: int = 2,
     timeout: float = 60.0,
+    device: str = "cpu",
     fusion: bool = False,
     compare: str | os.PathLike[str] | None = None,
 ) -> Trial:
@@ -245,6 +253,8 @@ def try_stages(
         As `mtpp split` writes it.
     requests, queue, timeout, fusion
         As for `Pipeline`.
+    device : str
+        "cpu", "cuda" for a graphics card a stage, or one for each stage.
     compare : path, optional
         The whole model, to be measured on the same cores, too.
 
@@ -253,7 +263,8 @@ def try_stages(
     StageError
         If a stage dies, hangs or fails.
     InputError
-        If onnxruntime is not installed, a file is not as the manifest says, or there is not the memory for it.
+        If onnxruntime is not installed or has no such device, a file is not as the manifest says, or there is not the
+        memory for it.
     """
     if find_spec("onnxruntime") is None or find_spec("onnx") is None:
         raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}.")
@@ -263,7 +274,11 @@ def try_stages(
     _check_memory(manifest, folder, queue + len(manifest.stages))
     for stage in manifest.stages:
         _check_weight_files(folder / stage.file.file, stage.weights)
-    jobs = stage_jobs(manifest, folder)
+    devices = _devices(device, len(manifest.stages))
+    jobs = [
+        job if card is None else replace(job, card=card, memory_limit=None)
+        for job, card in zip(stage_jobs(manifest, folder), map(_card, devices), strict=True)
+    ]
     samples = manifest.samples
     count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
     capacity = max(requests, _WARM_UP)
@@ -280,7 +295,29 @@ def try_stages(
     if compare is not None:
         model = Path(os.path.realpath(compare))
         others = measure_alternatives(manifest, model, requests=requests, queue=queue, timeout=timeout, fusion=fusion)
-    return Trial(manifest, events, pipeline.cores, _agreement(agreements) if samples is not None else None, others)
+    agreement = _agreement(agreements) if samples is not None else None
+    return Trial(manifest, events, pipeline.cores, agreement, others, devices)
+
+
+def _devices(text: str, stages: int) -> list[str]:
+    """The device of each stage: "cpu", or "cuda:" and the number of a card."""
+    devices = [f"cuda:{n}" for n in range(stages)] if text == "cuda" else text.split(",")
+    devices = devices * stages if devices == ["cpu"] else devices
+    if len(devices) != stages or not all(_DEVICE.fullmatch(device) for device in devices):
+        cards = ",".join(f"cuda:{n}" for n in range(stages))
+        raise WordError("device", text, f"give cpu, cuda, or one of them for each stage, as {cards}.")
+    if any(device != "cpu" for device in devices):
+        from onnxruntime import get_available_providers
+
+        if CARDS not in get_available_providers():
+            why = "onnxruntime knows no graphics cards here; install onnxruntime-gpu in its place, or give cpu."
+            raise WordError("device", text, why)
+    return devices
+
+
+def _card(device: str) -> int | None:
+    """Number of a graphics card; None for the processor."""
+    return None if device == "cpu" else int(device.partition(":")[2])
 
 
 def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:

@@ -218,3 +218,22 @@ def test_without_onnxruntime(
     assert_misuse(
         capsys, {"run stages": "running stages needs onnxruntime; install the extra: pip install -e '.[onnx]'"}
     )
+
+
+def test_devices_that_stages_run_on(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The processor by name, and one line for graphics cards that there are not, or too few or other names."""
+    from onnxruntime import get_available_providers
+
+    from mtpp.stages.stage_process import CARDS
+
+    assert mtpp(f"split net.onnx -k 2 --dim n=8 {SLOW} --time-limit 1 --out stages --quiet") == 0
+    assert mtpp("run stages --requests 20 --device cpu,cpu --out measures.json --quiet") == 0
+    assert json.loads(Path("measures.json").read_text())["devices"] == ["cpu", "cpu"]
+    capsys.readouterr()
+    refusals = {
+        "run stages --device cuda:0": "give cpu, cuda, or one of them for each stage, as cuda:0,cuda:1",
+        "run stages --device tpu": "give cpu, cuda",
+    }
+    if CARDS not in get_available_providers():
+        refusals["run stages --device cuda"] = "onnxruntime knows no graphics cards here"
+    assert_misuse(capsys, refusals)
