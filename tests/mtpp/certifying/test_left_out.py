@@ -28,8 +28,8 @@ FAILING = {
         "place graph.json -k 2 --bandwidth 1 --time-limit 5 --certify",
     ),
     "flow": (
-        "mtpp.certifying.methods.bound_flow",
-        "bounds",
+        "mtpp.certifying.methods.bound_ticks",
+        "enumeration",
         "flow llama-3-8b --devices 1xA100,2xL4 --dim batch=8 --time-limit 1 --certify",
     ),
     "plan": (
