@@ -89,7 +89,7 @@ WITNESSES: dict[str, tuple[str, ...]] = {
     "bisection": _PRICE_TREE[1:],
     "priced": (*_PRICE_TREE, "shares"),
     "priced-quick": _PRICE_TREE,
-    "chains": ("chains",),
+    "chains": ("chains", "prompts"),
     "heads": ("heads", "tails", "nodes"),
     "windows": ("heads", "tails", "window"),
     "energetic": ("heads", "tails", "horizon", "interval"),

@@ -42,6 +42,7 @@ class Chain:
     stages: tuple[Stage, ...]
     batches: int  # in flight
     batch: int  # sequences of each
+    prompts: bool = False  # whether it takes prompts alone, beside chains that decode
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,14 +183,22 @@ class Deployment(Displayed):
 
     @cached_property
     def chains(self) -> tuple[tuple[ServedChain, int], ...]:
-        """Chains that differ, each with how many there are."""
+        """Chains that decode and differ, each with how many there are."""
+        return self._chains(prompts=False)
+
+    @cached_property
+    def prompt_chains(self) -> tuple[tuple[ServedChain, int], ...]:
+        """The same of those that take prompts alone."""
+        return self._chains(prompts=True)
+
+    def _chains(self, *, prompts: bool) -> tuple[tuple[ServedChain, int], ...]:
         counts = dict[Chain, int]()
         by_chain = dict[Chain, ServedChain]()
         for site, count in self.sites:
             for chain in site.chains:
                 by_chain.setdefault(chain.chain, chain)
                 counts[chain.chain] = counts.get(chain.chain, 0) + count
-        return tuple((by_chain[chain], count) for chain, count in counts.items())
+        return tuple((by_chain[chain], count) for chain, count in counts.items() if chain.prompts == prompts)
 
     @property
     def rate(self) -> float:
@@ -198,8 +207,12 @@ class Deployment(Displayed):
 
     @cached_property
     def exact_rate(self) -> Fraction:
-        """Tokens a second of all chains."""
-        return sum((count * chain.rate for chain, count in self.chains), Fraction(0))
+        """Tokens a second of all chains; with pools no more than prompts and their caches allow."""
+        rates = [sum((count * chain.rate for chain, count in self.chains), Fraction(0))]
+        if self.instance.prefill == "pools":
+            prompts = sum((count * chain.rate for chain, count in self.prompt_chains), Fraction(0))
+            rates += [self.instance.output * rate for rate in (prompts, self.instance.handed_over)]
+        return min(rates)
 
     @property
     def cost(self) -> float:
@@ -228,7 +241,7 @@ class Deployment(Displayed):
     @property
     def ttft(self) -> float:
         """The longest time to a first token [s]."""
-        return max(chain.ttft for chain, _ in self.chains)
+        return max(chain.ttft for chain, _ in self.prompt_chains or self.chains)
 
     @property
     def price(self) -> float | None:
@@ -255,8 +268,9 @@ class Deployment(Displayed):
     def _rows(self) -> Rows:
         header = ["chain", "stage", "device", "degree", "layers", "time [s]", "weights", "caches"]
         rows = []
-        for c, (chain, count) in enumerate(self.chains, 1):
-            name = str(c) if count == 1 else f"{c}, {count} times"
+        pools = [("prompts ", row) for row in self.prompt_chains] + [("", row) for row in self.chains]
+        for c, (pool, (chain, count)) in enumerate(pools, 1):
+            name = f"{pool}{c}" if count == 1 else f"{pool}{c}, {count} times"
             columns = zip(chain.chain.stages, chain.stage_times, chain.weight_bytes, chain.cache_bytes, strict=True)
             for number, (stage, time, weights, caches) in enumerate(columns):
                 kind = self.instance.servers[stage.servers].kind
@@ -280,6 +294,7 @@ def deployment_document(deployment: Deployment) -> dict[str, Any]:
                 tpot=chain.tpot,
                 ttft=chain.ttft,
                 rate=float(chain.rate),
+                prompts=chain.chain.prompts,
             )
             for chain in site.chains
         ]
@@ -296,6 +311,7 @@ def answer_of(question: DeploymentInstance, stated: StatedAnswer) -> Deployment:
         If a stage has a number out of its range.
     """
     types, layers = len(question.servers), question.model.layers
+    pools = question.pools[::-1] if question.prefill == "pools" else (question,)
     sites = []
     for site in stated.sites:
         chains = []
@@ -305,9 +321,13 @@ def answer_of(question: DeploymentInstance, stated: StatedAnswer) -> Deployment:
                     raise InputError(f"there is no stage {[s, server, degree, first, end]} of this question.")
             if not chain.stages or min(chain.batches, chain.batch, site.count) < 1 or chain.batch > MOST_BATCH:
                 raise InputError("a chain has no stages or no sequences; give 1 or more.")
+            if chain.prompts and len(pools) == 1:
+                raise InputError("a chain takes prompts alone, and the question has no pools.")
             stages = tuple(Stage(*row) for row in chain.stages)
-            chains.append(ServedChain(question, Chain(stages, chain.batches, chain.batch)))
+            parts = Chain(stages, chain.batches, chain.batch, chain.prompts)
+            chains.append(ServedChain(pools[chain.prompts], parts))
         sites.append((Site(tuple(chains)), site.count))
-    if not all(site.chains for site, _ in sites) or not sites:
-        raise InputError("there is no chain.")
-    return Deployment(question, tuple(sites))
+    answer = Deployment(question, tuple(sites))
+    if not all(site.chains for site, _ in sites) or not answer.chains or len(pools) > 1 > len(answer.prompt_chains):
+        raise InputError("there is no chain that decodes, or none that takes prompts.")
+    return answer

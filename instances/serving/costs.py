@@ -38,14 +38,12 @@ import numpy as np
 
 from instances.graph.tensors import IntArray
 from instances.serving.model import LayerShape
-from instances.serving.problem import PICO, DeploymentInstance
+from instances.serving.problem import CHUNK, PICO, DeploymentInstance
 from instances.serving.servers import Servers
 
 #: Finer units of coefficients in a picosecond.
 FINE = 10**6
 ACTIVATION_BYTES = 2
-#: Tokens of prompts that a stage takes at once.
-CHUNK = 8192
 #: Part of the rate of slots that more devices reach, near (log2 t)^-0.05.
 SLOTS = {t: Fraction(part, 1000) for t, part in {1: 1000, 2: 1000, 4: 966, 8: 947, 16: 933, 32: 923, 64: 914}.items()}
 
@@ -124,16 +122,23 @@ class StageCosts:
     def _priced(self, b: int) -> StageTables:
         question, order = self.question, self.question.model.order
         rows = []
-        for lines_of_degrees, heads in zip(self._lines, self._heads, strict=True):
+        prompts = np.diff(self.prompts)
+        for s, (lines_of_degrees, heads) in enumerate(zip(self._lines, self._heads, strict=True)):
             of_servers = []
-            for lines, head in zip(lines_of_degrees, heads, strict=True):
-                each = np.array([line.at(b) for line in lines], dtype=np.int64)[order]
+            for d, (lines, head) in enumerate(zip(lines_of_degrees, heads, strict=True)):
+                if question.prefill == "prompts":
+                    each = b * prompts[s, d]
+                else:
+                    each = np.array([line.at(b) for line in lines], dtype=np.int64)[order]
                 each[-1] += head.at(b)
                 of_servers.append(np.concatenate(([0], np.cumsum(each))))
             rows.append(of_servers)
         constants = question.constants
         visit = fine(Fraction(constants.visit)) + b * fine(Fraction(constants.sequence))
-        moved = Fraction(ACTIVATION_BYTES * question.model.hidden) * (1 + question.prompts_per_token * question.input)
+        tokens = 1 + question.prompts_per_token * question.input
+        if question.prefill == "prompts":
+            tokens = Fraction(question.input)
+        moved = ACTIVATION_BYTES * question.model.hidden * tokens
         hops = [
             [(fine(Fraction(constants.latency)) + b * fine(moved / Fraction(rate))) // FINE for rate in rates]
             for rates in ((servers.within, question.between) for servers in question.servers)

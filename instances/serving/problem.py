@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -26,6 +26,8 @@ from instances.serving.servers import Servers
 
 #: Picoseconds of a second.
 PICO = 10**12
+#: Tokens of prompts that a stage takes at once.
+CHUNK = 8192
 #: Bytes of a weight as it is stored, and bits of the numbers that it is multiplied as.
 WEIGHTS = {
     "bf16": (2.0, 16),
@@ -41,6 +43,7 @@ DEGREES = (1, 2, 4, 8, 16, 32, 64)
 OBJECTIVES = ("throughput", "latency", "cost")
 TOPOLOGIES = ("chain", "replicas")
 _MOST_TOKENS, MOST_BATCH = 10**7, 65536
+_FEWEST_OF_POOLS = 2
 #: In place of a time without a limit [10^-12 s].
 ENDLESS = 2**62
 
@@ -109,8 +112,9 @@ class DeploymentInstance(QuestionRecord):
         The most tokens in a second; the least time of a token, of a single sequence; the least price of a token.
     topology : {"chain", "replicas"}
         One chain, or several side by side.
-    prefill : {"mixed", "none"}
-        Whether the chains take prompts beside decoding.
+    prefill : {"mixed", "pools", "none", "prompts"}
+        Chains take prompts beside decoding; some chains take prompts and others decode; all decode alone; or all take
+        prompts alone.
     runtime : str, optional
         That has to run each chain.
     constants : Constants
@@ -138,7 +142,7 @@ class DeploymentInstance(QuestionRecord):
     ttft: Limit = math.inf
     objective: Literal["throughput", "latency", "cost"] = "throughput"
     topology: Literal["chain", "replicas"] = "replicas"
-    prefill: Literal["mixed", "none"] = "mixed"
+    prefill: Literal["mixed", "pools", "none", "prompts"] = "mixed"
     runtime: str | None = None
     constants: Constants = Constants()
 
@@ -173,6 +177,11 @@ class DeploymentInstance(QuestionRecord):
             raise InputError(f"degree {min(self.degrees)} is more than a server has devices; give less.")
         for degree in self.degrees:
             self.model.check_degree(degree)
+        if self.prefill == "pools":
+            if self.objective != "throughput" or self.topology != "replicas":
+                raise InputError("Pools are for the throughput of replicas; leave out objective and topology.")
+            if self.devices < _FEWEST_OF_POOLS:
+                raise InputError("Pools need two devices; give more, or let chains take prompts beside decoding.")
         if self.objective == "cost" and any(servers.price is None for servers in self.servers):
             raise InputError("The least cost needs prices; give each server the price of an hour.")
 
@@ -203,12 +212,30 @@ class DeploymentInstance(QuestionRecord):
     @property
     def resident_tokens(self) -> Fraction:
         """Tokens of each sequence for which there is room."""
+        if self.prefill == "prompts":
+            return Fraction(self.input)
         return self.context if self.reserve == "mean" else Fraction(self.input + self.output)
 
     @property
     def prompts_per_token(self) -> Fraction:
         """Prompts that stages take for each token of decoding."""
         return Fraction(1, self.output) if self.prefill == "mixed" else Fraction(0)
+
+    @property
+    def pools(self) -> tuple[DeploymentInstance, DeploymentInstance]:
+        """The questions of chains that take prompts, and of those that decode."""
+        together = min(self.batch, max(1, CHUNK // self.input))
+        prompts = replace(self, prefill="prompts", tpot=math.inf, batch=together)
+        return prompts, replace(self, prefill="none", ttft=math.inf)
+
+    @property
+    def handed_over(self) -> Fraction:
+        """Prompts a second whose caches pass from one pool to the other: half of the servers send, or a single one."""
+        shapes, servers = self.model.shapes, sum(servers.count for servers in self.servers)
+        kept = [shape.cache * min(self.input, shape.window or self.input) for shape in shapes]
+        size = Fraction(self.cache_bytes) * sum(kept[shape] for shape in self.model.order.tolist())
+        link = Fraction(self.servers[0].within) if servers == 1 else Fraction(servers, 2) * Fraction(self.between)
+        return link / size
 
     @property
     def longest_cycle(self) -> int:
@@ -293,7 +320,8 @@ class StatedChain:
     cache_bytes: tuple[int, ...]
     tpot: float  # [s]
     ttft: float  # [s]
-    rate: float  # [tokens/s]
+    rate: float  # [tokens/s], or prompts of a chain that takes prompts alone
+    prompts: bool = False  # whether it takes prompts alone
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,12 @@ class DeploymentWords(TypedDict, total=False):
         Word("One chain of stages, or several side by side.  [default: replicas]", None, "|".join(TOPOLOGIES)),
     ]
     prefill: Annotated[
-        str | None, Word("Whether prompts run beside decoding, or elsewhere.  [default: mixed]", None, "mixed|none")
+        str | None,
+        Word(
+            "Prompts beside decoding, on servers of their own, or elsewhere.  [default: mixed]",
+            None,
+            "mixed|pools|none",
+        ),
     ]
     price: Annotated[str | None, Word("Of an hour of each server, in their order: 24.5,6.", None, "X[,X]", MACHINES)]
     time_limit: Annotated[float | None, Word("For a deployment with its proof, or none.", 60.0, "SECONDS", LIMITS)]

@@ -305,15 +305,15 @@ class ChainSearch:
 
     def _improve(self, proof: ChainProof, box: Box, stages: tuple[Stage, ...]) -> bool:
         """Take a chain of these stages where one in the box is faster than the rate; whether there is one."""
-        before = proof.rate
+        before, prompts = proof.rate, self.question.prefill == "prompts"
         for batches in sorted({box.fewest, min(max(box.fewest, len(stages)), box.most), box.most}):
             low, high = box.small, box.large
             while low < high:  # the largest batch that is allowed
                 middle = (low + high + 1) // 2
-                is_allowed = ServedChain(self.question, Chain(stages, batches, middle)).is_allowed
+                is_allowed = ServedChain(self.question, Chain(stages, batches, middle, prompts)).is_allowed
                 low, high = (middle, high) if is_allowed else (low, middle - 1)
             for batch in sorted({box.small, (box.small + low) // 2, low}):
-                chain = ServedChain(self.question, Chain(stages, batches, batch))
+                chain = ServedChain(self.question, Chain(stages, batches, batch, prompts))
                 rate = chain.rate / PICO
                 if rate > proof.rate and chain.is_allowed:
                     proof.rate, proof.chain = rate, chain.chain
@@ -361,13 +361,14 @@ def deployed(
     bounds : tuple of Bound
         *device-seconds*, where there are no limits of latency but in the costs, and *chains*, if the proof is complete.
     """
+    bounds = [] if question.objective == "cost" else [device_seconds(question)]
+    if question.prefill == "pools":
+        return _pooled(question, deadline, tell, bounds)
     search = _DeploymentSearch(question, deadline, tell)
     best = search.cheapest() if question.objective == "cost" else search.whole()
-    bounds = [] if question.objective == "cost" else [device_seconds(question)]
     answer = None
     if best.sites:
-        counts = Counter(best.sites)
-        answer = Deployment(question, tuple((_site(question, chains), count) for chains, count in counts.items()))
+        answer = Deployment(question, _sites(question, best))
         if all(proof.is_complete for proof in search.proofs):
             witness = {"chains": [proof.document() for proof in search.proofs]}
             bounds.append(Bound(answer.cost, "chains", witness=witness))
@@ -403,6 +404,7 @@ class _DeploymentSearch:
     def __init__(self, question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None]) -> None:
         self.question, self.deadline, self.tell = question, deadline, tell
         self.search, self.proofs = ChainSearch(question), list[ChainProof]()
+        self.parts = dict[int, list[_Fleet]]()  # of a server of each type, by number of devices
         self.sizes = [servers.devices for servers in question.servers]
         self.counts = [servers.count for servers in question.servers]
 
@@ -410,6 +412,10 @@ class _DeploymentSearch:
         """The fastest deployment on all servers."""
         if self.question.objective == "latency" or self.question.topology == "chain":
             return self._chain(self.counts, self.sizes, _NOTHING)
+        return self.fleets()[tuple(self.counts)]
+
+    def fleets(self) -> dict[tuple[int, ...], _Fleet]:
+        """The fastest deployments on all numbers of servers of each type."""
         best: dict[tuple[int, ...], _Fleet] = {tuple(0 for _ in self.counts): _NOTHING}
         for vector in _by_sum(self.counts):
             if sum(vector) == 1:
@@ -417,7 +423,7 @@ class _DeploymentSearch:
                 continue
             smaller = max((best[a] + best[b] for a, b in _splits(vector)), key=_rate)
             best[vector] = self._chain(vector, self.sizes, smaller)
-        return best[tuple(self.counts)]
+        return best
 
     def cheapest(self) -> _Fleet:
         """The deployment whose tokens cost least: a server, or a chain on several."""
@@ -446,6 +452,7 @@ class _DeploymentSearch:
                 continue
             sizes = [devices if t == s else size for t, size in enumerate(self.sizes)]
             best.append(self._chain([int(t == s) for t in range(len(sizes))], sizes, smaller))
+        self.parts[s] = best
         return best[-1].joined
 
     def _chain(self, counts: Sequence[int], sizes: Sequence[int], known: _Fleet) -> _Fleet:
@@ -457,8 +464,77 @@ class _DeploymentSearch:
         return known if proof.chain is None else _Fleet(proof.rate, ((proof.chain,),))
 
 
-def _site(question: DeploymentInstance, chains: tuple[Chain, ...]) -> Site:
-    return Site(tuple(ServedChain(question, chain) for chain in chains))
+@dataclass
+class _Pools:
+    """Chains that take prompts, and chains that decode."""
+
+    prompts: _Fleet
+    tokens: _Fleet
+
+    def __add__(self, other: _Pools) -> _Pools:
+        return _Pools(self.prompts + other.prompts, self.tokens + other.tokens)
+
+
+def _pooled(
+    question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None], bounds: list[Bound]
+) -> tuple[Deployment | None, tuple[Bound, ...]]:
+    """The best division of devices into chains that take prompts and chains that decode."""
+    searches = [_DeploymentSearch(part, deadline, tell) for part in question.pools]
+    of_prompts, of_tokens = (search.fleets() for search in searches)
+    fronts: dict[tuple[int, ...], list[_Pools]] = {}
+    for vector in of_tokens:
+        if sum(vector) == 1:
+            s = vector.index(1)
+            parts = zip(searches[0].parts[s], reversed(searches[1].parts[s]), strict=True)
+            pools = [_joined(*pair) for pair in parts]
+        else:
+            pools = [_Pools(of_prompts[vector], _NOTHING), _Pools(_NOTHING, of_tokens[vector])]
+            for first, second in _splits(vector):
+                pools += (a + b for a, b in product(fronts[first], fronts[second]))
+        fronts[vector] = _unbeaten(pools)
+    answers = [
+        Deployment(question, _sites(question, _Fleet(Fraction(0), _at_sites(pools))))
+        for pools in fronts[tuple(servers.count for servers in question.servers)]
+        if pools.prompts.rate > 0 and pools.tokens.rate > 0
+    ]
+    if not answers:
+        return None, tuple(bounds)
+    answer = min(answers, key=lambda deployment: deployment.cost)
+    if all(proof.is_complete for search in searches for proof in search.proofs):
+        names = zip(("prompts", "chains"), searches, strict=True)
+        witness = {name: [proof.document() for proof in search.proofs] for name, search in names}
+        bounds.append(Bound(answer.cost, "chains", witness=witness))
+    return answer, tuple(bounds)
+
+
+def _joined(prompts: _Fleet, tokens: _Fleet) -> _Pools:
+    """Pools on one server, whose chains are at one site, that of the prompts if there are any."""
+    if prompts.sites and tokens.sites:
+        chains = prompts.joined.sites[0] + tokens.joined.sites[0]
+        return _Pools(_Fleet(prompts.rate, (chains,)), _Fleet(tokens.rate))
+    return _Pools(prompts.joined, tokens.joined)
+
+
+def _at_sites(pools: _Pools) -> tuple[tuple[Chain, ...], ...]:
+    return pools.prompts.sites + pools.tokens.sites
+
+
+def _unbeaten(pools: list[_Pools]) -> list[_Pools]:
+    """Pools than which no others take more prompts and decode more."""
+    front = list[_Pools]()
+    for candidate in sorted(pools, key=lambda pair: (pair.prompts.rate, pair.tokens.rate), reverse=True):
+        if not front or candidate.tokens.rate > front[-1].tokens.rate:
+            front.append(candidate)
+    return front
+
+
+def _sites(question: DeploymentInstance, fleet: _Fleet) -> tuple[tuple[Site, int], ...]:
+    """Sites of a fleet that differ, each with how many there are."""
+    pools = question.pools[::-1] if question.prefill == "pools" else (question,)
+    return tuple(
+        (Site(tuple(ServedChain(pools[chain.prompts], chain) for chain in chains)), count)
+        for chains, count in Counter(fleet.sites).items()
+    )
 
 
 def _short(rate: Fraction) -> Fraction:

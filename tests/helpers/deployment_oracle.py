@@ -52,6 +52,7 @@ def random_question(rng: np.random.Generator) -> DeploymentInstance:
         )
         for t in range(int(rng.choice([1, 1, 2])))
     )
+    pools = rng.integers(4) == 0 and sum(s.count * s.devices for s in servers) > 1
     objective = str(rng.choice(["throughput", "throughput", "throughput", "latency", "cost"]))
     return DeploymentInstance(
         model,
@@ -71,9 +72,9 @@ def random_question(rng: np.random.Generator) -> DeploymentInstance:
         batch=int(rng.integers(1, 10)),
         tpot=math.inf if rng.integers(2) else float(rng.uniform(1.3e-3, 8e-3)),
         ttft=math.inf if rng.integers(3) else float(rng.uniform(7e-3, 0.2)),
-        objective=objective,  # type: ignore[arg-type]
-        topology=str(rng.choice(["chain", "replicas"])),  # type: ignore[arg-type]
-        prefill=str(rng.choice(["mixed", "none"])),  # type: ignore[arg-type]
+        objective="throughput" if pools else objective,  # type: ignore[arg-type]
+        topology="replicas" if pools or rng.integers(2) else "chain",
+        prefill="pools" if pools else "mixed" if rng.integers(2) else "none",  # type: ignore[arg-type]
     )
 
 
@@ -122,6 +123,8 @@ def best_rate(question: DeploymentInstance, counts: tuple[int, ...], sizes: tupl
 
 def best_cost(question: DeploymentInstance) -> Fraction | None:
     """The least cost of a deployment; None if there is none."""
+    if question.prefill == "pools":
+        return _best_of_pools(question)
     counts, sizes = tuple(s.count for s in question.servers), tuple(s.devices for s in question.servers)
     prices = [Fraction(s.price or 0.0) for s in question.servers]
 
@@ -158,4 +161,33 @@ def best_cost(question: DeploymentInstance) -> Fraction | None:
         return max(rates)
 
     rate = split(counts)
+    return 1 / rate if rate else None
+
+
+def _best_of_pools(question: DeploymentInstance) -> Fraction | None:
+    """The least cost over all ways to give servers, or parts of one, to prompts and to decoding."""
+    parts = question.pools
+    counts, sizes = tuple(s.count for s in question.servers), tuple(s.devices for s in question.servers)
+
+    @cache
+    def server(pool: int, s: int, devices: int) -> Fraction:
+        if devices == 0:
+            return Fraction(0)
+        only = tuple(int(t == s) for t in range(len(counts)))
+        alone = best_rate(parts[pool], only, tuple(devices if t == s else size for t, size in enumerate(sizes)))
+        return max([alone, *(server(pool, s, d) + server(pool, s, devices - d) for d in range(1, devices))])
+
+    @cache
+    def pairs(v: tuple[int, ...]) -> frozenset[tuple[Fraction, Fraction]]:
+        if sum(v) == 1:
+            s = v.index(1)
+            return frozenset((server(0, s, d), server(1, s, sizes[s] - d)) for d in range(sizes[s] + 1))
+        some = {(best_rate(parts[0], v, sizes), Fraction(0)), (Fraction(0), best_rate(parts[1], v, sizes))}
+        for first in product(*(range(n + 1) for n in v)):
+            rest = tuple(a - b for a, b in zip(v, first, strict=True))
+            if any(first) and any(rest):
+                some |= {(a + c, b + d) for a, b in pairs(first) for c, d in pairs(rest)}
+        return frozenset(some)
+
+    rate = max(min(tokens, question.output * min(prompts, question.handed_over)) for prompts, tokens in pairs(counts))
     return 1 / rate if rate else None

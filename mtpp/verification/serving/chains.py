@@ -97,11 +97,14 @@ class ExactStages:
 
     def _times(self, b: int) -> IntArray:
         """(T, D, L + 1) sums of times before each layer, the head with the last one [10^-12 s]."""
-        rows = []
+        rows, alone = [], self.question.prefill == "prompts"
         for servers in self.question.servers:
             of_servers = []
             for t in self.question.degrees:
-                shapes = [self._layer(servers, t, shape, b) for shape in self.question.model.shapes]
+                shapes = [
+                    b * self._single(servers, t, shape) if alone else self._layer(servers, t, shape, b)
+                    for shape in self.question.model.shapes
+                ]
                 sums = [0]
                 for shape in self.order:
                     sums.append(sums[-1] + shapes[shape])
@@ -143,7 +146,10 @@ class ExactStages:
         question = self.question
         prompts = Fraction(question.input, question.output) if question.prefill == "mixed" else Fraction(0)
         rate = Fraction(question.servers[s].within if within else question.between)
-        each = _rounded(_ACTIVATION * question.model.hidden * (1 + prompts) / rate)
+        tokens = 1 + prompts
+        if question.prefill == "prompts":
+            tokens = Fraction(question.input)
+        each = _rounded(_ACTIVATION * question.model.hidden * tokens / rate)
         return (_rounded(Fraction(question.constants.latency)) + b * each) // _UNITS
 
     def weights(self, t: int) -> list[int]:
@@ -171,6 +177,8 @@ class ExactStages:
         tokens = Fraction(question.input + question.output)
         if question.reserve == "mean":
             tokens -= Fraction(question.output, 2)
+        if question.prefill == "prompts":
+            tokens = Fraction(question.input)
         sums = [0]
         for number in self.order:
             shape = question.model.shapes[number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import ceil, floor, inf, prod
@@ -11,6 +12,7 @@ from instances.certificates import Claim
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.serving.problem import (
+    CACHES,
     ENDLESS,
     PICO,
     DeploymentInstance,
@@ -48,32 +50,49 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
         If this is none, or the parameters of a bound are not of the kind that its method needs.
     """
     stated = deployment_from_document(document)
-    stages, clock = ExactStages(stated.instance), Clock(limits.seconds)
-    fault = next(_misshapen(stated), None)
+    pools, clock = _pools(stated.instance), Clock(limits.seconds)
+    fault = next(_misshapen(stated, pools), None)
     faults: list[str] = []
     cost = None
     if fault is None:
-        numbers = _Numbers(stages, stated)
+        numbers = _Numbers(pools, stated)
         fault = next(numbers.breaches(), None)
         faults, cost = [*numbers.faults()], numbers.cost
-    return verdict_of(stated, cost, faults, lambda claim: _check(stages, claim, clock), limits, fault=fault)
+    return verdict_of(
+        stated, cost, faults, lambda claim: _check(stated.instance, pools, claim, clock), limits, fault=fault
+    )
+
+
+def _pools(question: DeploymentInstance) -> dict[bool, ExactStages]:
+    """Costs of chains by whether they take prompts alone, which only those of pools do."""
+    if question.prefill != "pools":
+        return {False: ExactStages(question)}
+    together = min(question.batch, max(1, 8192 // question.input))
+    return {
+        False: ExactStages(replace(question, prefill="none", ttft=inf)),
+        True: ExactStages(replace(question, prefill="prompts", tpot=inf, batch=together)),
+    }
 
 
 # Chains of an answer: whether they may be there, and their numbers.
 
 
-def _misshapen(stated: StatedDeployment) -> Iterator[str]:
+def _misshapen(stated: StatedDeployment, pools: dict[bool, ExactStages]) -> Iterator[str]:
     """Yield what is no deployment on these servers."""
     question, used = stated.instance, [0] * len(stated.instance.servers)
-    if not stated.answer.sites:
-        yield "answer.sites: there is no chain"
+    for prompts in pools:
+        if not any(chain.prompts == prompts for site in stated.answer.sites for chain in site.chains):
+            yield f"answer.sites: no chain {'takes prompts' if prompts else 'decodes'}"
     for i, site in enumerate(stated.answer.sites):
         place = f"answer.sites[{i}]"
         if site.count < 1 or not site.chains:
             yield f"{place}: it has no chains"
             return
         for c, chain in enumerate(site.chains):
-            yield from _misshapen_chain(question, chain, f"{place}.chains[{c}]")
+            if chain.prompts not in pools:
+                yield f"{place}.chains[{c}].prompts: the question has no pool for them"
+                return
+            yield from _misshapen_chain(pools[chain.prompts].question, chain, f"{place}.chains[{c}]")
         yield from _crowded(question, site, place)
         for s, _ in {(row[0], row[1]) for chain in site.chains for row in chain.stages}:
             used[s] += site.count
@@ -128,9 +147,9 @@ def _crowded(question: DeploymentInstance, site: StatedSite, place: str) -> Iter
 class _Numbers:
     """Numbers of the chains of an answer, computed from the definition."""
 
-    def __init__(self, stages: ExactStages, stated: StatedDeployment) -> None:
-        self.stages, self.stated, self.question = stages, stated, stated.instance
-        self.prompts = stages.prompts()
+    def __init__(self, pools: dict[bool, ExactStages], stated: StatedDeployment) -> None:
+        self.pools, self.stated, self.question = pools, stated, stated.instance
+        self.prompts = {pool: stages.prompts() for pool, stages in pools.items()}
         self.chains = [
             (f"answer.sites[{i}].chains[{c}]", site.count, chain)
             for i, site in enumerate(stated.answer.sites)
@@ -138,58 +157,58 @@ class _Numbers:
         ]
 
     def cycle(self, chain: StatedChain) -> int:
-        """Time of a token [10^-12 s]."""
-        degrees, times = self.question.degrees, list[int]()
-        table, before = self.stages.times(chain.batch), None
+        """Time of a token, or of a batch of prompts [10^-12 s]."""
+        degrees, stages, times = self.question.degrees, self.pools[chain.prompts], list[int]()
+        table, before = stages.times(chain.batch), None
         for s, server, degree, first, end in chain.stages:
             row = table[s, degrees.index(degree)]
-            time = int(row[end] - row[first]) + self.stages.visit(chain.batch)
+            time = int(row[end] - row[first]) + stages.visit(chain.batch)
             if before is not None:
-                time += self.stages.hop(s, chain.batch, within=before == (s, server))
+                time += stages.hop(s, chain.batch, within=before == (s, server))
             times.append(time)
             before = (s, server)
         return max(chain.batches * max(times), sum(times))
 
-    def prompt(self, chain: StatedChain) -> int:
-        """Time of a prompt in all stages [10^-12 s]."""
-        degrees = self.question.degrees
-        rows = [(self.prompts[s, degrees.index(degree)], first, end) for s, _, degree, first, end in chain.stages]
-        return sum(int(row[end] - row[first]) for row, first, end in rows)
-
     def ttft(self, chain: StatedChain) -> Fraction:
         """Time to the first token [s]."""
-        constants = self.question.constants
-        waiting = Fraction(constants.prompt) * self.prompt(chain) + Fraction(constants.wait) * self.cycle(chain)
+        constants, degrees = self.question.constants, self.question.degrees
+        table = self.prompts[chain.prompts]
+        rows = [(table[s, degrees.index(degree)], first, end) for s, _, degree, first, end in chain.stages]
+        prompt = sum(int(row[end] - row[first]) for row, first, end in rows)
+        waiting = Fraction(constants.prompt) * prompt + Fraction(constants.wait) * self.cycle(chain)
         return Fraction(constants.first) + waiting / PICO
 
     def sizes(self, chain: StatedChain) -> Iterator[tuple[int, int, int]]:
         """Weights, caches and room of a device of each stage [bytes]."""
+        stages = self.pools[chain.prompts]
         for s, _, degree, first, end in chain.stages:
-            weights, caches = self.stages.weights(degree), self.stages.caches(degree)
+            weights, caches = stages.weights(degree), stages.caches(degree)
             held = weights[end] - weights[first]
             if first == 0 and end == self.question.model.layers:
-                held -= self.stages.tied(degree)
-            yield held, chain.batches * chain.batch * (caches[end] - caches[first]), self.stages.room(s)
+                held -= stages.tied(degree)
+            yield held, chain.batches * chain.batch * (caches[end] - caches[first]), stages.room(s)
 
     def breaches(self) -> Iterator[str]:
         """Yield limits that a chain does not keep."""
-        question = self.question
         for place, _, chain in self.chains:
+            limits = self.pools[chain.prompts].question
             for n, (weights, caches, room) in enumerate(self.sizes(chain)):
                 if weights + caches > room:
                     sizes = f"{weights} bytes of weights and {caches} of caches"
                     yield f"{place}.stages[{n}]: {sizes} do not fit into {room}"
-            if question.tpot < inf and self.cycle(chain) > floor(Fraction(question.tpot) * PICO):
-                yield f"{place}: a token takes {self.cycle(chain) / PICO:g} s, and {question.tpot:g} s are allowed"
-            if question.ttft < inf and self.ttft(chain) > Fraction(question.ttft) * (1 + ROUNDING):
-                first = f"{as_float(self.ttft(chain)):g} s"
-                yield f"{place}: the first token takes {first}, and {question.ttft:g} s are allowed"
+            cycle, first = self.cycle(chain), self.ttft(chain)
+            if limits.tpot < inf and cycle > floor(Fraction(limits.tpot) * PICO):
+                yield f"{place}: a token takes {cycle / PICO:g} s, and {limits.tpot:g} s are allowed"
+            if limits.ttft < inf and first > Fraction(limits.ttft) * (1 + ROUNDING):
+                yield f"{place}: the first token takes {as_float(first):g} s, and {limits.ttft:g} s are allowed"
 
     @property
     def rate(self) -> Fraction:
         """Tokens a second."""
-        rows = [Fraction(n * c.batches * c.batch * PICO, self.cycle(c)) for _, n, c in self.chains]
-        return sum(rows, Fraction(0))
+        rates = dict.fromkeys(self.pools, Fraction(0))
+        for _, count, chain in self.chains:
+            rates[chain.prompts] += Fraction(count * chain.batches * chain.batch * PICO, self.cycle(chain))
+        return _rate_of_pools(self.question, rates[False], rates[True]) if True in rates else rates[False]
 
     @property
     def hourly(self) -> Fraction:
@@ -209,19 +228,7 @@ class _Numbers:
         """Yield stated numbers that are others."""
         answer = self.stated.answer
         for place, _, chain in self.chains:
-            cycle = self.cycle(chain)
-            true = {
-                "tpot": Fraction(cycle, PICO),
-                "ttft": self.ttft(chain),
-                "rate": Fraction(chain.batches * chain.batch * PICO, cycle),
-            }
-            for name, value in true.items():
-                if not is_near(getattr(chain, name), value):
-                    yield unequal(f"{place}.{name}", getattr(chain, name), as_float(value))
-            for n, (weights, caches, _) in enumerate(self.sizes(chain)):
-                if (chain.weight_bytes[n], chain.cache_bytes[n]) != (weights, caches):
-                    stated = (chain.weight_bytes[n], chain.cache_bytes[n])
-                    yield unequal(f"{place}: weight_bytes and cache_bytes of stage {n}", stated, (weights, caches))
+            yield from self._faults_of_chain(place, chain)
         if not is_near(answer.rate, self.rate):
             yield unequal("answer.rate", answer.rate, as_float(self.rate))
         if any(servers.price is None for servers in self.question.servers):
@@ -231,14 +238,41 @@ class _Numbers:
         if (price is None) != (answer.price is None) or (price is not None and not is_near(answer.price or 0.0, price)):
             yield unequal("answer.price", answer.price, None if price is None else as_float(price))
 
+    def _faults_of_chain(self, place: str, chain: StatedChain) -> Iterator[str]:
+        cycle = self.cycle(chain)
+        true = {
+            "tpot": Fraction(cycle, PICO),
+            "ttft": self.ttft(chain),
+            "rate": Fraction(chain.batches * chain.batch * PICO, cycle),
+        }
+        for name, value in true.items():
+            if not is_near(getattr(chain, name), value):
+                yield unequal(f"{place}.{name}", getattr(chain, name), as_float(value))
+        for n, (weights, caches, _) in enumerate(self.sizes(chain)):
+            if (chain.weight_bytes[n], chain.cache_bytes[n]) != (weights, caches):
+                stated = (chain.weight_bytes[n], chain.cache_bytes[n])
+                yield unequal(f"{place}: weight_bytes and cache_bytes of stage {n}", stated, (weights, caches))
+
+
+def _rate_of_pools(question: DeploymentInstance, tokens: Fraction, prompts: Fraction) -> Fraction:
+    """Tokens a second of both pools, between which half of the servers send caches, or a single one."""
+    shapes = [question.model.shapes[number] for number in question.model.order.tolist()]
+    kept = sum(s.cache * (min(question.input, s.window) if s.window else question.input) for s in shapes)
+    count = sum(servers.count for servers in question.servers)
+    link = Fraction(count) * Fraction(question.between) / 2 if count > 1 else Fraction(question.servers[0].within)
+    passed = link / (Fraction(CACHES[question.kv]) * kept)
+    return min(tokens, question.output * prompts, question.output * passed)
+
 
 # Bounds: by the work of all devices, and by boxes of batches in which no chain is faster.
 
 
-def _check(stages: ExactStages, claim: Claim, clock: Clock) -> Check:
+def _check(question: DeploymentInstance, pools: dict[bool, ExactStages], claim: Claim, clock: Clock) -> Check:
     clock.raise_if_late()
-    prove = _device_seconds if claim.method == "device-seconds" else _by_boxes
-    proved, how = prove(stages, claim, clock)
+    if claim.method == "device-seconds":
+        proved, how = _device_seconds(question, pools[False], clock)
+    else:
+        proved, how = _by_boxes(question, pools, claim, clock)
     if proved is None:
         return Check(claim, None, "false", how)
     if Fraction(claim.value) > proved * (1 + ROUNDING):
@@ -246,9 +280,8 @@ def _check(stages: ExactStages, claim: Claim, clock: Clock) -> Check:
     return Check(claim, min(Fraction(claim.value), proved), how)
 
 
-def _device_seconds(stages: ExactStages, claim: Claim, clock: Clock) -> tuple[Fraction | None, str]:
+def _device_seconds(question: DeploymentInstance, stages: ExactStages, clock: Clock) -> tuple[Fraction | None, str]:
     """Bound by the devices' seconds: a batch from x to y takes the time of x at least, for y tokens at most."""
-    question = stages.question
     most = 1 if question.objective == "latency" else question.batch
     fastest = [Fraction(0)] * len(question.servers)
     small = 1
@@ -267,12 +300,59 @@ def _device_seconds(stages: ExactStages, claim: Claim, clock: Clock) -> tuple[Fr
     return 1 / (rate * PICO), "re-proved by its formula"
 
 
-def _by_boxes(stages: ExactStages, claim: Claim, clock: Clock) -> tuple[Fraction | None, str]:
+def _by_boxes(
+    question: DeploymentInstance, pools: dict[bool, ExactStages], claim: Claim, clock: Clock
+) -> tuple[Fraction | None, str]:
     """Bound by chains on parts of servers, none of which is faster than its proof says, and a knapsack of these."""
+    members = {False: "chains", True: "prompts"}
+    fields = claim.parameters.members([members[pool] for pool in pools])
+    rates, boxes = dict[bool, dict[_Devices, Fraction]](), 0
+    for pool, stages in pools.items():
+        proved = _chain_rates(stages, fields[members[pool]], clock)
+        if isinstance(proved, str):
+            return None, proved
+        rates[pool], count = proved
+        boxes += count
+    how = f"re-proved by {boxes} dynamic programs and a knapsack"
+    try:
+        return _cost(_best_pools(question, rates)) if True in pools else _knapsack(question, rates[False]), how
+    except KeyError as error:
+        return None, f"there is no proof of {list(error.args[0])}"
+
+
+_Pair = tuple[Fraction, Fraction]
+
+
+def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, Fraction]]) -> Fraction:
+    """The most tokens in a picosecond over all divisions of the devices into two pools."""
+    fleets = {pool: _fleets(question, of_pool) for pool, of_pool in rates.items()}
+    types = range(len(question.servers))
+    parts = {pool: [_of_parts(question, s, of_pool) for s in types] for pool, of_pool in rates.items()}
+    pairs: dict[_Vector, list[_Pair]] = {}
+    for vector in sorted(fleets[False], key=sum)[1:]:
+        if sum(vector) == 1:
+            s = vector.index(1)
+            some = list(zip(parts[True][s], reversed(parts[False][s]), strict=True))
+        else:
+            some = [(fleets[True][vector], Fraction(0)), (Fraction(0), fleets[False][vector])]
+            for part in product(*(range(count + 1) for count in vector)):
+                rest = tuple(map(int.__sub__, vector, part))
+                if any(part) and any(rest):
+                    some += [(a + c, b + d) for a, b in pairs[part] for c, d in pairs[rest]]
+        pairs[vector] = []
+        for pair in sorted(set(some), reverse=True):
+            if not pairs[vector] or pair[1] > pairs[vector][-1][1]:
+                pairs[vector].append(pair)
+    whole = tuple(servers.count for servers in question.servers)
+    return max(_rate_of_pools(question, tokens * PICO, prompts * PICO) / PICO for prompts, tokens in pairs[whole])
+
+
+def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict[_Devices, Fraction], int] | str:
+    """Rates that no chain on devices exceeds [tokens in a picosecond], and number of boxes; what is wrong if not."""
     question, checks = stages.question, ChainChecks(stages)
     rates: dict[_Devices, Fraction] = {}
     boxes = 0
-    for value in claim.parameters.open_members(("chains",))["chains"].items():
+    for value in proofs.items():
         fields = value.members(("devices", "rate", "boxes"))
         rows = [row.whole_numbers() for row in fields["devices"].items()]
         if len(rows) != len(question.servers) or any(len(row) != 2 or min(row) < 0 for row in rows):
@@ -282,22 +362,19 @@ def _by_boxes(stages: ExactStages, claim: Claim, clock: Clock) -> tuple[Fraction
         if len(rate) != 2 or rate[0] < 0 or rate[1] < 1:
             fields["rate"].fail("expected tokens, and picoseconds.")
         if devices in rates:
-            return None, f"there are two proofs of {list(devices)}"
+            return f"there are two proofs of {list(devices)}"
         stated = [_box(box, question) for box in fields["boxes"].items()]
         boxes += len(stated)
         if boxes > _MOST_BOXES:
-            return None, f"there are more than {_MOST_BOXES} boxes"
+            return f"there are more than {_MOST_BOXES} boxes"
         rates[devices] = Fraction(rate[0], rate[1])
         if why := _uncovered(question, devices, stated):
-            return None, why
+            return why
         for box in stated:
             clock.raise_if_late()
             if why := _open_box(checks, devices, rates[devices], box):
-                return None, why
-    try:
-        return _knapsack(question, rates), f"re-proved by {boxes} dynamic programs and a knapsack"
-    except KeyError as error:
-        return None, f"there is no proof of {list(error.args[0])}"
+                return why
+    return rates, boxes
 
 
 def _box(value: Value, question: DeploymentInstance) -> _Box:
@@ -372,29 +449,42 @@ def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction]) -> 
     counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
     if question.objective == "latency" or (question.topology == "chain" and question.objective == "throughput"):
         return _cost(rates[tuple(zip(counts, sizes, strict=True))])
+    fleets = _fleets(question, rates)
+    if question.objective != "cost":
+        return _cost(fleets[tuple(counts)])
+    costs = []
+    for vector, rate in fleets.items():
+        rents = zip(vector, question.servers, strict=True)
+        paid = sum((n * Fraction(servers.price or 0.0) for n, servers in rents), Fraction(0))
+        costs += [paid / 3600 / (rate * PICO)] if rate > 0 else []
+    return min(costs, default=Fraction(0))
+
+
+def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction]) -> dict[_Vector, Fraction]:
+    """The most of chains on numbers of servers of each type; for prices a chain on several has no others beside it."""
+    counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
     if prod(count + 1 for count in counts) > _MOST_VECTORS:
         raise InputError("there are too many servers to be checked")
     best: dict[_Vector, Fraction] = {(0,) * len(counts): Fraction(0)}
-    cheapest: Fraction | None = None
     for vector in sorted(product(*(range(count + 1) for count in counts)), key=sum)[1:]:
         if sum(vector) == 1:
-            rate = _of_server(question, vector.index(1), rates)
-        else:
-            rate = rates[tuple(zip(vector, sizes, strict=True))]
-            for part in product(*(range(count + 1) for count in vector)) if question.objective != "cost" else ():
-                if any(part) and part != vector:
-                    rate = max(rate, best[part] + best[tuple(map(int.__sub__, vector, part))])
+            best[vector] = _of_server(question, vector.index(1), rates)
+            continue
+        rate = rates[tuple(zip(vector, sizes, strict=True))]
+        for part in product(*(range(count + 1) for count in vector)) if question.objective != "cost" else ():
+            if any(part) and part != vector:
+                rate = max(rate, best[part] + best[tuple(map(int.__sub__, vector, part))])
         best[vector] = rate
-        rents = zip(vector, question.servers, strict=True)
-        paid = sum((n * Fraction(servers.price or 0.0) for n, servers in rents), Fraction(0))
-        if rate > 0:
-            cost = paid / 3600 / (rate * PICO)
-            cheapest = cost if cheapest is None else min(cheapest, cost)
-    return (cheapest or Fraction(0)) if question.objective == "cost" else _cost(best[tuple(counts)])
+    return best
 
 
 def _of_server(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> Fraction:
     """The most of chains on parts of a server."""
+    return _of_parts(question, s, rates)[-1]
+
+
+def _of_parts(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> list[Fraction]:
+    """The same of its first devices, from none to all."""
     sizes = [servers.devices for servers in question.servers]
     parts = [Fraction(0)]
     for devices in range(1, sizes[s] + 1):
@@ -403,7 +493,7 @@ def _of_server(question: DeploymentInstance, s: int, rates: dict[_Devices, Fract
             continue
         row = tuple((int(t == s), devices if t == s else size) for t, size in enumerate(sizes))
         parts.append(max([rates[row], *(parts[a] + parts[devices - a] for a in range(1, devices))]))
-    return parts[-1]
+    return parts
 
 
 def _cost(rate: Fraction) -> Fraction:

@@ -21,6 +21,7 @@ _QUESTIONS: dict[str, dict[str, Any]] = {
     "two types": {"servers": "1x2xL4,1x1xA100", "input": 200, "output": 300, "batch": 64},
     "one degree": {"servers": "1x4xA100", "runtime": "vllm", "batch": 32},
     "price": {"servers": "1x2xA100,1x2xH100", "objective": "cost", "price": "8,19", "batch": 128},
+    "pools": {"servers": "1x4xA100,1x2xH100", "prefill": "pools", "ttft": "2s", "input": 3000, "batch": 128},
     "one sequence": {"servers": "1x4xA100", "objective": "latency"},
 }
 
