@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ _MODELS: dict[str, dict[str, Any]] = {
 _WEIGHTS = {2.0: "bf16", 1.0: "fp8", 0.5625: "fp4"}
 _DEVICES = {"RTX6000": "RTX-PRO-6000"}
 RATE, TOKEN, FIRST = "output tokens/s", "mean ITL ms", "mean TTFT ms"
+_METRICS = {RATE: "rate", TOKEN: "tpot", FIRST: "ttft"}
+_PAPER = re.compile(r",? ?(docs/source/performance/|docs )?perf-overview\.md")
 
 
 @dataclass(frozen=True)
@@ -143,9 +146,9 @@ _MEASURED = (
     "Constants were fitted on half of the rows of release 0.14."
 )
 _RULES = (
-    "Times slower than the proved best deployment: all devices of a server in one\n"
-    "tensor degree (tp), all in a row (pp), half as many stages (tp2); impossible\n"
-    "where it does not fit or keep the time of a token. Prompts and outputs of 1000."
+    "Best: tokens/s, proved, and the tensor degrees of its stages; then how many\n"
+    "times slower a chain of one degree is: a server's (tp), 1 (pp), 2 (tp2). ms: the\n"
+    "longest time of a token. Prompts and outputs of 1000 tokens; 405b in FP8."
 )
 
 
@@ -159,12 +162,11 @@ def measured_section(rows: list[Measurement] | None = None) -> Section:
         logs = factors(members)
         mean = geometric_means(np.exp(logs), [f"{row.model} {row.device}" for row in members])
         low, high, apart = mean.low[0], mean.high[0], np.abs(logs)
-        interval = "–" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]"
+        interval = "–" if math.isnan(low) else f"[{low:.2f}, {high:.2f}]"
         worst = [math.exp(value) for value in (apart.mean(), np.quantile(apart, 0.9), apart.max())]
-        lines.append(
-            [source, metric, str(len(members)), f"{mean.value[0]:.3f}", interval, *(f"{x:.3f}" for x in worst)]
-        )
-    header = ["source", "number", "rows", "mean", "interval", "factor", "90 %", "worst"]
+        shown = [_PAPER.sub("", source).removeprefix("TensorRT-LLM "), _METRICS[metric], str(len(members))]
+        lines.append([*shown, f"{mean.value[0]:.3f}", interval, *(f"{value:.3f}" for value in worst)])
+    header = ["TensorRT-LLM", "of", "rows", "mean", "interval", "apart", "90 %", "worst"]
     return Section("serving-measured", "Predictions beside measurements", header, lines, _MEASURED)
 
 
@@ -185,16 +187,23 @@ TARGETS = (math.inf, 0.05)
 def rules_section() -> Section:
     """Rules of thumb over proved optima, with and without a limit of the time of a token."""
     lines = [
-        [model, servers, weights, _milliseconds(tpot), *_against_rules(model, servers, weights, tpot)]
+        [model, servers, _milliseconds(tpot), *_against_rules(model, servers, weights, tpot)]
         for tpot in TARGETS
         for model, servers, weights in RULES
     ]
-    header = ["model", "servers", "weights", "tpot [ms]", "best [tokens/s]", "chains", "tp", "pp", "tp2"]
+    header = ["model", "servers", "ms", "best", "degrees", "tp", "pp", "tp2"]
     return Section("serving-thumb", "Rules of thumb over proved optima", header, lines, _RULES)
 
 
 def _milliseconds(seconds: float) -> str:
     return "–" if seconds == math.inf else f"{seconds * 1e3:g}"
+
+
+def _degrees(chain: ServedChain, count: int) -> str:
+    """Degrees of the stages of a chain, those in a row counted, and how many such chains there are."""
+    runs = [(degree, len(list(row))) for degree, row in groupby(stage.degree for stage in chain.chain.stages)]
+    degrees = ",".join(f"{degree}" if times == 1 else f"{degree}x{times}" for degree, times in runs)
+    return degrees if count == 1 else f"{count} of {degrees}"
 
 
 @cache
@@ -208,7 +217,7 @@ def _against_rules(model: str, servers: str, weights: str, tpot: float) -> tuple
     if best is None:
         return "–", "none", "–", "–", "–"
     size = fleet[0].devices
-    chains = "; ".join(f"{count} x {chain.words}" for chain, count in best.chains)
+    chains = "; ".join(_degrees(chain, count) for chain, count in best.chains)
     ratios = list[str]()
     for degree in (size, 1, 2):
         restricted = DeploymentInstance(decoder, fleet, 50e9, degrees=(degree,), topology="chain", **fields)
