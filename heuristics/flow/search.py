@@ -14,7 +14,7 @@ from instances import Result
 from instances.deadline import Stopwatch
 from instances.flow.answer import FlowAnswer, longest_path
 from instances.flow.problem import SOURCE, FlowInstance
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import FloatArray, IntArray
 
 # Search for layers of devices with a large flow: stages in a row, annealed towards goals above the best; now and then
 # those of two parts of the devices side by side; and any layers of each device, from there on.
@@ -32,10 +32,11 @@ _EVEN = 4
 _TURNS, _MOVES_OF_INTERVALS = 5, 1
 # Temperatures of walks with any layers, from the least to the most, and how far each falls.
 _COOL, _WARM, _FALL = 0.004, 0.2, 20.0
-# Numbers of batches in flight, and ticks with each, whose even stages are computed; moves of the first search, and
-# walks of it; how fast a tick is taken from the best ones, how often near the best answer, and how many ticks away.
-_NUMBERS, _TICKS, _FIRST_OF_TICK, _WALKS = 6, 6, 60_000, 6
-_NEXT, _NEAR_BEST, _AWAY = 0.2, 0.5, 2.0
+# Numbers of batches in flight, and ticks and rounds with each, whose layers together are counted, by so many halves.
+_NUMBERS, _TICKS, _ROUNDS, _HALVES = 8, 8, 3, 14
+# Moves of the first search for a group, and walks of it; how fast a tick is taken from the best, how often near that of
+# the best answer, and how many ticks away from it.
+_FIRST_OF_TICK, _WALKS, _NEXT, _NEAR_BEST, _AWAY = 60_000, 6, 0.3, 0.5, 2.0
 # Of the searches for groups: those of all devices, of one group where there may be two, and of kinds one by one.
 _ALL_ANEW, _UNDIVIDED, _BY_KIND = 0.3, 0.5, 0.7
 # Part of the starts where each device is a stage by itself, as far as that reaches.
@@ -117,19 +118,12 @@ def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limi
     if instance.unreachable() is not None:
         return None
     best, ticks = None, {m: instance.steps.ticks(m) for m in instance.numbers_in_flight}
-    tried = list[tuple[float, int, float]]()
-    numbers = [m for m in ticks if len(ticks[m])]
-    for m in (numbers[i] for i in np.unique(np.linspace(0, len(numbers) - 1, _NUMBERS).astype(np.int64)).tolist()):
-        for tick in np.unique(np.quantile(ticks[m], np.linspace(0, 1, _TICKS), method="nearest")).tolist():
-            if not (tried and limits.deadline.passed):
-                candidate = FlowAnswer(instance, _even_stages(instance.at(m, tick, tick)).interval)
-                best = _better(candidate, best)
-                tried.append((candidate.flow, m, tick))
-    tried.sort(reverse=True)
+    tried = _promising(instance, ticks, limits)
     for _ in range(_WALKS):
         if not tried or limits.deadline.passed:
             break
-        _, m, tick = tried[min(int(rng.geometric(_NEXT)) - 1, len(tried) - 1)]
+        of_number = tried[min(int(rng.geometric(_NEXT)) - 1, len(tried) - 1)]
+        _, m, tick = of_number[min(int(rng.geometric(_NEXT)) - 1, len(of_number) - 1)]
         turns = best.turns[0] if best is not None and best.flow > 0 else None
         if turns is not None and turns.in_flight in ticks and rng.random() < _NEAR_BEST:
             m, place = turns.in_flight, int(np.searchsorted(ticks[turns.in_flight], turns.tick))
@@ -140,6 +134,40 @@ def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limi
         if answer is not None:
             best = _better(FlowAnswer(instance, answer.interval), best)
     return best if best is not None and best.flow > 0 else None
+
+
+def _promising(
+    instance: FlowInstance, ticks: dict[int, FloatArray], limits: Limits
+) -> list[list[tuple[float, int, float]]]:
+    """For numbers of batches in flight the flows that all layers carry together at some ticks, the largest first.
+
+    Of each number some ticks, and more between the neighbours of the best of them; each with its number and tick.
+    """
+    tried, numbers = list[list[tuple[float, int, float]]](), [m for m in ticks if len(ticks[m])]
+    for m in (numbers[i] for i in np.unique(np.linspace(0, len(numbers) - 1, _NUMBERS).astype(np.int64)).tolist()):
+        low, high, of_number = 0, len(ticks[m]) - 1, list[tuple[float, int, float]]()
+        for _ in range(_ROUNDS):
+            if of_number and limits.deadline.passed:
+                break
+            places = np.unique(np.linspace(low, high, _TICKS).astype(np.int64))
+            times = ticks[m][places].tolist()
+            carried = [_shared(instance.at(m, tick, tick)) for tick in times]
+            of_number += [(flow, m, tick) for flow, tick in zip(carried, times, strict=True)]
+            best = int(np.argmax(carried))
+            low, high = int(places[max(0, best - 1)]), int(places[min(len(places) - 1, best + 1)])
+        tried.append(sorted(of_number, reverse=True))
+    return sorted(tried, reverse=True)
+
+
+def _shared(instance: FlowInstance) -> float:
+    """The flow that the layers of all devices can carry together, about; it is no less than any [requests/s]."""
+    layers, counts = np.arange(instance.layers + 1), instance.counts
+    low, high = 0.0, float((instance.capacity * layers).max(axis=1) @ counts / instance.layers)
+    for _ in range(_HALVES):
+        middle = (low + high) / 2
+        carried = float((np.minimum(instance.capacity, middle) * layers).max(axis=1) @ counts)
+        low, high = (middle, high) if carried >= instance.layers * middle else (low, middle)
+    return high
 
 
 def _search_layers(
