@@ -33,6 +33,7 @@ from instances.machines import read_kinds
 from instances.partitioning.constraints_file import KINDS
 from instances.planning.grid.configurations import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
+from instances.serving.servers import servers_of_document
 from mtpp.cli.exit_codes import DONE, TRUSTED
 
 MOST_BYTES_OF_README = 8000
@@ -203,6 +204,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "mtpp-chain/1": read_chain,
     "mtpp-chain/2": lambda path: configured_from_document(read_json(path)),
     "mtpp-cluster/1": read_cluster,
+    "mtpp-servers/1": lambda path: servers_of_document(read_json(path)),
 }
 
 
