@@ -117,6 +117,8 @@ def verify(
         compared as well.
     cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
+    in_flight
+        Of a serving front; older files have one batch in flight.
     ideals : bool
         Has no effect any more, as ideals are always looked at; it will go.
     rerun : bool

@@ -76,6 +76,7 @@ class StatementWords(TypedDict, total=False):
         str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", MACHINES)
     ]
     microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M")]
+    in_flight: Annotated[int | None, Word("Batches in flight of a serving front.", None, "M")]
     global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES")]
     dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME")]
     sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N")]
@@ -452,6 +453,7 @@ def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: Own
     """The question of a serving front, and what its runtime demands of it."""
     fault = _fault_of_runtime(stated)
     words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_front(stated))
+    words["in_flight"] = lambda: unlike("in_flight", stated.in_flight or 1, statements["in_flight"])
     if "constraints" not in statements:
         words["runtime"] = lambda: unlike("runtime", stated.runtime, statements["runtime"])
     return Comparisons(words, [] if fault is None else [fault])

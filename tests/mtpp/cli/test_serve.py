@@ -36,6 +36,10 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("front.png").stat().st_size > 0
     assert mtpp(f"verify front.json --question {question.split()[1]}") == 0
     assert "no cut beats one is proved again" in capsys.readouterr().out
+    assert mtpp("verify front.json -k 3 --in-flight 2") == 1
+    assert "question: in flight is 3, you ask for 2" in "".join(capsys.readouterr())
+    assert mtpp("verify front.json -k 3 --in-flight 3") == 0
+    assert "compared  -k, --in-flight" in capsys.readouterr().out
     assert mtpp("export front.json --for vllm") == 0
     assert capsys.readouterr().out.splitlines()[1] == words
     assert mtpp("export front.json --for tensorrt-llm") == 0
