@@ -30,7 +30,7 @@ from instances.serving.problem import PICO, DeploymentInstance
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.certify import certify
 from mtpp.certifying.findings import Findings
-from mtpp.text.numbers import bytes_in_words, time_in_words
+from mtpp.text.numbers import bytes_in_words, how_many, time_in_words
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.cuts import pinned
 from mtpp_models.planning.grid import covered as covered_in_grid
@@ -209,7 +209,8 @@ def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
     on = f" (on {printable(kinds[b])})" if kinds else ""
     in_flight = front.instance.in_flight
     passing = f"{figures(point.throughput, f'sequences per {unit}')} pass"
-    passing += "" if in_flight is None else f" with {in_flight} of {front.instance.batch} sequences in flight"
+    if in_flight is not None:
+        passing += f" with {how_many(in_flight, 'batch')} of {front.instance.batch} in flight"
     yield f"Stage {b}{on} is the slowest: {time_in_words(float(costs[b]), unit)}; {passing}."
     least = int(np.argmin(point.stage_capacity))
     on = f" (on {printable(kinds[least])})" if kinds else ""

@@ -323,7 +323,7 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
 def throughput_at_capacity(
     graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords, point: ServedPartition
 ) -> float | None:
-    """Throughput of a cut priced at its own capacity [1/time unit]; None where the graph has other dimensions."""
+    """Throughput of a cut priced at its own capacity [1/time unit]; None where it has no price or no room there."""
     from instances.partitioning.partition import Partition
     from instances.partitioning.serving import ServedPartition
 
@@ -336,7 +336,8 @@ def throughput_at_capacity(
     except InputError:  # more tokens than the decoder has positions for
         return None
     cut = point.partition
-    return ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind)).throughput
+    there = ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind))
+    return there.throughput if math.isfinite(there.cost) else None  # activations may grow with the context, too
 
 
 def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:

@@ -199,3 +199,10 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
             "serve gpt2 -k 2 --memory 1GB --in-flight 2 --for llama-cpp": "llama-cpp has one batch in flight",
         },
     )
+
+
+def test_a_context_whose_activations_have_no_room_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Long prompts: the scores of attention grow with the context, and a capacity is that of the caches."""
+    assert mtpp("serve llama-3-8b -k 2 --memory 80GB --dim phase=prefill --dim context=2048 --quiet") == 0
+    header = capsys.readouterr().out.splitlines()[0]
+    assert "there" not in header
