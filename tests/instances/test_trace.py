@@ -71,6 +71,7 @@ def test_combined_results_are_one_run_behind_the_other() -> None:
         lambda: mtpp.flow("llama-2-7b", devices="2xA100,2xL4@1.25GB/s", time_limit=1),
     ],
 )
+@pytest.mark.slow
 def test_other_problems(make) -> None:  # type: ignore[no-untyped-def]
     check(make())
 

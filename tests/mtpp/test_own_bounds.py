@@ -100,6 +100,7 @@ def test_rows_of_compare_are_the_same_in_one_process_and_in_two(own: str, tmp_pa
     assert changed.loc[("own.py:HEAVY", 2), "bound"] == 1
 
 
+@pytest.mark.slow
 def test_faults_are_their_own_and_no_reference_for_others(own: str) -> None:
     names = ["FALSE", "NAN", "EXITS", "TEXT", "SEVEN"]
     frame = mtpp.compare(wide(), 3, ["kahn", *(f"{own}:{name}" for name in names), f"{own}:TIGHT"], bandwidth=4)
@@ -136,6 +137,7 @@ def test_a_bound_is_stated_and_makes_nothing_optimal(own: str, tmp_path: Path) -
     assert len(claim["provenance"]["sources"]) == 64
 
 
+@pytest.mark.slow
 def test_objects_are_stated_like_files(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(own).parent))
     import own as module  # type: ignore[import-not-found]
@@ -152,6 +154,7 @@ def test_objects_are_stated_like_files(own: str, monkeypatch: pytest.MonkeyPatch
         sys.modules.pop("own")
 
 
+@pytest.mark.slow
 def test_methods_take_turns_in_a_certification(own: str, tmp_path: Path) -> None:
     words: dict[str, Any] = {"bandwidth": 4, "time_limit": 20}
     plain = mtpp.certify(wide(), 3, **words)
@@ -172,6 +175,7 @@ def test_an_endless_method_costs_its_own_turn(own: str) -> None:
     assert any("own.py:ENDLESS left out: it did not end within" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_the_command_line_has_them_all(own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph_file(tmp_path)
     graph = f"{tmp_path}/graph.json"

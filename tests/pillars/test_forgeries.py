@@ -190,6 +190,7 @@ def many_bounds(document: Document) -> None:
         (many_bounds, {1}),
     ],
 )
+@pytest.mark.slow
 def test_named_forgeries(forge: Forgery, codes: set[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """1 is false, 2 is refused, 4 is trusted: nobody who reads the code is deceived."""
     forged = copy.deepcopy(PLAIN)

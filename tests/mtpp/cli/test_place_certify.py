@@ -27,6 +27,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "place small.json -k 2 --bandwidth 1 --time-limit 5 --out p.json"
 
 
+@pytest.mark.slow
 def test_a_small_placement_is_proved_by_the_exact_model(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp(small) == 0
     row = columns(capsys.readouterr().out)

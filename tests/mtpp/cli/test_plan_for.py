@@ -21,6 +21,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["megatron", "torch", "vllm", "galvatron", "deepspeed"])
+@pytest.mark.slow
 def test_a_plan_for_a_runtime_is_exported(runtime: str, capsys: pytest.CaptureFixture[str]) -> None:
     """At operator level, where free plans cut layers: here they are whole, and replicas equal."""
     assert mtpp(f"plan bert-base {QUESTION} --for {runtime} --out plan.json --quiet") == 0

@@ -106,6 +106,7 @@ def test_certified_for_a_runtime_and_exported(name: str, capsys: pytest.CaptureF
     assert stages[1:-1] == layer
 
 
+@pytest.mark.slow
 def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     """It holds its graph; the bound that it states stands above the words, and the certificate beside the file."""
     assert mtpp(f"certify {GPT2} --level layer --for vllm --time-limit 5 --out c.json --quiet") == 0

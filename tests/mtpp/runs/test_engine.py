@@ -98,6 +98,7 @@ def test_a_job_gets_the_runs_that_it_waits_for(processes: int, tmp_path: Path) -
     assert [run["sum"] for run in runs] == [5111, 5010, 100, 5000]
 
 
+@pytest.mark.slow
 def test_bug_a_last_run_that_kills_slowly_is_not_tried_for_ever(tmp_path: Path) -> None:
     """A process that dies later than the next look at it is known for guilty, also when no other suspect is left."""
     jobs = [Sum("slow", deadly=True, seconds=1.0), Sum("other", 1, seconds=0.5)]

@@ -98,6 +98,7 @@ def test_bug_a_group_that_is_decided_twice_lost_a_leaf() -> None:
 
 @settings(max_examples=500)
 @given(instances(max_nodes=6, max_k=3) | heavy_overflows() | questions(max_nodes=5), st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_no_tree_proves_more_than_the_optimum(question: Instance, r: Random) -> None:
     """Trees out of the air and changed ones, memory and groups of all kinds, goals below and above what is true."""
     optimum = needed_optimum(question)

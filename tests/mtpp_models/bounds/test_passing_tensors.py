@@ -59,6 +59,7 @@ def blocks_of_groups(draw: st.DrawFn) -> tuple[Instance, list[int], list[int], s
 
 @settings(max_examples=300)
 @given(blocks_of_groups())
+@pytest.mark.slow
 def test_what_passes_is_live_in_every_order(drawn: tuple[Instance, list[int], list[int], set[int]]) -> None:
     instance, _, group, chosen = drawn
     graph = instance.graph

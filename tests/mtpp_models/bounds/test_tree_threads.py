@@ -99,6 +99,7 @@ def test_threads_search_for_the_same_prices() -> None:
 
 
 @pytest.mark.parametrize("method", ["priced", "priced-quick", "bisection"])
+@pytest.mark.slow
 def test_bounds_of_threads_are_the_same_each_time_and_have_witnesses(method: str) -> None:
     instance = Instance(regal_style("barabasi-albert", 10, seed=4), Platform(2 if method == "bisection" else 3, 1.0))
     start = best_of_kahn(instance)

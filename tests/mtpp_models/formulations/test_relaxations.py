@@ -192,6 +192,7 @@ def test_files_with_bounds_of_relaxations_are_read(name: str, tmp_path: Path) ->
     assert bool(check.fault) == (name == "exact:lp")
 
 
+@pytest.mark.slow
 def test_a_table_of_relaxations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As published and strengthened by each part: exact:lp <= with parts <= optimum, and none is above its model."""
     monkeypatch.chdir(tmp_path)
