@@ -81,6 +81,10 @@ class Question(Protocol):
     def time_unit(self) -> str:
         """Time unit of its costs."""
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside each answer."""
+
 
 class Answer(Protocol):
     """Interface of all answers, such as `Partition`."""

@@ -50,6 +50,11 @@ class QuestionRecord(Displayed):
         raise NotImplementedError
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside each answer, as its numbers do not say it."""
+        return ()
+
+    @property
     def time_unit(self) -> str:
         """Time unit of its costs."""
         return "s"

@@ -246,6 +246,14 @@ class Instance(GraphQuestion):
         limit = "" if self.k == self.machines.total else f", at most {self.k} of them"
         return f"{self.name}, {self.machines}{limit}"
 
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """That a pipeline which is full holds the states of a batch for each block, and memory counts those of one."""
+        if self.k == 1 or not self.graph.state_bytes.any() or not self.machines.is_limited:
+            return ()
+        batches = f"the throughput needs up to {self.k} batches in flight"
+        return (f"{batches}, and the memory counts the states of one; mtpp serve counts those of all",)
+
     def of_kind(self, t: int) -> Instance:
         """The question for k devices of kind t alone, without constraints; its costs are those of blocks on them."""
         if self.is_alike:

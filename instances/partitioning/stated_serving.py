@@ -73,6 +73,11 @@ class ServingQuestion:
         return question
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that belong beside each answer: none."""
+        return ()
+
+    @property
     def true_hash(self) -> str:
         """SHA-256 of the whole question, names of nodes included, the same in all versions."""
         return hash_of(self.problem, self.document())

@@ -162,7 +162,8 @@ class Loop(Generic[Q, A]):
         stopped = self.deadline.interrupted.is_set() or self.best.interrupted
         parts = best_of_each_method(self.answers) or [self.best]
         clocked = self.clocked or any(answer.clocked for answer in self.answers)
-        parts[-1] = replace(parts[-1], interrupted=stopped, clocked=clocked, notes=tuple(dict.fromkeys(self.notes)))
+        notes = tuple(dict.fromkeys((*self.instance.caveats, *self.notes)))
+        parts[-1] = replace(parts[-1], interrupted=stopped, clocked=clocked, notes=notes)
         whole = combine(*map(_proved, parts))
         return replace(whole, parts=combine(*parts).parts, moments=self.recorder.moments)
 

@@ -174,3 +174,12 @@ def test_explain_says_what_a_partition_by_hand_is_priced_with(
     assert main(["explain", str(file), "--json"]) == 0
     (note,) = json.loads(capsys.readouterr().out)["notes"]
     assert note.startswith("Assumed: 25 GB/s between devices; ")
+
+
+def test_a_decoder_whose_caches_are_those_of_one_batch_says_so() -> None:
+    """A full pipeline of k stages has a batch in each, whose caches all stages hold."""
+    dims = {"phase": "decode", "batch": 2}
+    result = mtpp.certify("gpt2", k=2, level="layer", dims=dims, memory="8GB", time_limit=5)
+    assert any("needs up to 2 batches in flight" in note for note in result.notes)
+    alone = mtpp.certify("gpt2", k=2, level="layer", dims=dims, time_limit=5)
+    assert not any("in flight" in note for note in alone.notes)
