@@ -47,7 +47,7 @@ _RECHECKS = {
         "stated": "trusted",
     },
     FLOW: dict.fromkeys(("shared-layers", "ends"), "formula")
-    | {"enumeration": "enumeration", "ticks": "brackets"}
+    | {"enumeration": "enumeration", "ticks": "brackets", "prices": "prices"}
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     DEPLOY: {"device-seconds": "formula", "chains": "boxes"},
     PLAN: {"z-any-order": "trusted", "z-fixed": "program", "z-split": "program", "work-any": "formula"},
@@ -82,6 +82,7 @@ WITNESSES: dict[str, tuple[str, ...]] = {
     "patterns-with-links": ("weights", "second"),
     "patterns-with-hubs": ("weights", "hubs"),
     "ticks": ("groups",),
+    "prices": ("devices", "links"),
     "pinned": ("nodes",),
     "pigeonhole": ("nodes",),
     "ideals": ("swaps",),

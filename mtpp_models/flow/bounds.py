@@ -8,7 +8,7 @@ The right side over F does not grow with F, so that the largest such F bounds th
 the source through a link to a device, and enters the sink from one, where no device carries more than it ever can.
 
 *patterns* and *patterns-with-links*: the least F that weights exclude, by bisection; *patterns-with-hubs* where few
-devices link all others.
+devices link all others. *prices*: the least F that prices of devices and links exclude, where the program is small.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import SINK, SOURCE, FlowInstance
+from mtpp_models.flow.prices import find_prices, has_prices
 from mtpp_models.flow.weights import Hubs, exclude
 
 # Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
@@ -105,16 +106,25 @@ def bound_flow(
         results.append(
             _result(method, instance, high * (1 + _SAFE), {"weights": best.weights, "second": best.second}, watch)
         )
-    hubs = Hubs(instance)
-    if not hubs.are_of_use:
-        return results
-    low = least or high / 2
-    high, weights = lowered(
-        "patterns-with-hubs", lambda flow: hubs.exclude(flow, deadline), low, high, _NEAR, (low * high) ** 0.5
-    )
-    if weights is not None:
-        witness = {"hubs": [instance.devices[i] for i in hubs.devices], "weights": weights}
-        results.append(_result("patterns-with-hubs", instance, high * (1 + _SAFE), witness, watch))
+    hubs, low = Hubs(instance), least or high / 2
+    if hubs.are_of_use:
+        high, weights = lowered(
+            "patterns-with-hubs", lambda flow: hubs.exclude(flow, deadline), low, high, _NEAR, (low * high) ** 0.5
+        )
+        if weights is not None:
+            witness: dict[str, object] = {"hubs": [instance.devices[i] for i in hubs.devices], "weights": weights}
+            results.append(_result("patterns-with-hubs", instance, high * (1 + _SAFE), witness, watch))
+    if has_prices(instance):
+        low = least or high / 8
+        high, prices = lowered(
+            "prices", lambda flow: find_prices(instance, flow, deadline), low, high, _NEAR, low * (1 + _NEAR)
+        )
+        if prices is not None:
+            names = [*instance.devices, "source", "sink"]
+            rows = [[names[u], names[v], float(prices.links[u, v])] for u, v in np.argwhere(prices.links > 0).tolist()]
+            paid = [[name, price] for name, price in zip(instance.devices, prices.devices, strict=True) if price > 0]
+            witness = {"devices": paid, "links": rows}
+            results.append(_result("prices", instance, high * (1 + _SAFE), witness, watch))
     return results
 
 

@@ -50,9 +50,9 @@ def between(names: str, rate: float) -> Links:
 
 
 GOLDEN: dict[str, tuple[dict[str, Any], float, float, float]] = {
-    # the flow, and the bounds by shared layers and by patterns
+    # the flow, and the bounds by shared layers and by patterns or prices
     "two and one": (document(4, [(2, {1: 12, 2: 5}), (1, {1: 6, 2: 2, 3: 1})]), 5, 6.5, 5),
-    "contiguity": (document(3, [(3, {1: 10, 2: 6})]), 10, 12, 12),
+    "contiguity": (document(3, [(3, {1: 10, 2: 6})]), 10, 12, 11.25),
     "a link": (document(4, [(2, {1: 12, 2: 8})], between("01", 3)), 3, 8, 3),
     "mixed links": (
         document(3, [(1, {1: 12, 2: 8}), (2, {1: 7, 2: 4})], between("01", 3) | between("02", 3) | between("12", 1000)),
@@ -188,6 +188,52 @@ def test_forgeries_are_found(certificate: Path, path: list[Any], value: Any, tmp
     file = tmp_path / "forged.json"
     file.write_text(json.dumps(forged))
     assert verify(read_json(file)).faults
+
+
+@pytest.fixture(scope="module")
+def priced() -> dict[str, Any]:
+    """A certificate where links let half of that pass which layers and ends do; names are not in the order of kinds."""
+    links = {("source", "0"): 10, ("source", "1"): 10, ("0", "2"): 3, ("1", "2"): 2, ("2", "sink"): 10}
+    instance = flow_instance_of(FlowCase(2, [1, 0, 0], [{1: 10}, {1: 10}], links))
+    answer = FlowAnswer(instance, [[0, 1], [0, 1], [1, 2]])
+    written: dict[str, Any] = json.loads(json_text(certificate_document([answer_of(answer), *bound_flow(instance)])))
+    verdict = verify(parse_json(json.dumps(written), "priced.json"))
+    assert verdict.faults == ()
+    assert float(verdict.proved_ratio or 0) < 1.003
+    return written
+
+
+def answer_of(answer: FlowAnswer) -> Result[Any, Any]:
+    return Result("annealing", answer.instance, answer)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("value", 0.21),
+        ("devices", [["0", 100.0]]),
+        ("devices", [["0", -1.0]]),
+        ("links", []),
+        ("links", [["0", "2", 1.0]]),
+        ("links", [["0", "2", 1.0], ["1", "2", 0.5]]),
+    ],
+)
+def test_forged_prices_are_found(priced: dict[str, Any], member: str, value: Any) -> None:
+    """Prices that some way does not pay, and such below 0."""
+    written = copy.deepcopy(priced)
+    (claim,) = (claim for claim in written["bounds"] if claim["method"] == "prices")
+    (claim if member == "value" else claim["parameters"])[member] = value
+    assert verify(parse_json(json.dumps(written), "priced.json")).faults
+
+
+def test_prices_of_what_is_none_are_one_line(priced: dict[str, Any]) -> None:
+    """A device that there is not, and a row that is too short."""
+    for rows in ([["7", 1.0]], [["0"]]):
+        written = copy.deepcopy(priced)
+        (claim,) = (claim for claim in written["bounds"] if claim["method"] == "prices")
+        claim["parameters"]["devices"] = rows
+        with pytest.raises(InputError, match="expected a device, or two ends of a link, and a price"):
+            verify(parse_json(json.dumps(written), "priced.json"))
 
 
 @pytest.fixture(scope="module")

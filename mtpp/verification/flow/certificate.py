@@ -14,6 +14,7 @@ from instances.certificates import Claim
 from instances.flow.problem import SINK, SOURCE, FlowCertificate, FlowInstance, flow_from_document
 from instances.json_files import Value
 from mtpp.verification.flow.enumeration import excludes_all
+from mtpp.verification.flow.prices import excludes_by_prices
 from mtpp.verification.flow.question import ExactFlow, Turns, exact_flow
 from mtpp.verification.flow.weights import excludes, excludes_with_hubs
 from mtpp.verification.verdict import (
@@ -216,6 +217,8 @@ def _check(instance: FlowInstance, question: ExactFlow, claim: Claim, clock: Clo
     if claim.method == "ticks":
         fault, brackets = _fault_of_groups(instance, flow, claim, clock)
         proof = f"re-proved by {brackets} brackets of batches in flight and ticks"
+    elif claim.method == "prices":
+        fault, proof = _fault_of_prices(question, flow, claim, clock), "re-proved by the cheapest way"
     else:
         fault, knapsacks = _fault_of_weights(question, flow, claim, clock)
         proof = f"re-proved by {knapsacks} knapsack{'s' if knapsacks > 1 else ''}"
@@ -313,6 +316,24 @@ def _fault_in_bracket(
     if method == "enumeration":
         return None if excludes_all(question, flow, clock) is not None else _NO_CUT
     return excludes(question, flow, [weights], Fraction(0), clock, links=False)
+
+
+def _fault_of_prices(question: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> str | None:
+    """Why the prices of a claim do not exclude a flow, None if they do."""
+    fields = claim.parameters.open_members(("devices", "links"))
+    number = {name: i for i, name in enumerate([*question.devices, "source", "sink"])}
+    rows = [*((2, row) for row in fields["devices"].items()), *((3, row) for row in fields["links"].items())]
+    devices, links = [Fraction(0)] * question.n, dict[tuple[int, int], Fraction]()
+    for size, row in rows:
+        items = row.items()
+        if len(items) != size or any(item.text() not in number for item in items[:-1]):
+            row.fail("expected a device, or two ends of a link, and a price.")
+        ends, price = [number[item.text()] for item in items[:-1]], Fraction(items[-1].number())
+        if size == 3:
+            links[ends[0], ends[1]] = price
+        elif ends[0] < question.n:
+            devices[ends[0]] = price
+    return excludes_by_prices(question, flow, devices, links, clock)
 
 
 def _fault_of_weights(instance: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
