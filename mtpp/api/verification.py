@@ -118,7 +118,7 @@ def verify(
     cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
     in_flight
-        Of a serving front; older files have one batch in flight.
+        Of a serving front, or of a flow; older files of fronts have one batch in flight.
     ideals : bool
         Has no effect any more, as ideals are always looked at; it will go.
     rerun : bool

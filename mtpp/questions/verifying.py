@@ -76,7 +76,7 @@ class StatementWords(TypedDict, total=False):
         str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", MACHINES)
     ]
     microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M")]
-    in_flight: Annotated[int | None, Word("Batches in flight of a serving front.", None, "M")]
+    in_flight: Annotated[int | None, Word("Batches in flight of a serving front, or of a flow.", None, "M")]
     global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES")]
     dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME")]
     sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N")]
@@ -477,8 +477,12 @@ def compare_grid(stated: Envelope, statements: Mapping[str, Any], graph: OwnGrap
 
 
 def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """The question of a flow, of which there is nothing to state but its hash."""
-    return Comparisons({}, ())
+    """The question of a flow: batches in flight, where it is of a decoder; any other one is stated by its hash."""
+    steps = stated.instance.steps
+    if steps is None:
+        return Comparisons({}, ())
+    in_flight = "any number" if steps.in_flight is None else steps.in_flight
+    return Comparisons({"in_flight": lambda: unlike("in_flight", in_flight, statements["in_flight"])}, ())
 
 
 def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:

@@ -126,14 +126,17 @@ def test_bug_waiting_sequences_held_no_caches(tmp_path: Path) -> None:
     assert result.instance.question_words.startswith("32 layers on 2 devices (2 of a kind), 6 links, phase decode")
 
 
-def test_the_number_of_batches_in_flight_may_be_given() -> None:
+def test_the_number_of_batches_in_flight_may_be_given(tmp_path: Path) -> None:
     """With one each card holds all layers for 9 sequences; with more a word is refused, as it is in prefill."""
     alone = golden(in_flight=1)
     assert alone.answer is not None
     assert {turns.in_flight for turns in alone.answer.turns} == {1}
     assert sum(turns.sizes for turns in alone.answer.turns).tolist() == [9, 9]
     assert alone.proved
-    assert alone.instance.question_hash != golden(in_flight=2).instance.question_hash
+    two = golden(in_flight=2)
+    assert alone.instance.question_hash != two.instance.question_hash
+    assert not api.verify(two.save(tmp_path / "two.json"), in_flight=2).faults
+    assert api.verify(tmp_path / "two.json", in_flight=1).faults
     with pytest.raises(InputError, match="2 devices work at 2 batches at most; give 1 to 2"):
         golden(in_flight=3)
     with pytest.raises(InputError, match="do not wait"):
