@@ -36,6 +36,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.serving.model import LayerShape
 from instances.serving.problem import CHUNK, PICO, DeploymentInstance
@@ -44,6 +45,7 @@ from instances.serving.servers import Servers
 #: Finer units of coefficients in a picosecond.
 FINE = 10**6
 ACTIVATION_BYTES = 2
+_FULL = 2**45  # bytes of a cache that no device has room for
 #: Part of the rate of slots that more devices reach, near (log2 t)^-0.05.
 SLOTS = {t: Fraction(part, 1000) for t, part in {1: 1000, 2: 1000, 4: 966, 8: 947, 16: 933, 32: 923, 64: 914}.items()}
 
@@ -120,18 +122,19 @@ class StageCosts:
         return self._tables[b]
 
     def _priced(self, b: int) -> StageTables:
-        question, order = self.question, self.question.model.order
+        question, order, ceiling = self.question, self.question.model.order, self.question.ceiling
         rows = []
         prompts = np.diff(self.prompts)
         for s, (lines_of_degrees, heads) in enumerate(zip(self._lines, self._heads, strict=True)):
             of_servers = []
             for d, (lines, head) in enumerate(zip(lines_of_degrees, heads, strict=True)):
                 if question.prefill == "prompts":
-                    each = b * prompts[s, d]
+                    each = [b * time for time in prompts[s, d].tolist()]
                 else:
-                    each = np.array([line.at(b) for line in lines], dtype=np.int64)[order]
+                    each = np.array([line.at(b) for line in lines], dtype=object)[order].tolist()
                 each[-1] += head.at(b)
-                of_servers.append(np.concatenate(([0], np.cumsum(each))))
+                times = np.array([min(time, ceiling) for time in each], dtype=np.int64)
+                of_servers.append(np.concatenate(([0], np.cumsum(times))))
             rows.append(of_servers)
         constants = question.constants
         visit = fine(Fraction(constants.visit)) + b * fine(Fraction(constants.sequence))
@@ -140,10 +143,13 @@ class StageCosts:
             tokens = Fraction(question.input)
         moved = ACTIVATION_BYTES * question.model.hidden * tokens
         hops = [
-            [(fine(Fraction(constants.latency)) + b * fine(moved / Fraction(rate))) // FINE for rate in rates]
-            for rates in ((servers.within, question.between) for servers in question.servers)
+            [
+                min((fine(Fraction(constants.latency)) + b * fine(moved / Fraction(rate))) // FINE, ceiling)
+                for rate in (servers.within, question.between)
+            ]
+            for servers in question.servers
         ]
-        return StageTables(np.array(rows, dtype=np.int64), visit // FINE, np.array(hops, dtype=np.int64))
+        return StageTables(np.array(rows, dtype=np.int64), min(visit // FINE, ceiling), np.array(hops, dtype=np.int64))
 
     @cached_property
     def weights(self) -> IntArray:
@@ -183,9 +189,14 @@ class StageCosts:
                 )
                 for shape in question.model.shapes
             ]
-            each = np.array(shapes, dtype=np.int64)[question.model.order]
+            each = np.array([min(size, _FULL) for size in shapes], dtype=np.int64)[question.model.order]
             rows.append(np.concatenate(([0], np.cumsum(each))))
         return np.array(rows)
+
+    @cached_property
+    def largest_cache(self) -> int:
+        """Bytes of a sequence that some device holds at least, however layers are cut."""
+        return int(np.diff(self.caches).min(axis=0).max())
 
     @cached_property
     def room(self) -> IntArray:
@@ -207,6 +218,8 @@ class StageCosts:
             of_servers = []
             for t in question.degrees:
                 each = [fine(_alone(question, servers, t, shape)) // FINE for shape in question.model.shapes]
+                if max(each) > question.ceiling:
+                    raise InputError(f"a layer takes hours for a prompt on {servers.kind}; give shorter ones.")
                 of_servers.append(
                     np.concatenate(([0], np.cumsum(np.array(each, dtype=np.int64)[question.model.order])))
                 )

@@ -48,10 +48,14 @@ class LayerShape:
     window: int = 0
 
     def __post_init__(self) -> None:
-        least = {"weights": 1, "heads": 1, "key_heads": 1}
+        least = {"weights": 1, "cache": 1, "heads": 1, "key_heads": 1}
         for name, value in vars(self).items():
             if value < least.get(name, 0):
                 raise InputError(f"{name} of a layer is {value}; give {least.get(name, 0)} or more.")
+            if value >= 2**40:
+                raise InputError(f"{name} of a layer is {value}; give less than 2^40.")
+        if self.experts > 4096:
+            raise InputError(f"a layer has {self.experts} experts; give at most 4096.")
         if self.chosen > self.experts or (self.experts > 0) != (self.chosen > 0):
             raise InputError(f"A token takes {self.chosen} of {self.experts} experts of a layer; that cannot be.")
 
@@ -94,11 +98,15 @@ class ServedModel:
     def __post_init__(self) -> None:
         if not 1 <= len(self.order) <= 4096 or not self.shapes:
             raise InputError(f"{self.name}: there are {len(self.order)} layers; give 1 to 4096.")
+        if len(self.shapes) > 256:
+            raise InputError(f"{self.name}: {len(self.shapes)} shapes of layers are too many; give at most 256.")
         if min(self.order) < 0 or max(self.order) >= len(self.shapes):
             raise InputError(f"{self.name}: shapes of layers run from 0 to {len(self.shapes) - 1}.")
         for name in ("hidden", "embedding", "head", "logits", "tied"):
             if not 0 <= getattr(self, name) < 2**50:
                 raise InputError(f"{self.name}: {name} is {getattr(self, name)}; give a number from 0 to 2^50.")
+        if self.parameters >= 2**50:
+            raise InputError(f"{self.name}: it has {self.parameters} parameters; give less than 2^50.")
         if self.tied > min(self.embedding, self.head):
             raise InputError(f"{self.name}: {self.tied} shared parameters are more than embedding or head have.")
 

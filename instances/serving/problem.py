@@ -149,8 +149,8 @@ class DeploymentInstance(QuestionRecord):
     def __post_init__(self) -> None:
         if not self.servers:
             raise InputError("There are no servers; give at least one.")
-        if sum(servers.count * servers.devices for servers in self.servers) > 4096:
-            raise InputError("There are more than 4096 devices; give fewer.")
+        if self.devices > 4096 or len(self.servers) > 64:
+            raise InputError("There are more than 4096 devices, or 64 kinds of servers; give fewer.")
         for name, value, most in (
             ("input", self.input, _MOST_TOKENS),
             ("output", self.output, _MOST_TOKENS),
@@ -167,7 +167,8 @@ class DeploymentInstance(QuestionRecord):
         if not self.between < math.inf:
             raise InputError("between is infinite; give bytes a second.")
         for name, value in vars(self.constants).items():
-            if not (0 <= value < 1e12) or (
+            top = 1.0 if name == "keep" else 1e12
+            if not (0 <= value <= top) or (
                 value == 0 and name in ("flops", "bytes", "switch", "slot", "keep", "prompt")
             ):
                 raise InputError(f"constants.{name} is {value}; give a positive number.")
@@ -238,9 +239,15 @@ class DeploymentInstance(QuestionRecord):
         return link / size
 
     @property
+    def ceiling(self) -> int:
+        """Time that longer ones of a layer, a visit or a hop count as, so that sums have 64 bits [10^-12 s]."""
+        return 2**61 // self.model.layers
+
+    @property
     def longest_cycle(self) -> int:
-        """The longest time of a token that is allowed [10^-12 s]."""
-        return ENDLESS if self.tpot == math.inf else math.floor(Fraction(self.tpot) * PICO)
+        """The longest time of a token that is allowed, below the ceiling [10^-12 s]."""
+        longest = self.ceiling - 1
+        return longest if self.tpot == math.inf else min(longest, math.floor(Fraction(self.tpot) * PICO))
 
     @property
     def most_sequences(self) -> int:
@@ -261,7 +268,7 @@ class DeploymentInstance(QuestionRecord):
             return ENDLESS
         waiting = Fraction(self.ttft) - Fraction(self.constants.first)
         left = waiting * PICO - Fraction(self.constants.wait) * cycle
-        return math.floor(left / Fraction(self.constants.prompt))
+        return min(ENDLESS, math.floor(left / Fraction(self.constants.prompt)))
 
     @cached_property
     def key(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -68,14 +67,14 @@ class Servers:
         for name, most in (("devices", 1024), ("count", 1024)):
             if not 1 <= getattr(self, name) <= most:
                 raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to {most}.")
-        for name in ("peak_flops", "memory_bandwidth", "memory", "within"):
-            if not 0 < getattr(self, name) < 1e30:
-                raise InputError(f"{where}: {name} is {getattr(self, name)}; give a positive number.")
+        for name, top in (("peak_flops", 1e30), ("memory_bandwidth", 1e30), ("memory", 1e13), ("within", 1e30)):
+            if not 0 < getattr(self, name) <= top:
+                raise InputError(f"{where}: {name} is {getattr(self, name)}; give a positive number up to {top:g}.")
         for name in ("eight", "four"):
             if not 1 <= getattr(self, name) <= 64:
                 raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to 64.")
-        if self.price is not None and not 0 <= self.price < math.inf:
-            raise InputError(f"{where}: price is {self.price}; give 0 or more.")
+        if self.price is not None and not 0 <= self.price <= 1e12:
+            raise InputError(f"{where}: price is {self.price}; give 0 to 1e12.")
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from instances.serving.problem import DeploymentInstance
 from mtpp.certifying.loop import Method, ignore
 from mtpp.certifying.methods import answered
 from mtpp_models import Progress, SolveOptions
-from mtpp_models.flow.deployments import deployed, unfit
+from mtpp_models.flow.deployments import deployed
 from mtpp_models.solvers.interface import Controls
 
 #: Outcome of a search for a deployment, with its proof.
@@ -29,14 +29,12 @@ def deployment(
         def tell(devices: str, rate: float) -> None:
             controls.report(Progress(f"chains on {devices}", 0.0, None, None, None))
 
-        answer, bounds = deployed(question, controls.deadline, tell)
+        answer, bounds, reason = deployed(question, controls.deadline, tell)
         seconds = watch.seconds(solve=watch.passed)
         if answer is None:
-            reason = None if controls.deadline.passed else unfit(question)
             return Result("chains", question, seconds=seconds, impossible=reason)
         results = [Result(bound.method, question, answer, bound, seconds) for bound in bounds]
-        notes = tuple(line for line in [_on_memory(answer)] if line)
-        return combine(*results).noted(*notes) if results else Result("chains", question, answer, None, seconds)
+        return combine(*results) if results else Result("chains", question, answer, None, seconds)
 
     methods = [Method[DeploymentInstance, Deployment]("chains", search, timeless=True, once=True)]
     result = answered(question, methods, SolveOptions(time_limit=time_limit), on_progress)

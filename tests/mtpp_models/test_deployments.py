@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,8 @@ from instances.serving.problem import ENDLESS, DeploymentInstance
 from instances.serving.servers import servers_of_text
 from instances.serving.transformers import served_model
 from mtpp.verification.serving.chains import chain_exists
-from mtpp_models.flow.deployments import _shortest, deployed
+from mtpp_models.flow.chains import _shortest
+from mtpp_models.flow.deployments import deployed
 
 
 def question(model: str, servers: str, **others: Any) -> DeploymentInstance:
@@ -31,7 +33,7 @@ def question(model: str, servers: str, **others: Any) -> DeploymentInstance:
 @pytest.mark.parametrize("seed", range(40))
 def test_deployments_cost_what_enumeration_finds(seed: int) -> None:
     asked = random_question(np.random.default_rng([53, seed]))
-    answer, bounds = deployed(asked, Deadline())
+    answer, bounds, _ = deployed(asked, Deadline())
     least = best_cost(asked)
     assert (answer is None) == (least is None)
     if answer is not None and least is not None:
@@ -127,7 +129,7 @@ def test_rates_are_those_of_a_model_written_apart(
     asked: tuple[str, str, dict[str, Any]], rate: float, degrees: list[tuple[int, ...]]
 ) -> None:
     model, servers, others = asked
-    answer, _ = deployed(question(model, servers, **others), Deadline())
+    answer, _, _ = deployed(question(model, servers, **others), Deadline())
     assert answer is not None
     assert answer.rate == pytest.approx(rate, rel=0.02)
     chains = [tuple(s.degree for s in chain.chain.stages) for chain, count in answer.chains for _ in range(count)]
@@ -137,18 +139,31 @@ def test_rates_are_those_of_a_model_written_apart(
 def test_a_single_sequence_is_quickest_on_few_stages() -> None:
     """A chain that is balanced over all devices is slower for one sequence than the fastest device alone."""
     asked = question("llama-3-8b", "1x1xA100,1x2xRTX4090", objective="latency", between=1.25e9, weights="fp8")
-    answer, _ = deployed(asked, Deadline())
-    throughput, _ = deployed(question("llama-3-8b", "1x1xA100,1x2xRTX4090", between=1.25e9, weights="fp8"), Deadline())
+    answer, _, _ = deployed(asked, Deadline())
+    throughput, _, _ = deployed(
+        question("llama-3-8b", "1x1xA100,1x2xRTX4090", between=1.25e9, weights="fp8"), Deadline()
+    )
     assert answer is not None
     assert throughput is not None
     assert [(chain.chain.batches, chain.chain.batch) for chain, _ in answer.chains] == [(1, 1)]
     assert answer.tpot < throughput.tpot
 
 
+def test_too_many_kinds_of_servers_have_an_answer_without_a_proof() -> None:
+    asked = question("gpt2", "1x1xL4", batch=8, degrees=(1,))
+    kinds = tuple(replace(asked.servers[0], kind=f"card-{n}") for n in range(17))
+    answer, bounds, reason = deployed(replace(asked, servers=kinds), Deadline())
+    alone, _, _ = deployed(asked, Deadline())
+    assert answer is not None
+    assert alone is not None
+    assert answer.exact_rate == 17 * alone.exact_rate
+    assert ([bound.method for bound in bounds], reason) == (["device-seconds"], None)
+
+
 def test_rates_of_larger_fleets_do_not_fall() -> None:
     rates = []
     for servers in ("1x2xH100", "1x4xH100", "1x8xH100", "2x8xH100"):
-        answer, _ = deployed(question("llama-3-70b", servers, weights="fp8"), Deadline())
+        answer, _, _ = deployed(question("llama-3-70b", servers, weights="fp8"), Deadline())
         rates.append(Fraction(0) if answer is None else answer.exact_rate)
     assert rates == sorted(rates)
     assert rates[0] > 0

@@ -213,7 +213,7 @@ def _against_rules(model: str, servers: str, weights: str, tpot: float) -> tuple
     fields: dict[str, Any] = {"input": 1000, "output": 1000, "weights": weights, "tpot": tpot}
     fields["kv"] = "bf16" if weights == "bf16" else "fp8"
     decoder = served_model(model_named(model))
-    best, _ = deployed(DeploymentInstance(decoder, fleet, 50e9, **fields), Deadline())
+    best, _, _ = deployed(DeploymentInstance(decoder, fleet, 50e9, **fields), Deadline())
     if best is None:
         return "–", "none", "–", "–", "–"
     size = fleet[0].devices
@@ -221,7 +221,7 @@ def _against_rules(model: str, servers: str, weights: str, tpot: float) -> tuple
     ratios = list[str]()
     for degree in (size, 1, 2):
         restricted = DeploymentInstance(decoder, fleet, 50e9, degrees=(degree,), topology="chain", **fields)
-        other, _ = deployed(restricted, Deadline())
+        other, _, _ = deployed(restricted, Deadline())
         ratios.append("–" if other is None else f"{best.rate / other.rate:.3f}")
     return f"{best.rate:.0f}", chains, *ratios
 

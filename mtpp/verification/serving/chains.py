@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
+from itertools import accumulate
+from math import prod
 
 import numpy as np
 
 from instances.compiled import compiled
+from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.serving.model import LayerShape
 from instances.serving.problem import CACHES, PICO, WEIGHTS, DeploymentInstance
 from instances.serving.servers import Servers
+from mtpp.verification.verdict import Clock, UndecidedError
 
 _UNITS = 10**6  # of 10^-18 s in a picosecond
 _CHUNK, _ACTIVATION = 8192, 2
+_FULL = 2**45  # bytes of a cache that no device has room for
 #: Part of the rate of slots that devices reach, by degree, in thousandths.
 _SLOTS = {1: 1000, 2: 1000, 4: 966, 8: 947, 16: 933, 32: 923, 64: 914}
+
+
+power = lru_cache(maxsize=64)(pow)
 
 
 def _rounded(seconds: Fraction) -> int:
@@ -30,11 +38,12 @@ def _rounded(seconds: Fraction) -> int:
 class ExactStages:
     """Times and bytes of all stages of a question."""
 
-    def __init__(self, question: DeploymentInstance) -> None:
-        self.question = question
+    def __init__(self, question: DeploymentInstance, clock: Clock) -> None:
+        self.question, self.clock = question, clock
         self.order = [int(shape) for shape in question.model.order]
         self.width, self.bits = WEIGHTS[question.weights]
         self.ends = Fraction(self.width if self.width >= 1 else 2)
+        self.ceiling = 2**61 // question.model.layers  # longer times count as this one, so that sums have 64 bits
         self.times = cache(self._times)
 
     def _rates(self, servers: Servers, t: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
@@ -54,8 +63,8 @@ class ExactStages:
         read = _rounded(Fraction(self.width) * shape.weights / memory)
         if shape.experts:
             every = _rounded(Fraction(self.width) * (shape.experts * shape.expert) / memory)
-            taken = shape.experts**b - (shape.experts - shape.chosen) ** b
-            read += every * taken // shape.experts**b
+            taken = power(shape.experts, b) - power(shape.experts - shape.chosen, b)
+            read += every * taken // power(shape.experts, b)
         doublings = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4, 32: 5, 64: 6}[t]
         return max(computed, read) + _rounded(2 * doublings * Fraction(self.question.constants.latency))
 
@@ -101,15 +110,14 @@ class ExactStages:
         for servers in self.question.servers:
             of_servers = []
             for t in self.question.degrees:
+                self.clock.raise_if_late()
                 shapes = [
                     b * self._single(servers, t, shape) if alone else self._layer(servers, t, shape, b)
                     for shape in self.question.model.shapes
                 ]
-                sums = [0]
-                for shape in self.order:
-                    sums.append(sums[-1] + shapes[shape])
-                sums[-1] += self._head(servers, t, b)
-                of_servers.append(sums)
+                each = [shapes[shape] for shape in self.order]
+                each[-1] += self._head(servers, t, b)
+                of_servers.append([0, *accumulate(min(time, self.ceiling) for time in each)])
             rows.append(of_servers)
         return np.array(rows, dtype=np.int64)
 
@@ -120,26 +128,24 @@ class ExactStages:
             of_servers = []
             for t in self.question.degrees:
                 shapes = [self._single(servers, t, shape) for shape in self.question.model.shapes]
-                sums = [0]
-                for shape in self.order:
-                    sums.append(sums[-1] + shapes[shape])
-                of_servers.append(sums)
+                if max(shapes) > self.ceiling:
+                    raise InputError("a layer takes hours for a prompt")
+                of_servers.append([0, *accumulate(shapes[shape] for shape in self.order)])
             rows.append(of_servers)
         return np.array(rows, dtype=np.int64)
 
     def _single(self, servers: Servers, t: int, shape: LayerShape) -> int:
         seconds, tokens = self._prompt_attention(servers, t, shape), self.question.input
-        while tokens > 0:
-            part = min(tokens, _CHUNK)
-            seconds += Fraction(self._product(servers, t, shape, part) // _UNITS, PICO)
-            seconds += part * self._passing(servers, t, shape)
-            tokens -= part
+        for part, count in ((_CHUNK, tokens // _CHUNK), (tokens % _CHUNK, 1)):
+            product = Fraction(self._product(servers, t, shape, part) // _UNITS, PICO)
+            seconds += count * (product + part * self._passing(servers, t, shape)) if part > 0 else 0
         return _rounded(seconds) // _UNITS
 
     def visit(self, b: int) -> int:
         """A visit of a stage [10^-12 s]."""
         constants = self.question.constants
-        return (_rounded(Fraction(constants.visit)) + b * _rounded(Fraction(constants.sequence))) // _UNITS
+        time = _rounded(Fraction(constants.visit)) + b * _rounded(Fraction(constants.sequence))
+        return min(time // _UNITS, self.ceiling)
 
     def hop(self, s: int, b: int, *, within: bool) -> int:
         """Receiving on servers of a type, from the same server or another one [10^-12 s]."""
@@ -150,7 +156,7 @@ class ExactStages:
         if question.prefill == "prompts":
             tokens = Fraction(question.input)
         each = _rounded(_ACTIVATION * question.model.hidden * tokens / rate)
-        return (_rounded(Fraction(question.constants.latency)) + b * each) // _UNITS
+        return min((_rounded(Fraction(question.constants.latency)) + b * each) // _UNITS, self.ceiling)
 
     def weights(self, t: int) -> list[int]:
         """Sums of bytes of a device before each layer, with embedding and head."""
@@ -184,7 +190,7 @@ class ExactStages:
             shape = question.model.shapes[number]
             resident = min(tokens, Fraction(shape.window)) if shape.window else tokens
             size = Fraction(CACHES[question.kv]) * shape.cache * resident
-            sums.append(sums[-1] + int(-(-size // min(t, shape.key_heads))))
+            sums.append(sums[-1] + min(int(-(-size // min(t, shape.key_heads))), _FULL))
         return sums
 
     def room(self, s: int) -> int:
@@ -210,6 +216,8 @@ class Goal:
 
 #: Labels of a state at most; more of them leave a question open.
 _LABELS = 64
+#: Labels and steps of a dynamic program at most.
+_MOST_LABELS, _MOST_STEPS = 2**25, 2**32
 
 
 @compiled
@@ -324,7 +332,13 @@ class ChainChecks:
     def exists(self, devices: list[tuple[int, int]], batch: int, goal: Goal, degree: int) -> bool | None:
         """Whether a chain of stages of one degree, or of any for 0, keeps a goal at a batch; None if that is open."""
         stages = self.stages
+        steps = prod(count + 1 for count, _ in devices) * (1 + sum(size for _, size in devices))
+        layers, labels = len(stages.order), _LABELS if self.has_patience else 1
+        if steps * layers * labels > _MOST_LABELS or steps * layers**2 * len(self.degrees) > _MOST_STEPS:
+            raise UndecidedError(f"there are too many devices for a dynamic program: {devices}")
         chosen = [d for d, t in enumerate(self.degrees) if degree in (0, t)]
+        if goal.sequences * int(np.diff(self.caches).min(axis=0).max()) > max(self.room.tolist()):
+            return False
         types = range(len(devices))
         result = chain_exists(
             stages.times(batch)[:, chosen],
@@ -343,6 +357,6 @@ class ChainChecks:
             goal.longest,
             goal.limit,
             goal.patience,
-            _LABELS if self.has_patience else 1,
+            labels,
         )
         return None if result < 0 else bool(result)

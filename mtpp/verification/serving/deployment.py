@@ -9,7 +9,6 @@ from itertools import product
 from math import ceil, floor, inf, prod
 
 from instances.certificates import Claim
-from instances.errors import InputError
 from instances.json_files import Value
 from instances.serving.problem import (
     CACHES,
@@ -27,6 +26,7 @@ from mtpp.verification.verdict import (
     Check,
     Clock,
     Limits,
+    UndecidedError,
     Verdict,
     as_float,
     is_near,
@@ -48,9 +48,12 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
     ------
     InputError
         If this is none, or the parameters of a bound are not of the kind that its method needs.
+    OutOfTimeError
+        If the time ends before the numbers of the answer are checked.
     """
     stated = deployment_from_document(document)
-    pools, clock = _pools(stated.instance), Clock(limits.seconds)
+    clock = Clock(limits.seconds)
+    pools = _pools(stated.instance, clock)
     fault = next(_misshapen(stated, pools), None)
     faults: list[str] = []
     cost = None
@@ -63,14 +66,14 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
     )
 
 
-def _pools(question: DeploymentInstance) -> dict[bool, ExactStages]:
+def _pools(question: DeploymentInstance, clock: Clock) -> dict[bool, ExactStages]:
     """Costs of chains by whether they take prompts alone, which only those of pools do."""
     if question.prefill != "pools":
-        return {False: ExactStages(question)}
+        return {False: ExactStages(question, clock)}
     together = min(question.batch, max(1, 8192 // question.input))
     return {
-        False: ExactStages(replace(question, prefill="none", ttft=inf)),
-        True: ExactStages(replace(question, prefill="prompts", tpot=inf, batch=together)),
+        False: ExactStages(replace(question, prefill="none", ttft=inf), clock),
+        True: ExactStages(replace(question, prefill="prompts", tpot=inf, batch=together), clock),
     }
 
 
@@ -197,7 +200,7 @@ class _Numbers:
                     sizes = f"{weights} bytes of weights and {caches} of caches"
                     yield f"{place}.stages[{n}]: {sizes} do not fit into {room}"
             cycle, first = self.cycle(chain), self.ttft(chain)
-            if limits.tpot < inf and cycle > floor(Fraction(limits.tpot) * PICO):
+            if cycle > _longest(limits):
                 yield f"{place}: a token takes {cycle / PICO:g} s, and {limits.tpot:g} s are allowed"
             if limits.ttft < inf and first > Fraction(limits.ttft) * (1 + ROUNDING):
                 yield f"{place}: the first token takes {as_float(first):g} s, and {limits.ttft:g} s are allowed"
@@ -272,7 +275,10 @@ def _check(question: DeploymentInstance, pools: dict[bool, ExactStages], claim: 
     if claim.method == "device-seconds":
         proved, how = _device_seconds(question, pools[False], clock)
     else:
-        proved, how = _by_boxes(question, pools, claim, clock)
+        try:
+            proved, how = _by_boxes(question, pools, claim, clock)
+        except UndecidedError as error:
+            return Check(claim, None, f"not re-checked: {error}")
     if proved is None:
         return Check(claim, None, "false", how)
     if Fraction(claim.value) > proved * (1 + ROUNDING):
@@ -315,7 +321,8 @@ def _by_boxes(
         boxes += count
     how = f"re-proved by {boxes} dynamic programs and a knapsack"
     try:
-        return _cost(_best_pools(question, rates)) if True in pools else _knapsack(question, rates[False]), how
+        best = _best_pools(question, rates, clock) if True in pools else None
+        return (_knapsack(question, rates[False], clock) if best is None else _cost(best)), how
     except KeyError as error:
         return None, f"there is no proof of {list(error.args[0])}"
 
@@ -323,9 +330,9 @@ def _by_boxes(
 _Pair = tuple[Fraction, Fraction]
 
 
-def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, Fraction]]) -> Fraction:
+def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, Fraction]], clock: Clock) -> Fraction:
     """The most tokens in a picosecond over all divisions of the devices into two pools."""
-    fleets = {pool: _fleets(question, of_pool) for pool, of_pool in rates.items()}
+    fleets = {pool: _fleets(question, of_pool, clock) for pool, of_pool in rates.items()}
     types = range(len(question.servers))
     parts = {pool: [_of_parts(question, s, of_pool) for s in types] for pool, of_pool in rates.items()}
     pairs: dict[_Vector, list[_Pair]] = {}
@@ -336,6 +343,7 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
         else:
             some = [(fleets[True][vector], Fraction(0)), (Fraction(0), fleets[False][vector])]
             for part in product(*(range(count + 1) for count in vector)):
+                clock.raise_if_late()
                 rest = tuple(map(int.__sub__, vector, part))
                 if any(part) and any(rest):
                     some += [(a + c, b + d) for a, b in pairs[part] for c, d in pairs[rest]]
@@ -355,8 +363,11 @@ def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict
     for value in proofs.items():
         fields = value.members(("devices", "rate", "boxes"))
         rows = [row.whole_numbers() for row in fields["devices"].items()]
-        if len(rows) != len(question.servers) or any(len(row) != 2 or min(row) < 0 for row in rows):
-            fields["devices"].fail("expected servers, and devices of each, for each type.")
+        if len(rows) != len(question.servers) or not all(
+            len(row) == 2 and 0 <= row[0] <= servers.count and 0 <= row[1] <= servers.devices
+            for row, servers in zip(rows, question.servers, strict=False)
+        ):
+            fields["devices"].fail("expected servers of the question, and devices of each, for each type.")
         devices = tuple((row[0], row[1]) for row in rows)
         rate = fields["rate"].whole_numbers()
         if len(rate) != 2 or rate[0] < 0 or rate[1] < 1:
@@ -368,7 +379,7 @@ def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict
         if boxes > _MOST_BOXES:
             return f"there are more than {_MOST_BOXES} boxes"
         rates[devices] = Fraction(rate[0], rate[1])
-        if why := _uncovered(question, devices, stated):
+        if why := _uncovered(question, devices, stated, clock):
             return why
         for box in stated:
             clock.raise_if_late()
@@ -388,10 +399,11 @@ def _box(value: Value, question: DeploymentInstance) -> _Box:
 
 
 def _longest(question: DeploymentInstance) -> int:
-    return ENDLESS if question.tpot == inf else floor(Fraction(question.tpot) * PICO)
+    longest = 2**61 // question.model.layers - 1
+    return longest if question.tpot == inf else min(longest, floor(Fraction(question.tpot) * PICO))
 
 
-def _uncovered(question: DeploymentInstance, devices: _Devices, boxes: list[_Box]) -> str | None:
+def _uncovered(question: DeploymentInstance, devices: _Devices, boxes: list[_Box], clock: Clock) -> str | None:
     """Why boxes do not cover all batches; None if they do: they lie apart, and are as many points together."""
     latency = question.objective == "latency"
     batches = 1 if latency else max(1, min(question.model.layers, sum(count * size for count, size in devices)))
@@ -407,6 +419,7 @@ def _uncovered(question: DeploymentInstance, devices: _Devices, boxes: list[_Box
         if sum(map(_points, mine)) != _points(whole):
             return f"the boxes of {list(devices)} do not cover {list(whole)}"
         for n, box in enumerate(mine):
+            clock.raise_if_late()
             for other in mine[:n]:
                 if all(x <= b and a <= y for (a, b), (x, y) in zip(_sides(other), _sides(box), strict=True)):
                     return f"the boxes {list(other)} and {list(box)} overlap"
@@ -435,7 +448,7 @@ def _open_box(checks: ChainChecks, devices: _Devices, rate: Fraction, box: _Box)
     if question.ttft < inf:
         constants = question.constants
         waiting = (Fraction(question.ttft) - Fraction(constants.first)) * PICO - Fraction(constants.wait) * quickest
-        patience = floor(waiting / Fraction(constants.prompt))
+        patience = min(ENDLESS, floor(waiting / Fraction(constants.prompt)))
     if longest <= 0 or patience < 0:
         return None
     exists = checks.exists(list(devices), small, Goal(fewest * small, longest, limit, patience), degree)
@@ -444,12 +457,12 @@ def _open_box(checks: ChainChecks, devices: _Devices, rate: Fraction, box: _Box)
     return f"a chain on {list(devices)} may be faster in the box {list(box)}" if exists else None
 
 
-def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction]) -> Fraction:
+def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock: Clock) -> Fraction:
     """The least cost of chains with these rates side by side; a `KeyError` where a rate is missing."""
     counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
     if question.objective == "latency" or (question.topology == "chain" and question.objective == "throughput"):
         return _cost(rates[tuple(zip(counts, sizes, strict=True))])
-    fleets = _fleets(question, rates)
+    fleets = _fleets(question, rates, clock)
     if question.objective != "cost":
         return _cost(fleets[tuple(counts)])
     costs = []
@@ -460,17 +473,18 @@ def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction]) -> 
     return min(costs, default=Fraction(0))
 
 
-def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction]) -> dict[_Vector, Fraction]:
+def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock: Clock) -> dict[_Vector, Fraction]:
     """The most of chains on numbers of servers of each type; for prices a chain on several has no others beside it."""
     counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
     if prod(count + 1 for count in counts) > _MOST_VECTORS:
-        raise InputError("there are too many servers to be checked")
+        raise UndecidedError("there are too many servers for a knapsack")
     best: dict[_Vector, Fraction] = {(0,) * len(counts): Fraction(0)}
     for vector in sorted(product(*(range(count + 1) for count in counts)), key=sum)[1:]:
         if sum(vector) == 1:
             best[vector] = _of_server(question, vector.index(1), rates)
             continue
         rate = rates[tuple(zip(vector, sizes, strict=True))]
+        clock.raise_if_late()
         for part in product(*(range(count + 1) for count in vector)) if question.objective != "cost" else ():
             if any(part) and part != vector:
                 rate = max(rate, best[part] + best[tuple(map(int.__sub__, vector, part))])

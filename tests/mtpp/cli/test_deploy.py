@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,9 @@ def test_servers_of_a_file(tmp_path: Path) -> None:
     ("words", "line"),
     [
         (["--servers", "1x8xA100", "--tpot", "1ms"], "tpot is 1 ms; no chain is faster than"),
+        (["--servers", "2x8xA100", "--prefill", "pools", "--tpot", "1ms"], "tpot is 1 ms; no chain is faster than"),
+        (["--servers", "1x2xA100", "--prefill", "pools", "--input", "10"], "no two pools fit beside each other"),
+        (["--servers", "1x8xA100", "--price", "1e300"], "price is 1e+300; give 0 to 1e12"),
         (["--servers", "1x4xL4"], "141.1 GB of weights do not fit into 96 GB"),
         (["--servers", "1x8xA100", "--degrees", "3"], "degree 3 does not divide 64 heads; give 1, 2, 4, 8"),
         (["--servers", "1x8xA100", "--tpot", "nan"], "--tpot nan: give a positive time"),
@@ -63,6 +67,20 @@ def test_what_is_refused_is_one_line(words: list[str], line: str, capsys: pytest
     said = [text for text in capsys.readouterr().err.splitlines() if not text.startswith("mtpp: compiling")]
     assert len(said) == 1
     assert line in said[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"tpot": 1e9},
+        {"ttft": 1e9, "servers": "2x1xH100"},
+        {"between": "1e-300GB/s", "servers": "2x1xH100"},
+        {"input": 10**7, "output": 1, "kv": "fp8", "weights": "fp8", "servers": "1x8xH200"},
+    ],
+)
+def test_bug_times_of_years_were_more_than_64_bits(words: dict[str, Any]) -> None:
+    result = mtpp.serve("llama-3-8b", **{"servers": "1x1xH100", "time_limit": None, "batch": 8} | words)
+    assert result.proved or result.impossible
 
 
 def test_cost_is_that_of_the_cheapest_servers() -> None:

@@ -112,6 +112,15 @@ def test_what_is_changed_is_refused(true: dict[str, Any]) -> None:
         assert verdict.faults, name
 
 
+def test_bug_devices_of_a_proof_were_not_those_of_the_question() -> None:
+    data = document("two types")
+    for row in ([10**9, 2], [1, 10**9], [2, 2]):
+        other = deepcopy(data)
+        _proof(other)["parameters"]["chains"][0]["devices"][0] = row
+        with pytest.raises(InputError, match="expected servers of the question"):
+            check(other)
+
+
 def test_verify_reads_the_file(tmp_path: Any) -> None:
     path = tmp_path / "deployment.json"
     path.write_text(json.dumps(document("with a limit")))
