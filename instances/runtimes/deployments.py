@@ -29,13 +29,14 @@ def deployment_settings(answer: Deployment, runtime: str) -> str:
     if runtime not in _WORDS:
         raise InputError(f"{runtime} takes no deployment on servers; give one of {', '.join(_WORDS)}.")
     lines = []
-    for chain, count in answer.chains:
+    for pool, chain, count in answer.pools:
         times = "" if count == 1 else f", {count} times"
+        unit = "tokens/s" if not pool else "prompts/s, whose caches pass on,"
         try:
-            words = _WORDS[runtime](_stages(chain))
+            words = _WORDS[runtime](_stages(chain, runtime))
         except InputError as error:
             raise InputError(f"{error} {_instead(runtime)}") from None
-        lines.append(f"# {_devices(chain)}{times}: {float(chain.rate):.6g} tokens/s each\n{words}")
+        lines.append(f"# {_devices(chain)}{times}: {float(chain.rate):.6g} {unit} each\n{words}")
     return "".join(lines)
 
 
@@ -43,14 +44,16 @@ def _instead(runtime: str) -> str:
     return f"Serve with {word('runtime')} {runtime} for the best that it can express."
 
 
-def _stages(chain: ServedChain) -> ServerStages:
+def _stages(chain: ServedChain, runtime: str) -> ServerStages:
+    """Stages with the longest sequence; llama.cpp divides its room evenly, and other runtimes may preempt."""
     question = chain.question
+    longest = question.resident_tokens if runtime == "llama-cpp" else question.input + question.output
     return ServerStages(
         layers=tuple(stage.end - stage.first for stage in chain.chain.stages),
         degrees=tuple(stage.degree for stage in chain.chain.stages),
         batch=chain.chain.batch,
         in_flight=chain.chain.batches,
-        length=math.ceil(question.resident_tokens),
+        length=question.input + 1 if chain.chain.prompts else math.ceil(longest),
     )
 
 

@@ -191,6 +191,12 @@ class Deployment(Displayed):
         """The same of those that take prompts alone."""
         return self._chains(prompts=True)
 
+    @property
+    def pools(self) -> tuple[tuple[str, ServedChain, int], ...]:
+        """All chains that differ, each with the name of its pool, if it takes prompts alone, and how many there are."""
+        rows = [("prompts ", *row) for row in self.prompt_chains] + [("", *row) for row in self.chains]
+        return tuple(rows)
+
     def _chains(self, *, prompts: bool) -> tuple[tuple[ServedChain, int], ...]:
         counts = dict[Chain, int]()
         by_chain = dict[Chain, ServedChain]()
@@ -268,8 +274,7 @@ class Deployment(Displayed):
     def _rows(self) -> Rows:
         header = ["chain", "stage", "device", "degree", "layers", "time [s]", "weights", "caches"]
         rows = []
-        pools = [("prompts ", row) for row in self.prompt_chains] + [("", row) for row in self.chains]
-        for c, (pool, (chain, count)) in enumerate(pools, 1):
+        for c, (pool, chain, count) in enumerate(self.pools, 1):
             name = f"{pool}{c}" if count == 1 else f"{pool}{c}, {count} times"
             columns = zip(chain.chain.stages, chain.stage_times, chain.weight_bytes, chain.cache_bytes, strict=True)
             for number, (stage, time, weights, caches) in enumerate(columns):

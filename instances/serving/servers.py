@@ -63,7 +63,9 @@ class Servers:
     price: float | None = None
 
     def __post_init__(self) -> None:
-        where = f"servers of {printable(self.kind)}"
+        if not 1 <= len(self.kind) <= 64 or not self.kind.isprintable():
+            raise InputError("a kind of devices has no name of 1 to 64 characters in one line; give one.")
+        where = f"servers of {self.kind}"
         for name, most in (("devices", 1024), ("count", 1024)):
             if not 1 <= getattr(self, name) <= most:
                 raise InputError(f"{where}: {name} is {getattr(self, name)}; give 1 to {most}.")

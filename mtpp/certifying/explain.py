@@ -235,15 +235,15 @@ def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterat
         uses = "use of the devices gives" if bound.method == "device-seconds" else "deployment of chains gives"
         yield f"No {uses} more than {figures(1 / bound.value, 'tokens/s')} ({_by(result)})."
     room = costs_of(question).room
-    for chain, count in answer.chains:
+    for pool, chain, count in answer.pools:
         times = chain.stage_times
         slowest = max(range(len(times)), key=times.__getitem__)
         needed = chain.chain.batches * times[slowest]
         limit = "the slowest stage" if needed >= sum(times) else "the sum of all stages"
+        takes = f"{'they take' if pool else 'a token takes'} {time_in_words(chain.tpot, 's')}"
         yield (
-            f"{count} x {printable(chain.words)}: {chain.chain.batches} batches of {chain.chain.batch} sequences in "
-            f"flight; a token takes {time_in_words(chain.tpot, 's')}, by {limit} (stage {slowest} takes "
-            f"{time_in_words(times[slowest] / PICO, 's')})."
+            f"{pool}{count} x {printable(chain.words)}: {chain.chain.batches} batches of {chain.chain.batch} sequences "
+            f"in flight; {takes}, by {limit} (stage {slowest} takes {time_in_words(times[slowest] / PICO, 's')})."
         )
         rows = zip(chain.chain.stages, chain.weight_bytes, chain.cache_bytes, strict=True)
         filled = [(weights + caches) / float(room[stage.servers]) for stage, weights, caches in rows]

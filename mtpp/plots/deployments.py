@@ -15,7 +15,7 @@ from mtpp.text.tables import drawn
 
 def deployment_figure(answer: Deployment, bound: Bound | None = None) -> Figure:
     """Times of the stages, above what fills their devices."""
-    height = chart_height(sum(len(chain.chain.stages) for chain, _ in answer.chains))
+    height = chart_height(sum(len(chain.chain.stages) for _, chain, _ in answer.pools))
     figure = Figure(figsize=(11, 2 * height), layout="constrained")
     above, below = figure.subplots(2, 1)
     limit = ""

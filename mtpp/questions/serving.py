@@ -145,7 +145,7 @@ def _degrees(text: str | None, model: ServedModel, servers: Sequence[Servers], r
     """Degrees to choose from: those of the word, or all that divide the heads and fit into a server."""
     largest = max(server.devices for server in servers)
     if text is not None:
-        degrees = tuple(sorted(set(parse_counts(str(text)))))
+        degrees = tuple(sorted(set(parse_counts(str(text), "degrees"))))
         for degree in degrees:
             model.check_degree(degree)
             if degree not in DEGREES or degree > largest:

@@ -331,8 +331,8 @@ def parse_throughput(given: Quantity, time_unit: str) -> float:
     return value * _SECONDS_OF_UNITS[time_unit] / _SECONDS_OF_UNITS[unit]
 
 
-def parse_counts(text: str) -> list[int]:
-    """Numbers of blocks, comma-separated, without repetition.
+def parse_counts(text: str, name: str = "k") -> list[int]:
+    """Numbers of a word, by default those of blocks, comma-separated, without repetition.
 
     Examples
     --------
@@ -343,10 +343,10 @@ def parse_counts(text: str) -> list[int]:
     for part in text.split(","):
         if not re.fullmatch(r"\s*[+-]?\d+\s*", part):
             raise WordError(
-                "k", text, f"{part.strip()!r} is not a whole number; give for example {said('k', '2,4,8')}."
+                name, text, f"{part.strip()!r} is not a whole number; give for example {said(name, '2,4,8')}."
             )
         if int(part) < 1:
-            raise WordError("k", text, "the number of blocks must be 1 or more.")
+            raise WordError(name, text, "each number must be 1 or more.")
         counts.append(int(part))
     return list(dict.fromkeys(counts))
 

@@ -41,14 +41,14 @@ def _labels(answer: Deployment) -> list[str]:
     """Number of the chain and layers of each stage."""
     return [
         f"{c}: {stage.first}–{stage.end - 1}"
-        for c, (chain, _) in enumerate(answer.chains, 1)
+        for c, (_, chain, _) in enumerate(answer.pools, 1)
         for stage in chain.chain.stages
     ]
 
 
 def time_chart(answer: Deployment) -> Chart:
     """A bar for each stage of each chain that differs."""
-    times = [time / PICO for chain, _ in answer.chains for time in chain.stage_times]
+    times = [time / PICO for _, chain, _ in answer.pools for time in chain.stage_times]
     scale = Scale.of_numbers(times, "s")
     return stacked(
         _labels(answer), {"work": times}, scale, "chain and layers", axis="time of a step", kinds={"work": "step"}
@@ -60,7 +60,7 @@ def memory_chart(answer: Deployment) -> Chart:
     room = costs_of(answer.instance).room
     rows = [
         (weights / 1e9, caches / 1e9, float(room[stage.servers] - weights - caches) / 1e9)
-        for chain, _ in answer.chains
+        for _, chain, _ in answer.pools
         for stage, weights, caches in zip(chain.chain.stages, chain.weight_bytes, chain.cache_bytes, strict=True)
     ]
     parts = {"weights": [r[0] for r in rows], "send": [r[1] for r in rows], "spare": [r[2] for r in rows]}

@@ -129,7 +129,7 @@ class ExactStages:
             for t in self.question.degrees:
                 shapes = [self._single(servers, t, shape) for shape in self.question.model.shapes]
                 if max(shapes) > self.ceiling:
-                    raise InputError("a layer takes hours for a prompt")
+                    raise InputError("question: a layer takes hours for a prompt; give shorter prompts.")
                 of_servers.append([0, *accumulate(shapes[shape] for shape in self.order)])
             rows.append(of_servers)
         return np.array(rows, dtype=np.int64)

@@ -91,7 +91,7 @@ def test_python_m_is_the_program(folder: Path) -> None:
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "mtpp: -k 0: the number of blocks must be 1 or more.\n"
+    assert run.stderr == "mtpp: -k 0: each number must be 1 or more.\n"
 
 
 def test_partition_prints_and_writes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

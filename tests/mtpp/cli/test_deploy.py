@@ -10,6 +10,7 @@ import pytest
 
 import mtpp
 from mtpp.cli.main import main
+from mtpp.problems.checking import result_document
 
 
 def test_a_deployment_is_found_written_verified_and_exported(
@@ -46,6 +47,10 @@ def test_servers_of_a_file(tmp_path: Path) -> None:
         (["--servers", "1x8xA100", "--tpot", "1ms"], "tpot is 1 ms; no chain is faster than"),
         (["--servers", "2x8xA100", "--prefill", "pools", "--tpot", "1ms"], "tpot is 1 ms; no chain is faster than"),
         (["--servers", "1x2xA100", "--prefill", "pools", "--input", "10"], "no two pools fit beside each other"),
+        (
+            ["--servers", "1x8xA100", "--degrees", "x"],
+            "--degrees x: 'x' is not a whole number; give for example",
+        ),
         (["--servers", "1x8xA100", "--price", "1e300"], "price is 1e+300; give 0 to 1e12"),
         (["--servers", "1x4xL4"], "141.1 GB of weights do not fit into 96 GB"),
         (["--servers", "1x8xA100", "--degrees", "3"], "degree 3 does not divide 64 heads; give 1, 2, 4, 8"),
@@ -81,6 +86,24 @@ def test_what_is_refused_is_one_line(words: list[str], line: str, capsys: pytest
 def test_bug_times_of_years_were_more_than_64_bits(words: dict[str, Any]) -> None:
     result = mtpp.serve("llama-3-8b", **{"servers": "1x1xH100", "time_limit": None, "batch": 8} | words)
     assert result.proved or result.impossible
+
+
+def test_bug_names_of_kinds_were_lines_of_commands(tmp_path: Path) -> None:
+    file, card = tmp_path / "servers.json", {"devices": 1, "peak_flops": 1e14, "memory_bandwidth": 1e12, "memory": 8e10}
+    for name in ("card\nrm", "", "c" * 65):
+        file.write_text(json.dumps({"format": "mtpp-servers/1", "servers": [card | {"kind": name}]}))
+        with pytest.raises(mtpp.InputError, match="no name of 1 to 64 characters"):
+            mtpp.serve("llama-3-8b", servers=file)
+
+
+def test_bug_chains_that_take_prompts_were_left_out(tmp_path: Path) -> None:
+    out = tmp_path / "pools.json"
+    words = {"servers": "1x2xA100", "prefill": "pools", "runtime": "vllm", "batch": 64, "reserve": "mean"}
+    out.write_text(json.dumps(result_document(mtpp.serve("llama-3-8b", **words))))
+    lines = str(mtpp.export(out, "vllm")).splitlines()
+    assert [line.count("prompts/s") for line in lines if "each" in line] == [1, 0]
+    assert [line.split("--max-model-len ")[1] for line in lines if "--max-model-len" in line] == ["1001", "2000"]
+    assert str(mtpp.explain(out)).count("in flight") == 2
 
 
 def test_cost_is_that_of_the_cheapest_servers() -> None:
