@@ -46,4 +46,4 @@ def _on_memory(answer: Deployment) -> str:
     """A warning where weights leave little room, as rates are less certain there; empty if they do not."""
     if not any(chain.is_tight for _, chain, _ in answer.pools):
         return ""
-    return "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times."
+    return "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times"

@@ -38,6 +38,9 @@ class _Fleet:
     def __add__(self, other: _Fleet) -> _Fleet:
         return _Fleet(self.rate + other.rate, self.sites + other.sites)
 
+    def __mul__(self, times: int) -> _Fleet:
+        return _Fleet(self.rate * times, self.sites * times)
+
     @property
     def joined(self) -> _Fleet:
         """The same chains at one site."""
@@ -228,8 +231,10 @@ def _pooled(
                 pools += (a + b for a, b in product(fronts[first], fronts[second]))
         fronts[vector] = _unbeaten(pools)
     last, largest = fronts.popitem() if fronts else ((), [])
+    rows = zip((servers.count for servers in question.servers), last, strict=False)
+    times = min((count // n for count, n in rows if n), default=0)  # more than once where time is up before
     answers = [
-        Deployment(question, _sites(question, _Fleet(Fraction(0), _at_sites(pools))))
+        Deployment(question, _sites(question, _Fleet(Fraction(0), _at_sites(pools)) * times))
         for pools in largest
         if pools.prompts.rate > 0 and pools.tokens.rate > 0
     ]

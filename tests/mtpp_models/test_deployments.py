@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,24 @@ def test_too_many_kinds_of_servers_have_an_answer_without_a_proof() -> None:
     assert answer is not None
     assert alone is not None
     assert answer.exact_rate == 17 * alone.exact_rate
+    assert ([bound.method for bound in bounds], reason) == (["device-seconds"], None)
+
+
+@pytest.mark.parametrize("prefill", ["mixed", "pools"])
+def test_bug_servers_were_idle_where_the_time_ended_early(prefill: str) -> None:
+    """It ends after the chains on one server; the others get the same."""
+    asked, ended, told = question("gpt2", "3x2xL4", batch=8, degrees=(1, 2), prefill=prefill), Event(), list[str]()
+
+    def tell(devices: str, rate: float) -> None:
+        told.append(devices)
+        if told.count("1x2") == (2 if prefill == "pools" else 1):
+            ended.set()
+
+    answer, bounds, reason = deployed(asked, Deadline.after(None, ended), tell)
+    alone, _, _ = deployed(replace(asked, servers=question("gpt2", "1x2xL4", degrees=(1, 2)).servers), Deadline())
+    assert answer is not None
+    assert alone is not None
+    assert (answer.servers_used.tolist(), answer.exact_rate) == ([3], 3 * alone.exact_rate)
     assert ([bound.method for bound in bounds], reason) == (["device-seconds"], None)
 
 
