@@ -42,6 +42,8 @@ CACHES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0}
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
 OBJECTIVES = ("throughput", "latency", "cost")
 TOPOLOGIES = ("chain", "replicas")
+RESERVES = ("full", "mean")
+PREFILLS = ("mixed", "pools", "none", "prompts")
 _MOST_TOKENS, MOST_BATCH = 10**7, 65536
 _FEWEST_OF_POOLS = 2
 #: In place of a time without a limit [10^-12 s].
@@ -158,7 +160,14 @@ class DeploymentInstance(QuestionRecord):
         ):
             if not 1 <= value <= most:
                 raise InputError(f"{name} is {value}; give a whole number from 1 to {most}.")
-        for name, table in (("weights", WEIGHTS), ("kv", CACHES)):
+        for name, table in (
+            ("weights", WEIGHTS),
+            ("kv", CACHES),
+            ("reserve", RESERVES),
+            ("objective", OBJECTIVES),
+            ("topology", TOPOLOGIES),
+            ("prefill", PREFILLS),
+        ):
             if getattr(self, name) not in table:
                 raise InputError(f"{name} is {printable(getattr(self, name))}; give one of {', '.join(table)}.")
         for name in ("between", "tpot", "ttft"):

@@ -131,7 +131,11 @@ def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
     if isinstance(servers, Servers):
         return (servers,)
     if not isinstance(servers, str | PathLike):
-        return tuple(servers)
+        parts = servers if isinstance(servers, Sequence) else ()
+        given = tuple(part for part in parts if isinstance(part, Servers))
+        if not given or len(given) < len(parts):
+            raise WordError("servers", servers, "give a text such as 2x8xH100, a file, or one or more Servers.")
+        return given
     text = fspath(servers)
     from_text = servers_of_text(text)
     if from_text is not None:
@@ -186,6 +190,8 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
     runtime = words["runtime"]
     if runtime is not None and runtime not in (*ONE_DEGREE, *NO_DEGREE):
         raise WordError("runtime", runtime, f"deployments are for {', '.join((*ONE_DEGREE, *NO_DEGREE))}.")
+    if words["prefill"] == "prompts":
+        raise WordError("prefill", "prompts", "chains that take prompts alone are a part of pools; give pools.")
     given = words["servers"]
     assert given is not None
     served, servers = model_of(model), servers_of(given)

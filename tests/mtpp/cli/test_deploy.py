@@ -106,6 +106,24 @@ def test_bug_chains_that_take_prompts_were_left_out(tmp_path: Path) -> None:
     assert str(mtpp.explain(out)).count("in flight") == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({"objective": "speed"}, "objective is speed; give one of throughput, latency, cost"),
+        ({"topology": "flow"}, "topology is flow; give one of chain, replicas"),
+        ({"reserve": "all"}, "reserve is all; give one of full, mean"),
+        ({"prefill": "apart"}, "prefill is apart; give one of mixed, pools, none"),
+        ({"prefill": "prompts"}, "prefill='prompts': chains that take prompts alone are a part of pools"),
+        ({"servers": 3}, "servers=3: give a text such as 2x8xH100, a file"),
+        ({"servers": []}, "give a text such as 2x8xH100, a file"),
+        ({"servers": ["1x1xH100"]}, "give a text such as 2x8xH100, a file"),
+    ],
+)
+def test_bug_words_of_python_were_not_looked_at(words: dict[str, Any], line: str) -> None:
+    with pytest.raises(mtpp.InputError, match=line):
+        mtpp.serve("llama-3-8b", **{"servers": "1x1xH100"} | words)
+
+
 def test_cost_is_that_of_the_cheapest_servers() -> None:
     result = mtpp.serve("llama-3-8b", servers="1x1xA100,1x1xH100", objective="cost", price="2,40")
     assert [chain.words for chain, _ in result.answer.chains] == ["A100 tp1 32"]
