@@ -276,8 +276,8 @@ class DeploymentInstance(QuestionRecord):
         if self.ttft == math.inf:
             return ENDLESS
         waiting = Fraction(self.ttft) - Fraction(self.constants.first)
-        left = waiting * PICO - Fraction(self.constants.wait) * cycle
-        return min(ENDLESS, math.floor(left / Fraction(self.constants.prompt)))
+        rest = waiting * PICO - Fraction(self.constants.wait) * cycle
+        return min(ENDLESS, math.floor(rest / Fraction(self.constants.prompt)))
 
     @cached_property
     def key(self) -> str:

@@ -101,11 +101,11 @@ class StatedServers:
 
     def servers(self) -> Servers:
         """The servers; an `InputError` names what is missing of a kind that is not known by name."""
-        known = next((kind for kind in SHIPPED.values() if kind.name.lower() == self.kind.lower()), None)
-        slot = None if known is None else known.bandwidth
-        fields = {} if known is None else _of_kind(known)
+        shipped = next((kind for kind in SHIPPED.values() if kind.name.lower() == self.kind.lower()), None)
+        slot = None if shipped is None else shipped.bandwidth
+        fields = {} if shipped is None else _of_kind(shipped)
         fields |= {name: value for name, value in vars(self).items() if value is not None and name != "kind"}
-        fields["kind"] = self.kind if known is None else known.name
+        fields["kind"] = self.kind if shipped is None else shipped.name
         if self.within is not None:
             fields["switched"] = slot is not None and self.within > slot
         for name in ("peak_flops", "memory_bandwidth", "memory"):

@@ -189,14 +189,14 @@ class _DeploymentSearch:
         self.parts[s] = best
         return best[-1].joined
 
-    def _chain(self, counts: Sequence[int], sizes: Sequence[int], known: _Fleet) -> _Fleet:
-        """The fastest chain on devices, or what is known if that is as fast."""
-        proof = self.search.fastest(list(zip(counts, sizes, strict=True)), _short(known.rate), self.deadline)
+    def _chain(self, counts: Sequence[int], sizes: Sequence[int], smaller: _Fleet) -> _Fleet:
+        """The fastest chain on devices, or the smaller ones if they are as fast."""
+        proof = self.search.fastest(list(zip(counts, sizes, strict=True)), _short(smaller.rate), self.deadline)
         self.proofs.append(proof)
         self.is_complete &= proof.is_complete
         words = ", ".join(f"{n}x{size}" for n, size in zip(counts, sizes, strict=True) if n)
         self.tell(words, float(proof.rate * PICO))
-        return known if proof.chain is None else _Fleet(proof.rate, ((proof.chain,),))
+        return smaller if proof.chain is None else _Fleet(proof.rate, ((proof.chain,),))
 
 
 @dataclass

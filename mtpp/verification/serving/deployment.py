@@ -186,10 +186,10 @@ class _Numbers:
         stages = self.pools[chain.prompts]
         for s, _, degree, first, end in chain.stages:
             weights, caches = stages.weights(degree), stages.caches(degree)
-            held = weights[end] - weights[first]
+            size = weights[end] - weights[first]
             if first == 0 and end == self.question.model.layers:
-                held -= stages.tied(degree)
-            yield held, chain.batches * chain.batch * (caches[end] - caches[first]), stages.room(s)
+                size -= stages.tied(degree)
+            yield size, chain.batches * chain.batch * (caches[end] - caches[first]), stages.room(s)
 
     def breaches(self) -> Iterator[str]:
         """Yield limits that a chain does not keep."""
