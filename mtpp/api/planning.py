@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from mtpp.questions.placement import (
     FlowWords,
     PlacementWords,
     PlaceWords,
+    ServingWords,
     flow_instance,
     is_search_only,
     placement_instance,
@@ -50,7 +51,7 @@ from mtpp.questions.placement import (
     throughput_at_capacity,
 )
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, TrainWords, plan_question
-from mtpp.questions.serving import ServeWords, deployment_instance, refuse_deployment
+from mtpp.questions.serving import OnServersWords, ServersLike, ServeWords, deployment_instance, refuse_deployment
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -124,6 +125,14 @@ def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Prog
 ServingResult = Result[ServingInstance, Front]
 
 
+@overload
+def serve(
+    graph: GraphLike, k: int | str | None = None, memory: Quantity | None = None, **words: Unpack[ServingWords]
+) -> ServingResult: ...
+@overload
+def serve(
+    graph: str | PathLike[str] | Transformer | ServedModel, *, servers: ServersLike, **words: Unpack[OnServersWords]
+) -> DeploymentResult: ...
 @takes_words(ServeWords)
 def serve(
     graph: GraphLike | Transformer | ServedModel,

@@ -29,20 +29,9 @@ ServersLike = str | PathLike[str] | Servers | Sequence[Servers]
 ONE_DEGREE, NO_DEGREE = ("vllm", "sglang", "tensorrt-llm"), ("llama-cpp", "exo")
 
 
-class DeploymentWords(TypedDict, total=False):
-    """A deployment on servers, for a workload."""
+class WorkloadWords(TypedDict, total=False):
+    """A workload for a deployment, and its limits."""
 
-    servers: Annotated[
-        ServersLike | None,
-        Word(
-            "Servers as 2x8xH100,1x4xL4 (count, devices, kind; mtpp list devices) or a file (mtpp-servers/1): stages "
-            "with tensor degrees and replicas for a workload.",
-            None,
-            "SERVERS|FILE",
-            MACHINES,
-            basic=True,
-        ),
-    ]
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
     input: Annotated[int | None, Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1)]
     output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
@@ -79,6 +68,28 @@ class DeploymentWords(TypedDict, total=False):
     ]
     price: Annotated[str | None, Word("Of an hour of each server, in their order: 24.5,6.", None, "X[,X]", MACHINES)]
     time_limit: Annotated[float | None, Word("For a deployment with its proof, or none.", 60.0, "SECONDS", LIMITS)]
+
+
+class DeploymentWords(WorkloadWords, total=False):
+    """A deployment on servers."""
+
+    servers: Annotated[
+        ServersLike | None,
+        Word(
+            "Servers as 2x8xH100,1x4xL4 (count, devices, kind; mtpp list devices) or a file (mtpp-servers/1): stages "
+            "with tensor degrees and replicas for a workload.",
+            None,
+            "SERVERS|FILE",
+            MACHINES,
+            basic=True,
+        ),
+    ]
+
+
+class OnServersWords(WorkloadWords, total=False):
+    """Words of `mtpp.serve` beside `servers`."""
+
+    runtime: Annotated[str | None, Word("That has to run each chain.", None, "NAME")]
 
 
 class ServeWords(ServingWords, DeploymentWords, total=False):
