@@ -100,12 +100,13 @@ def _unfit(question: DeploymentInstance) -> str:
         return f"{least / 1e9:.4g} GB of weights do not fit into {memory / 1e9:.4g} GB."
     decoding = question.pools[1] if question.prefill == "pools" else question
     free = replace(decoding, objective="latency", tpot=math.inf, ttft=math.inf)
-    quickest, _, _ = deployed(free, Deadline())
-    if quickest is None:
+    quickest = _DeploymentSearch(free, Deadline(), lambda what, rate: None).whole()
+    if not quickest.sites:
         tokens = question.input + question.output
         return f"no chain has room for weights and a sequence of {tokens} tokens; give more memory or shorter texts."
-    if quickest.tpot > question.tpot:
-        return f"tpot is {question.tpot * 1e3:.4g} ms; no chain is faster than {quickest.tpot * 1e3:.4g} ms."
+    tpot = float(1 / (quickest.rate * PICO))
+    if tpot > question.tpot:
+        return f"tpot is {question.tpot * 1e3:.4g} ms; no chain is faster than {tpot * 1e3:.4g} ms."
     if question.prefill == "pools":
         return "no two pools fit beside each other within the limits; give more memory, devices or time."
     return f"ttft is {question.ttft * 1e3:.4g} ms; no chain is that quick beside the other limits."

@@ -124,6 +124,12 @@ def test_bug_words_of_python_were_not_looked_at(words: dict[str, Any], line: str
         mtpp.serve("llama-3-8b", **{"servers": "1x1xH100"} | words)
 
 
+def test_bug_the_reason_why_nothing_fits_was_sought_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights fit, and no sequence has room beside them, whatever the limits."""
+    assert main(["serve", "llama-3-8b", "--servers", "1x1xL4", "--input", "1000000"]) == 5
+    assert "no chain has room for weights and a sequence of 1001000 tokens" in capsys.readouterr().err
+
+
 def test_cost_is_that_of_the_cheapest_servers() -> None:
     result = mtpp.serve("llama-3-8b", servers="1x1xA100,1x1xH100", objective="cost", price="2,40")
     assert [chain.words for chain, _ in result.answer.chains] == ["A100 tp1 32"]
