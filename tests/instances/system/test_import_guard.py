@@ -107,7 +107,8 @@ def test_a_folder_of_data_is_no_package(name: str, tmp_path: Path) -> None:
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
     """A copy of `instances` alone says which package it lacks."""
     foreign(tmp_path, "instances")
-    shutil.copy(ROOT / "instances" / "system" / "import_guard.py", tmp_path / "instances")
+    (tmp_path / "instances" / "system").mkdir()
+    shutil.copy(ROOT / "instances" / "system" / "import_guard.py", tmp_path / "instances" / "system")
     guard = "from instances.system.import_guard import check_siblings; check_siblings()"
     shown = run("-S", "-c", guard, path=[tmp_path], cwd=tmp_path)  # -S: without installed packages
     (line,) = shown.stderr.splitlines()
