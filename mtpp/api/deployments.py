@@ -14,6 +14,8 @@ from mtpp_models import Progress, SolveOptions
 from mtpp_models.flow.deployments import deployed
 from mtpp_models.solvers.interface import Controls
 
+_TIGHT = "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times"
+
 #: Outcome of a search for a deployment, with its proof.
 DeploymentResult = Result[DeploymentInstance, Deployment]
 
@@ -39,11 +41,5 @@ def deployment(
     methods = [Method[DeploymentInstance, Deployment]("chains", search, timeless=True, once=True)]
     result = answered(question, methods, SolveOptions(time_limit=time_limit), on_progress)
     answer = result.answer
-    return result if answer is None else result.noted(*(line for line in [_on_memory(answer)] if line))
-
-
-def _on_memory(answer: Deployment) -> str:
-    """A warning where weights leave little room, as rates are less certain there; empty if they do not."""
-    if not any(chain.is_tight for _, chain, _ in answer.pools):
-        return ""
-    return "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times"
+    is_tight = answer is not None and any(chain.is_tight for _, chain, _ in answer.pools)
+    return result.noted(_TIGHT) if is_tight else result
