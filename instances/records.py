@@ -1,9 +1,10 @@
 """Records as objects of JSON files: the annotated fields are the members, read strictly and written as they are read.
 
 A field is a float, an int, a str, a bool, a `Literal`, one of these or None, a tuple, a mapping from names, a record
-itself, or an array, ``Annotated[FloatArray, Floats("T", "n")]``: nested lists, null for infinity, as many items as the
-first array with the same letter, or the caller, says. What else there is says by `By` how it is read and written.
-Whatever has a default may be missing, and is not written where it is equal to it. ::
+itself or one of several that require other members, or an array, ``Annotated[FloatArray, Floats("T", "n")]``: nested
+lists, null for infinity, as many items as the first array with the same letter, or the caller, says. What else there is
+says by `By` how it is read and written. Whatever has a default may be missing, and is not written where it is equal to
+it. ::
 
     class Machines(NamedTuple):
         kinds: tuple[str, ...]
@@ -131,7 +132,8 @@ def _made(kind: Any) -> _Coder:
     if origin is Literal:
         return _plain(lambda value: _choice(value, parts))
     if origin in (UnionType, typing.Union):
-        (inner,) = (_coder(part) for part in parts if part is not NoneType)
+        kinds = [part for part in parts if part is not NoneType]
+        inner = _coder(kinds[0]) if len(kinds) == 1 else _one_of(kinds)
         return _Coder(
             lambda value, sizes: None if value.data is None else inner.read(value, sizes),
             lambda item: None if item is None else inner.write(item),
@@ -190,11 +192,7 @@ def _row(inner: list[_Coder]) -> _Coder:
 def _record(kind: Any) -> _Coder:
     """A dataclass or a NamedTuple."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    if is_dataclass(kind):
-        defaults = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
-        names = tuple(field.name for field in fields(kind) if field.init)
-    else:
-        defaults, names = kind._field_defaults, kind._fields
+    names, defaults = _fields_of(kind)
     members = {name: _member(name, hints[name]) for name in names}
     coders = {name: _coder(hints[name]) for name in names}
     required = tuple(members[name] for name in names if name not in defaults)
@@ -217,6 +215,27 @@ def _record(kind: Any) -> _Coder:
         }
 
     return _Coder(record_of, members_of)
+
+
+def _fields_of(kind: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Names of the fields of a record, and the defaults of those that have some."""
+    if is_dataclass(kind):
+        defaults = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+        return tuple(field.name for field in fields(kind) if field.init), defaults
+    return kind._fields, kind._field_defaults
+
+
+def _one_of(kinds: list[Any]) -> _Coder:
+    """One of several records: the first of which no field without a default is missing."""
+    fields_of = {kind: _fields_of(kind) for kind in kinds}
+    required = {kind: {*names} - {*defaults} for kind, (names, defaults) in fields_of.items()}
+
+    def record_of(value: Value, sizes: dict[str, int]) -> Any:
+        stated = value.open_members(()).keys()
+        kind = next((kind for kind in kinds if required[kind] <= stated), kinds[0])  # the first says what is missing
+        return _coder(kind).read(value, sizes)
+
+    return _Coder(record_of, lambda record: _coder(type(record)).write(record))
 
 
 def _member(name: str, hint: Any) -> str:

@@ -22,6 +22,8 @@ from instances.records import read, written
 HASH = "q2:"
 #: Names of graphs, chains and clusters in files, and what else of them no cost or rule reads.
 _NAMES = ("name", "source", "attributes")
+#: The model of a chain, the same.
+_MODEL = "model"
 
 
 class QuestionRecord(Displayed):
@@ -92,7 +94,7 @@ def _nameless(item: Any, names: tuple[str, ...]) -> Any:
     """A copy of JSON without members of these names, and without those of files in it."""
     if isinstance(item, dict):
         if isinstance(item.get("format"), str):
-            names = _NAMES
+            names, item = _NAMES, {name: value for name, value in item.items() if name != _MODEL}
         members = {name: _nameless(value, ()) for name, value in item.items() if name not in names}
         if names and "parameters" in item:  # of a graph; their order means nothing
             shared = _nameless(item["parameters"], ("name",))

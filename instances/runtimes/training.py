@@ -7,11 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 
-from instances.errors import InputError
-from instances.planning.grid.configurations import FULL, NONE
-from instances.planning.grid.plan import GridPlan
+import numpy as np
+
+from instances.errors import InputError, printable
+from instances.json_files import Value
+from instances.planning.grid.configurations import FULL, NONE, UNFUSED
+from instances.planning.grid.plan import PLACINGS, GridPlan
+from instances.planning.grid.transformer import Transformer
+from instances.records import read
 from instances.runtimes.layers import LayerCut, Naming
 from instances.runtimes.runtime import LayerRuntime
+from instances.runtimes.training_models import megatron_model
 
 # Megatron-Core: the layout of all stages as one word, E for embeddings, t for a layer, L for the loss.
 
@@ -135,34 +141,118 @@ def _recomputed(plan: GridPlan) -> list[int]:
     return counts
 
 
+_SCRIPT = """#!/bin/bash
+# {title}: {steps} steps on mock data.
+# To be run in the folder of Megatron-LM{where}.
+# {sizes}
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+ARGUMENTS=(
+{arguments}
+)
+torchrun {launch} pretrain_gpt.py "${{ARGUMENTS[@]}}" "$@"
+"""
+_STEPS = 20
+_AS_MODEL = (
+    "Sizes, biases, norms and tying are the model's. Activations, scores of routers, epsilons and the scaling of angles"
+    " are Megatron-LM's own: SiLU in gated networks, else GELU."
+)
+_RUN = (f"train-iters {_STEPS}", "eval-iters 0", "lr 1e-4", "log-interval 1", "log-throughput", "mock-data")
+_NUMBERS = ("bf16", "fp16")
+
+
 def _megatron(plan: GridPlan) -> str:
-    """Arguments of Megatron-LM, one a line."""
-    question, counts = plan.instance, _recomputed(plan)
+    """A script that runs Megatron-LM with its arguments, one a line."""
+    servers = _processes(plan)
+    arguments, sizes = _model_arguments(plan)
+    arguments += [*_parallel_arguments(plan), *(name for name in _NUMBERS if name == plan.chain.dtype), *_RUN]
+    return _SCRIPT.format(
+        title=printable(plan.instance.label),
+        steps=_STEPS,
+        where=", on each node with its NODE_RANK, MASTER_ADDR and MASTER_PORT" if len(servers) > 1 else "",
+        sizes=printable(sizes),
+        arguments="\n".join(f"--{argument}" for argument in arguments),
+        launch=_launch(servers),
+    )
+
+
+def _model_arguments(plan: GridPlan) -> tuple[list[str], str]:
+    """Arguments of the model, if the plan has one that Megatron-LM can say, and a sentence on them."""
+    chain = plan.chain
+    if chain.model is None or chain.sequence is None:
+        return [], "No sizes of a model are known; give their arguments after the name of this file."
+    try:
+        arguments = megatron_model(_model(plan), chain.sequence, plan.tensor[0])
+    except InputError as error:
+        return [], f"No sizes of the model stand here. {error}"
+    unfused = any(way.recompute == UNFUSED for layer in chain.kinds.values() for way in layer.configurations)
+    return [*arguments, f"attention-backend {'unfused' if unfused else 'auto'}"], _AS_MODEL
+
+
+def _model(plan: GridPlan) -> Transformer:
+    model = read(Value(plan.chain.model, plan.chain.name, "model"), Transformer)
+    if len(model.layers) != plan.chain.n - 2:
+        raise InputError(f"{model.name}: it has {len(model.layers)} layers, and the plan {plan.chain.n - 2}.")
+    return model
+
+
+def _parallel_arguments(plan: GridPlan) -> list[str]:
+    question, tensor, sequence = plan.instance, plan.tensor[0], plan.chain.sequence
     lines = [
-        f"tensor-model-parallel-size {plan.tensor[0]}",
+        f"tensor-model-parallel-size {tensor}",
         f"pipeline-model-parallel-size {plan.groups}",
         f'pipeline-model-parallel-layout "{layout(_cut(plan))}"',
         f"context-parallel-size {plan.context}",
         f"micro-batch-size {plan.micro_batch}",
         f"global-batch-size {question.global_batch}",
     ]
-    if plan.chain.sequence is not None:
-        lines.append(f"seq-length {plan.chain.sequence}")
-    if plan.tensor[0] > 1:
+    if sequence is not None:
+        lines.append(f"seq-length {sequence}")
+        if plan.context > 1 and sequence % (2 * plan.context):
+            raise InputError(
+                f"megatron divides {sequence} tokens into {2 * plan.context} parts for a context degree of "
+                f"{plan.context}; give a multiple of them, or plan without."
+            )
+    if tensor > 1:
         lines.append("sequence-parallel")
     if plan.expert > 1:
         lines.append(f"expert-model-parallel-size {plan.expert}")
+    if any(way.expert_parameters for way in plan.layers):
+        lines.append(f"expert-tensor-parallel-size {tensor}")
+    if plan.placing != PLACINGS[0] and plan.groups > 1:
+        lines.append("use-tp-pp-dp-mapping")
     if plan.zero == 1:
         lines.append("use-distributed-optimizer")
     elif plan.zero > 1:
         raise InputError("megatron divides optimizer states alone with a pipeline; plan with ZeRO 0 or 1.")
-    if max(counts):
-        limit = max(counts)
-        sizes = [min(end, len(plan.modes) - 1) - max(begin, 1) for begin, end in pairwise(plan.cuts)]
-        if any(count != min(limit, size) for count, size in zip(counts, sizes, strict=True)):
-            raise InputError("megatron recomputes as many layers in each stage; this plan does not: plan for it.")
-        lines += ["recompute-granularity full", "recompute-method block", f"recompute-num-layers {limit}"]
-    return "".join(f"--{line}\n" for line in lines)
+    return lines + _recomputation_arguments(plan)
+
+
+def _recomputation_arguments(plan: GridPlan) -> list[str]:
+    counts = _recomputed(plan)
+    limit = max(counts)
+    sizes = [min(end, len(plan.modes) - 1) - max(begin, 1) for begin, end in pairwise(plan.cuts)]
+    if any(count != min(limit, size) for count, size in zip(counts, sizes, strict=True)):
+        raise InputError("megatron recomputes as many layers in each stage; this plan does not: plan for it.")
+    return ["recompute-granularity full", "recompute-method block", f"recompute-num-layers {limit}"] if limit else []
+
+
+def _processes(plan: GridPlan) -> list[int]:
+    """Devices of each server that works."""
+    assert plan.first_device is not None
+    _, stages = np.unique(plan.first_device // plan.instance.servers.size, return_counts=True)
+    return [int(count) * plan.context * plan.tensor[0] for count in stages]
+
+
+def _launch(servers: list[int]) -> str:
+    """Options of torchrun for so many processes on each node."""
+    if len(servers) == 1:
+        return f"--nproc-per-node {servers[0]}"
+    nodes = (
+        f'--nnodes {len(servers)} --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"'
+    )
+    if len({*servers}) == 1:
+        return f"--nproc-per-node {servers[0]} {nodes}"
+    return f'--nproc-per-node "$(set -- {" ".join(map(str, servers))}; shift "$NODE_RANK"; echo "$1")" {nodes}'
 
 
 def _torchtitan(plan: GridPlan) -> str:

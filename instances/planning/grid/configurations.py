@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from instances.planning.problem import LARGEST
 
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
 MODES = ("none", "act", "core", "full")
-NONE, FULL = MODES[0], MODES[-1]
+NONE, UNFUSED, FULL = MODES[0], MODES[2], MODES[-1]  # attention alone is recomputed where it keeps all scores
 
 #: Tensor, context and expert degree.
 Degrees = tuple[int, int, int]
@@ -118,6 +118,8 @@ class ConfiguredChain(Displayed):
         Operations of the forward pass of a sample.
     name, source, dtype, device : str
         What it is called, where the numbers come from, and for which type of numbers and device they hold.
+    model : mapping, optional
+        Sizes of the model whose layers these are, a `Transformer` as it stands in files; no cost reads it.
 
     Raises
     ------
@@ -134,6 +136,7 @@ class ConfiguredChain(Displayed):
     source: str = ""
     dtype: str = "bf16"
     device: str = ""
+    model: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -230,6 +233,7 @@ def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
     return {
         "format": CONFIGURED_FORMAT,
         **{name: getattr(chain, name) for name in CHAIN},
+        **({} if chain.model is None else {"model": chain.model}),
         "kinds": {kind: [asdict(way) for way in layer.configurations] for kind, layer in chain.kinds.items()},
         "layers": [{"name": layer.name, "kind": layer.kind} for layer in chain.layers],
     }
@@ -247,7 +251,7 @@ def configured_from_document(document: Value) -> ConfiguredChain:
         If it is not a chain; the message names the place.
     """
     document.check_format(CONFIGURED_FORMAT)
-    members = document.members(("format", "layers"), ("kinds", *CHAIN))
+    members = document.members(("format", "layers"), ("kinds", "model", *CHAIN))
     kinds = (
         {kind: _ways(value, None) for kind, value in members["kinds"].open_members(()).items()}
         if "kinds" in members
@@ -284,6 +288,9 @@ def _facts(members: dict[str, Value]) -> dict[str, Any]:
                 value.whole if name in ("micro_batch", "sequence") else value.number if name == "flops" else value.text
             )
             facts[name] = read()
+    if "model" in members and members["model"].data is not None:
+        members["model"].open_members(())
+        facts["model"] = members["model"].data
     return facts
 
 

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from instances.errors import InputError
 from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.transformer import Accelerator, LayerSizes, Transformer
+from instances.records import written
 
 _TILE = (128, 256)
 _SHORT_SUM = 256
@@ -301,6 +302,7 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         source=f"{'fused' if costs.fused else 'unfused'} attention, estimated for {device.name}",
         dtype=dtype,
         device=device.name,
+        model=written(model),
     )
 
 

@@ -12,10 +12,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import groupby
+from typing import Annotated, Any
 
 from instances.architectures.transformers import Encoder
 from instances.errors import InputError, UnknownLayersError
-from instances.readers.huggingface.record import Attention, Decoder, Experts, FeedForward, LatentAttention, Layer
+from instances.json_files import Value
+from instances.readers.huggingface.record import (
+    MOST_LAYERS,
+    Attention,
+    Decoder,
+    Experts,
+    FeedForward,
+    LatentAttention,
+    Layer,
+)
+from instances.records import By, read, written
 
 # Accelerators by name, with the figures of their data sheets.
 
@@ -265,6 +277,19 @@ def norm_parameters(norm: str, width: int) -> int:
     return _NORMS[norm] * width
 
 
+def _layers_of_runs(value: Value) -> tuple[Layer, ...]:
+    """Layers of a file, whose runs of equal ones stand there once, after their number."""
+    runs = read(value, tuple[tuple[int, Layer], ...])
+    if any(count < 1 for count, _ in runs) or sum(count for count, _ in runs) > MOST_LAYERS:
+        value.fail(f"its runs of equal layers must have 1 layer or more, and {MOST_LAYERS} together at most.")
+    return tuple(layer for count, layer in runs for _ in range(count))
+
+
+def _runs(layers: tuple[Layer, ...]) -> list[Any]:
+    """The same as JSON."""
+    return [[len([*run]), written(layer)] for layer, run in groupby(layers)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
     """A decoder or an encoder, layer by layer; `uniform` makes one of equal layers.
@@ -278,7 +303,7 @@ class Transformer:
     name: str
     hidden: int  # width between layers, h
     vocabulary: int
-    layers: tuple[Layer, ...]
+    layers: Annotated[tuple[Layer, ...], By(_layers_of_runs, _runs)]
     norm: str = "rms"  # rms, layer (scale and shift), plain (a scale alone) or none (no parameters)
     embedding: int | None = None  # width of the table of tokens, where a matrix makes it `hidden`
     positions: int = 0  # tokens of a sequence at most; 0 if nothing limits them
@@ -289,6 +314,7 @@ class Transformer:
     head: bool = True  # whether tokens are predicted after the layers
     pooled: bool = False  # whether there is a pooler after the layers
     tied: bool = False  # whether the head uses the table of the embedding
+    rotary_base: float | None = None  # of rotary positions, which no cost reads; None if nothing states it
 
     @classmethod
     def uniform(
@@ -310,6 +336,7 @@ class Transformer:
         dropout: bool = False,
         causal: bool = True,
         tied: bool = False,
+        rotary_base: float | None = None,
     ) -> Transformer:
         """A decoder of equal layers; if it is not causal, an encoder with a norm of its embedding and a pooler.
 
@@ -339,6 +366,7 @@ class Transformer:
             head=causal,
             pooled=not causal,
             tied=tied,
+            rotary_base=rotary_base,
         )
 
     def __post_init__(self) -> None:
@@ -447,7 +475,7 @@ class Transformer:
 # Language models by name, with the sizes of their publications.
 
 
-_llama = partial(Transformer.uniform, vocabulary=128256)
+_llama = partial(Transformer.uniform, vocabulary=128256, rotary_base=500_000.0)
 _gpt = partial(Transformer.uniform, vocabulary=50257, positions=1024, gated=False, biases=True, dropout=True, tied=True)
 _bert = partial(
     Transformer.uniform,
@@ -465,7 +493,16 @@ _PUBLISHED = (
     _bert(name="bert-base", layers=12, hidden=768, heads=12, key_heads=12, inner=3072),
     _bert(name="bert-large", layers=24, hidden=1024, heads=16, key_heads=16, inner=4096),
     _bert(name="bert-48", layers=48, hidden=1024, heads=16, key_heads=16, inner=4096),
-    _llama(name="llama-2-7b", layers=32, hidden=4096, heads=32, key_heads=32, inner=11008, vocabulary=32000),
+    _llama(
+        name="llama-2-7b",
+        layers=32,
+        hidden=4096,
+        heads=32,
+        key_heads=32,
+        inner=11008,
+        vocabulary=32000,
+        rotary_base=10_000.0,
+    ),
     _llama(name="llama-3-8b", layers=32, hidden=4096, heads=32, key_heads=8, inner=14336),
     _llama(name="llama-3-70b", layers=80, hidden=8192, heads=64, key_heads=8, inner=28672),
     _llama(
@@ -478,6 +515,7 @@ _PUBLISHED = (
         vocabulary=32000,
         experts=8,
         chosen=2,
+        rotary_base=1e6,
     ),
 )
 
@@ -536,4 +574,5 @@ def _of_decoder(decoder: Decoder, name: str) -> Transformer:
         before=decoder.positions * decoder.hidden + decoder.embedding_norm * norm,
         after=decoder.final_norm * norm + decoder.head_bias * decoder.vocabulary,
         tied=decoder.tied,
+        rotary_base=decoder.rotary_base,
     )

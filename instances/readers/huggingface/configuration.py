@@ -185,7 +185,16 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
         stack=words.get("stack", "model.layers"),
         before=tuple(words.get("before", ("model.embed_tokens",))),
         after=tuple(words.get("after", ("model.norm", "lm_head"))),
+        rotary_base=_rotary_base(fields.members),
     )
+
+
+def _rotary_base(members: Mapping[str, Value]) -> float | None:
+    """Base of the angles of all layers, which no cost reads: None where it is missing or no number."""
+    nested = members.get("rope_parameters")
+    inner = nested.open_members(()) if nested is not None and isinstance(nested.data, dict) else {}
+    base = {**members, **inner}.get("rope_theta")
+    return float(base.data) if base is not None and type(base.data) in (int, float) and 1 <= base.data < 2**63 else None
 
 
 def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:

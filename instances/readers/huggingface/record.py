@@ -358,6 +358,7 @@ class Decoder:
     stack: str  # path of the layers
     before: tuple[str, ...]  # modules before them
     after: tuple[str, ...]  # modules after them
+    rotary_base: float | None = None  # of rotary positions; None if nothing states it
 
     @property
     def modules(self) -> dict[str, Any]:

@@ -75,9 +75,9 @@ def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> No
 
 
 def test_megatron_gets_all_degrees(folder: Path) -> None:
-    command = f"{SMALL} --fix pp=2,tp=2,v=1 --memory 0.95GB --checkpoint full --for megatron --export run.args"
+    command = f"{SMALL} --fix pp=2,tp=2,v=1 --memory 0.95GB --checkpoint full --for megatron --export run.sh"
     assert mtpp(f"{command} --out plan.json") == 0
-    text = Path("run.args").read_text()
+    text = Path("run.sh").read_text()
     document = json.loads(Path("plan.json").read_text())
     options = dict(line.removeprefix("--").split(" ", 1) for line in text.splitlines() if line.count(" ") == 1)
     assert options["tensor-model-parallel-size"] == "2"
@@ -113,11 +113,11 @@ def test_torchtitan_gets_a_file_of_toml(folder: Path) -> None:
 def test_a_plan_file_is_exported_as_the_plan_was(
     folder: Path, capsys: pytest.CaptureFixture[str], runtime: str, words: str
 ) -> None:
-    assert mtpp(f"{SMALL} {words} --for {runtime} --export run.args --out plan.json") == 0
-    assert mtpp(f"export plan.json --for {runtime} --out again.args") == 0
-    settings = Path("run.args").read_text()
-    assert Path("again.args").read_text().endswith(settings)
-    assert Path("again.args.certificate.json").read_bytes() == Path("plan.json").read_bytes()
+    assert mtpp(f"{SMALL} {words} --for {runtime} --export run.sh --out plan.json") == 0
+    assert mtpp(f"export plan.json --for {runtime} --out again.sh") == 0
+    settings = Path("run.sh").read_text()
+    assert Path("again.sh").read_text().endswith(settings)
+    assert Path("again.sh.certificate.json").read_bytes() == Path("plan.json").read_bytes()
     assert python.export(python.read("plan.json"), runtime) == settings
     capsys.readouterr()
     assert mtpp("export plan.json --for vllm") == 2
@@ -131,10 +131,10 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     sizes |= {"sliding_window": 4, "sliding_window_pattern": 2, "layer_types": None}
     (folder / "config.json").write_text(json.dumps({"model_type": kind, **sizes}))
     words = "--cluster 1x2 --bandwidth 300GB/s --global-batch 4 --sequence 32 --fix pp=2,tp=1,v=1"
-    assert mtpp(f"plan config.json {words} --for megatron --export run.args --out plan.json") == 0
+    assert mtpp(f"plan config.json {words} --for megatron --export run.sh --out plan.json") == 0
     document = json.loads(Path("plan.json").read_text())
     assert len(document["question"]["chains"][0]["kinds"]) > 3
-    layout = re.search(r'--pipeline-model-parallel-layout ".*"', Path("run.args").read_text())
+    layout = re.search(r'--pipeline-model-parallel-layout ".*"', Path("run.sh").read_text())
     assert layout is not None
     cut = document["answer"]["cuts"][1]
     assert megatron(f"--pipeline-model-parallel-size 2 {layout[0]}\n", 6, 2) == [0] * cut + [1] * (8 - cut)
@@ -145,7 +145,7 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     chain["layers"][2]["name"] = "attention"
     write_json(folder / "chain.json", chain)
     capsys.readouterr()
-    assert mtpp(f"plan chain.json {words.replace('--sequence 32', '')} --for megatron --export again.args") == 2
+    assert mtpp(f"plan chain.json {words.replace('--sequence 32', '')} --for megatron --export again.sh") == 2
     assert "layers that differ have to be named embedding, layer.0 and on, and head" in capsys.readouterr().err
 
 
@@ -178,7 +178,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --sequence 4096", "gpt2 knows 1024 positions"),
         ("--global-batch 8 --dtype fp8", "times are those of 16-bit numbers"),
         ("--global-batch 8 --checkpoint some", "choose from none, act, core, full, or auto"),
-        ("--global-batch 8 --export run.args", "say with --for which runtime"),
+        ("--global-batch 8 --export run.sh", "say with --for which runtime"),
         ("", "--global-batch is missing; give the samples of a step"),
     ],
 )

@@ -1,0 +1,177 @@
+"""Models as runtimes that train are told them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from instances.errors import InputError
+from instances.planning.grid.transformer import Transformer, norm_parameters
+from instances.readers.huggingface.record import Attention, Experts, FeedForward, LatentAttention, Layer
+
+# Megatron-LM: the arguments of pretrain_gpt.py that are a model's.
+
+
+_NORMS = {"rms": "RMSNorm", "layer": "LayerNorm"}
+#: What divides the rows of the table of tokens on each device: the first that adds none, else the default.
+_ROWS = (128, 64, 32, 16, 8)
+
+#: A value, whether a flag stands there, or None for neither.
+_Arguments = dict[str, str | int | bool | None]
+
+
+def megatron_model(model: Transformer, sequence: int, tensor: int) -> list[str]:
+    """Arguments of Megatron-LM for a model of these sizes, without their dashes.
+
+    Raises
+    ------
+    InputError
+        If there are none for a part of it; the message names the part.
+    """
+    if why := _strange_ends(model):
+        raise InputError(f"{model.name}: Megatron-LM has no arguments for {why}.")
+    arguments: _Arguments = {"num-layers": len(model.layers), "hidden-size": model.hidden}
+    for layer in model.kinds:
+        if why := _strange_part(layer, model.norm):
+            raise InputError(f"{model.name}: Megatron-LM has no arguments for {why} of its layers.")
+        for name, value in _of_layer(layer).items():
+            if arguments.setdefault(name, value) != value:
+                raise InputError(f"{model.name}: its layers differ in --{name}, and Megatron-LM has one for all.")
+    arguments |= _of_kinds(model) | _of_ends(model, sequence, tensor)
+    return [name if value is True else f"{name} {value}" for name, value in arguments.items() if value]
+
+
+def _strange_ends(model: Transformer) -> str | None:
+    """A part before or after the layers that its GPT does not have, in words."""
+    norm = norm_parameters(model.norm, model.hidden)
+    if not (model.causal and model.head):
+        return "an encoder, which pretrain_gpt.py does not train"
+    if model.norm not in _NORMS:
+        return f"its norms, {model.norm}"
+    if model.table_width != model.hidden:
+        return "a table of tokens of another width than its layers"
+    if (model.before, model.after, model.pooled) != (model.positions * model.hidden, norm, False):
+        return "parameters before or after its layers beside tokens, positions and a norm"
+    return None
+
+
+def _strange_part(layer: Layer, norm: str) -> str | None:
+    """The part of a layer that is not as arguments would make it."""
+    mixer, feed = layer.mixers[0], layer.feed
+    assert feed is not None
+    mixing: Attention | LatentAttention
+    if isinstance(mixer, LatentAttention):
+        sizes = (mixer.heads, mixer.rank, mixer.rotary, mixer.plain, mixer.value_width, mixer.query_rank)
+        mixing = LatentAttention(*sizes)
+    else:
+        assert isinstance(mixer, Attention)
+        norms = norm_parameters(norm, mixer.width) if any(mixer.norms) else 0
+        mixing = Attention(
+            mixer.heads,
+            mixer.key_heads,
+            mixer.width,
+            mixer.width,
+            window=mixer.window,
+            bias=mixer.bias or feed.bias,
+            output_bias=feed.bias,
+            norms=(norms, norms),
+        )
+    experts = feed.experts
+    if experts is None:
+        network = FeedForward(feed.inner, feed.gated, feed.bias)
+    else:
+        vectors = experts.count if experts.router_vectors else 0
+        shared = (experts.shared, experts.shared_gate)
+        routed = Experts(experts.count, experts.chosen, experts.inner, *shared, router_vectors=vectors)
+        network = FeedForward(0, feed.gated, experts=routed)
+    if mixer != mixing:
+        return "the attention"
+    if feed != network:
+        return "the experts" if experts else "the feed-forward network"
+    return None if layer == Layer((mixing,), network, norms=2) else "the norms or vectors"
+
+
+def _of_layer(layer: Layer) -> _Arguments:
+    """Arguments of a layer, which must be the same for all layers that have them."""
+    mixer, feed = layer.mixers[0], layer.feed
+    assert feed is not None
+    shared: _Arguments = {"swiglu": feed.gated, "disable-bias-linear": not feed.bias}
+    experts = feed.experts
+    if experts is None:
+        shared |= {"ffn-hidden-size": feed.inner}
+    else:
+        shared |= {
+            "num-experts": experts.count,
+            "moe-router-topk": experts.chosen,
+            "moe-ffn-hidden-size": experts.inner,
+            "moe-grouped-gemm": True,
+            "moe-token-dispatcher-type": "alltoall",
+            "moe-shared-expert-intermediate-size": experts.shared,
+            "moe-shared-expert-gate": experts.shared_gate,
+            "moe-router-enable-expert-bias": experts.router_vectors > 0,
+            "moe-router-score-function": "sigmoid" if experts.router_vectors else None,
+        }
+    if isinstance(mixer, LatentAttention):
+        return shared | {
+            "num-attention-heads": mixer.heads,
+            "kv-channels": mixer.value_width,
+            "multi-latent-attention": True,
+            "q-lora-rank": mixer.query_rank,
+            "kv-lora-rank": mixer.rank,
+            "qk-head-dim": mixer.plain,
+            "qk-pos-emb-head-dim": mixer.rotary,
+            "v-head-dim": mixer.value_width,
+            "qk-layernorm": True,  # of the latent vectors
+            "rope-type": "rope",
+        }
+    assert isinstance(mixer, Attention)
+    grouped = mixer.key_heads != mixer.heads
+    return shared | {
+        "num-attention-heads": mixer.heads,
+        "kv-channels": mixer.width,
+        "group-query-attention": grouped,
+        "num-query-groups": mixer.key_heads if grouped else None,
+        "multi-latent-attention": False,
+        "add-qkv-bias": mixer.bias and not feed.bias,
+        "qk-layernorm": any(mixer.norms),
+    }
+
+
+def _of_kinds(model: Transformer) -> _Arguments:
+    """Arguments that say which layers have experts, and which a window."""
+    mixers = [layer.mixers[0] for layer in model.layers]
+    windows = [mixer.window if isinstance(mixer, Attention) else None for mixer in mixers]
+    sizes = sorted({window for window in windows if window is not None})
+    if len(sizes) > 1:
+        raise InputError(f"{model.name}: its layers differ in --window-size, and Megatron-LM has one for all.")
+    return {
+        "moe-layer-freq": _pattern(
+            [layer.feed is not None and layer.feed.experts is not None for layer in model.layers]
+        ),
+        "window-size": f"{sizes[0] - 1},0" if sizes else None,
+        "window-attn-skip-freq": _pattern([window is not None for window in windows]),
+    }
+
+
+def _pattern(flags: Sequence[bool]) -> str | None:
+    """The layers with something as the sum of lists that Megatron-LM evaluates; None if all layers are alike."""
+    runs = [f"[{int(flag)}]*{len([*run])}" for flag, run in groupby(flags)]
+    return f'"({"+".join(runs)})"' if len(runs) > 1 else None
+
+
+def _of_ends(model: Transformer, sequence: int, tensor: int) -> _Arguments:
+    """Arguments of the table of tokens, of positions, norms and the head, and of data that need no files."""
+    rows = next((rows for rows in _ROWS if model.vocabulary % (rows * tensor) == 0), _ROWS[0])
+    learned = model.positions > 0
+    return {
+        "normalization": _NORMS[model.norm],
+        "position-embedding-type": "learned_absolute" if learned else "rope",
+        "max-position-embeddings": model.positions or sequence,
+        "rotary-base": None if learned or model.rotary_base is None else int(model.rotary_base),
+        "untie-embeddings-and-output-weights": not model.tied,
+        "attention-dropout": None if model.dropout else "0.0",
+        "hidden-dropout": None if model.dropout else "0.0",
+        "tokenizer-type": "NullTokenizer",
+        "vocab-size": model.vocabulary - 1,  # it adds a token, the end of a text
+        "make-vocab-size-divisible-by": rows if rows != _ROWS[0] else None,
+    }

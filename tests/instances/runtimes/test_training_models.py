@@ -1,0 +1,265 @@
+"""Scripts for Megatron-LM: the sizes of its model are those of the plan's model, or none stand there and why."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from megatron_arguments import arguments_of, padded_rows, parameters_of
+from transformers_configurations import random_sizes
+
+import mtpp
+from instances import InputError
+from instances.json_files import parse_json
+from instances.planning.grid import GridPlan
+from instances.planning.grid.configurations import chain_document, configured_from_document
+from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
+from instances.readers.huggingface.configuration import decoder_of, model_types
+from instances.readers.huggingface.record import Attention, FeedForward, Layer
+from instances.records import read, written
+from instances.runtimes.training import grid_settings
+from tests.helpers.grid_cases import equal_chain
+
+NODE = {"NODE_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "6000"}
+LATENT = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 64,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 2,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 12,
+    "vocab_size": 256,
+    "rope_parameters": {"rope_theta": 50_000},
+}
+
+
+def planned(model: Any, cluster: str = "1x4", fix: str = "pp=2,tp=1,v=1", **words: Any) -> GridPlan:
+    words = {
+        "global_batch": 8,
+        "bandwidth": "300GB/s,50GB/s",
+        "micro_batch": "1",
+        "sequence": 64,
+        "memory": "1TB",
+    } | words
+    result = mtpp.train(model, cluster, fix=fix, runtime="megatron", **words)
+    assert isinstance(result.answer, GridPlan)
+    return result.answer
+
+
+def model_of(config: dict[str, Any]) -> Transformer:
+    decoder, _ = decoder_of(parse_json(json.dumps(config), "config.json"))
+    return transformer_of(decoder, config["model_type"])
+
+
+def test_a_run_of_llama_has_all_its_arguments() -> None:
+    plan = planned("llama-3-8b", "2x8", "pp=2,tp=4,dp=2,v=2", sequence=4096)
+    arguments = arguments_of(grid_settings(plan, "megatron"), **NODE)
+    stated = {
+        "num-layers": "32",
+        "hidden-size": "4096",
+        "num-attention-heads": "32",
+        "num-query-groups": "8",
+        "kv-channels": "128",
+        "ffn-hidden-size": "14336",
+        "normalization": "RMSNorm",
+        "position-embedding-type": "rope",
+        "rotary-base": "500000",
+        "max-position-embeddings": "4096",
+        "seq-length": "4096",
+        "vocab-size": "128255",
+        "make-vocab-size-divisible-by": "64",
+        "attention-backend": "auto",
+        "train-iters": "20",
+        "nproc-per-node": "8",
+        "nnodes": "2",
+        "node-rank": "1",
+        "master-addr": "first",
+        "program": "pretrain_gpt.py",
+        "pipeline-model-parallel-size": "2",
+    }
+    assert stated.items() <= arguments.items()
+    for flag in ("swiglu", "disable-bias-linear", "untie-embeddings-and-output-weights", "bf16", "sequence-parallel"):
+        assert arguments[flag] == ""
+    assert arguments["pipeline-model-parallel-layout"].count("|") == 3
+    assert parameters_of(arguments) == plan.chain.parameters == 8_030_261_248
+
+
+def test_experts_and_latent_attention_have_theirs() -> None:
+    plan = planned(model_of(LATENT), fix="pp=2,tp=1,dp=2,ep=2,v=1", attention="eager")
+    arguments = arguments_of(grid_settings(plan, "megatron"))
+    stated = {
+        "num-experts": "8",
+        "moe-router-topk": "2",
+        "moe-ffn-hidden-size": "32",
+        "moe-shared-expert-intermediate-size": "64",
+        "moe-layer-freq": "([0]*2+[1]*3)",
+        "moe-token-dispatcher-type": "alltoall",
+        "expert-model-parallel-size": "2",
+        "expert-tensor-parallel-size": "1",
+        "q-lora-rank": "24",
+        "kv-lora-rank": "16",
+        "qk-head-dim": "8",
+        "qk-pos-emb-head-dim": "4",
+        "v-head-dim": "12",
+        "rotary-base": "50000",
+        "attention-backend": "unfused",
+    }
+    assert stated.items() <= arguments.items()
+    assert "nnodes" not in arguments
+
+
+@pytest.mark.parametrize("kind", sorted(model_types()))
+def test_arguments_make_the_parameters_of_the_model(kind: str) -> None:
+    """Of every model type with random sizes, or the script says what is in the way and has no sizes."""
+    sizes = {**random_sizes(kind, Random(kind)), "num_hidden_layers": 4, "layer_types": None, "indexer_types": None}
+    try:
+        model = model_of({"model_type": kind, **sizes})
+        plan = planned(model, sequence=8, global_batch=2, fix="pp=2,tp=1,dp=1,v=1", time_limit=5)
+    except InputError:
+        pytest.skip("no costs are known of its layers, or they do not fit these words")
+    script = grid_settings(plan, "megatron")
+    arguments = arguments_of(script)
+    if "num-layers" not in arguments:
+        assert re.search(rf"^# No sizes of the model stand here\. {kind}: .*$", script, re.MULTILINE)
+        assert "hidden-size" not in arguments
+        return
+    added = (padded_rows(arguments) - model.vocabulary) * model.hidden * (1 + (not model.tied))
+    assert parameters_of(arguments) - added == model.parameters
+
+
+def test_windows_of_some_layers_are_a_pattern() -> None:
+    attention = Attention(4, 2, 16, 16, window=32)
+    local = Layer((attention,), FeedForward(96, gated=True), norms=2)
+    whole = replace(local, mixers=(replace(attention, window=None),))
+    model = Transformer(
+        name="mixed", hidden=64, vocabulary=1000, layers=(local, local, whole, local, local, whole), after=64
+    )
+    arguments = arguments_of(grid_settings(planned(model), "megatron"))
+    assert arguments["window-size"] == "31,0"
+    assert eval(arguments["window-attn-skip-freq"]) == [1, 1, 0, 1, 1, 0]
+    narrow = replace(local, mixers=(replace(attention, window=16),))
+    script = grid_settings(planned(replace(model, layers=(local, narrow))), "megatron")
+    assert "its layers differ in --window-size" in script
+    assert "--window-size" not in arguments_of(script)
+
+
+def test_measured_layers_have_no_sizes() -> None:
+    chain, names = equal_chain(4), ("embedding", "layer.0", "layer.1", "head")
+    layers = tuple(replace(layer, name=name) for layer, name in zip(chain.layers, names, strict=True))
+    question = {"micro_batch": "auto", "sequence": None, "memory": "1MB"}
+    script = grid_settings(planned(replace(chain, layers=layers), fix="pp=2,v=1", **question), "megatron")
+    assert "# No sizes of a model are known; give their arguments after the name of this file." in script
+    arguments = arguments_of(script)
+    assert arguments["pipeline-model-parallel-layout"] == "Et|tL"
+    assert "num-layers" not in arguments
+
+
+def test_unequal_nodes_run_as_many_processes_as_they_have_work_for() -> None:
+    plan = planned(model_of({**LATENT, "model_type": "llama"}), "2x4", "pp=3,tp=2,dp=1,v=1")
+    script = grid_settings(plan, "megatron")
+    counts = [arguments_of(script, **NODE | {"NODE_RANK": node})["nproc-per-node"] for node in ("0", "1")]
+    assert counts == ["4", "2"]
+
+
+def test_bug_stages_beside_each_other_keep_their_devices() -> None:
+    """Megatron-LM was not told that the stages of a pipeline are neighbours, and laid replicas side by side."""
+    plan = planned("gpt2", "2x2", "pp=2,tp=1,dp=2,v=1")
+    others = [replace(plan, placing=placing) for placing in ("stages", "pipelines")]
+    flags = ["use-tp-pp-dp-mapping" in arguments_of(grid_settings(other, "megatron"), **NODE) for other in others]
+    assert flags == [False, True]
+
+
+def test_parts_of_a_sequence_are_whole() -> None:
+    plan = planned("gpt2", "1x4", "pp=2,cp=2,tp=1,v=1", sequence=62)
+    with pytest.raises(InputError, match="megatron divides 62 tokens into 4 parts for a context degree of 2"):
+        grid_settings(plan, "megatron")
+
+
+@given(st.text(max_size=40))
+def test_no_name_is_run(name: str) -> None:
+    """Names of files stand in comments of one line each."""
+    model = replace(TRANSFORMERS["gpt2"], name=name, norm="none")
+    chain = replace(CHAIN, name=name, model=written(model))
+    question = replace(PLAN.instance, chains=(chain,))
+    lines = grid_settings(replace(PLAN, instance=question), "megatron").split("\n")
+    assert [line for line in lines if not line.startswith("#")] == UNNAMED
+
+
+PLAN = planned("gpt2", "1x2", "pp=2,tp=1,v=1")
+CHAIN = PLAN.chain
+UNNAMED = [
+    line
+    for line in grid_settings(
+        replace(PLAN, instance=replace(PLAN.instance, chains=(replace(CHAIN, model=None),))), "megatron"
+    ).split("\n")
+    if not line.startswith("#")
+]
+
+
+# Models in files of plans.
+
+
+@pytest.mark.parametrize("model", [*TRANSFORMERS.values(), model_of(LATENT)], ids=lambda model: model.name)
+def test_a_model_is_read_as_it_was_written(model: Transformer) -> None:
+    text = json.dumps(written(model))
+    assert read(parse_json(text, "m.json"), Transformer) == model
+    assert len(text) < 1500
+
+
+def test_a_model_is_part_of_no_hash(tmp_path: Path) -> None:
+    question = PLAN.instance
+    bare = replace(question, chains=tuple(replace(chain, model=None) for chain in question.chains))
+    assert bare.question_hash == question.question_hash
+    assert bare.key == question.key
+    document = chain_document(CHAIN)
+    assert (
+        configured_from_document(parse_json(json.dumps(document), "c.json")).model
+        == CHAIN.model
+        == written(TRANSFORMERS["gpt2"])
+    )
+    del document["model"]
+    assert configured_from_document(parse_json(json.dumps(document), "c.json")).model is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers": []}, "gpt2, model: gpt2: layers is 0; it must be 1 or more"),
+        ({"layers": [[10**9, {}]]}, r"gpt2, model\.layers\[0\]\[1\]: missing field 'mixers'"),
+        ({"layers": [[3, None]]}, "gpt2: it has 3 layers, and the plan 12"),
+        ({"layers": [[-1, None]]}, "runs of equal layers must have 1 layer or more, and 10000 together at most"),
+        ({"layers": [[10**9, None]]}, "runs of equal layers must have 1 layer or more, and 10000 together at most"),
+        ({"hidden": 0}, "hidden is 0"),
+        ({"norm": "x\ny"}, "norm is 'x"),
+        ({"wings": 2}, "unknown field 'wings'"),
+    ],
+)
+def test_a_false_model_is_told_and_left_out(change: dict[str, Any], message: str) -> None:
+    document = chain_document(CHAIN)
+    (run,) = document["model"]["layers"]
+    runs = [[count, run[1] if layer is None else layer] for count, layer in change.get("layers", [run])]
+    document["model"] = document["model"] | change | {"layers": runs}
+    chain = configured_from_document(parse_json(json.dumps(document), "c.json"))
+    script = grid_settings(replace(PLAN, instance=replace(PLAN.instance, chains=(chain,))), "megatron")
+    assert re.search(rf"^# No sizes of the model stand here\. .*{message}", script, re.MULTILINE)
+    assert [line for line in script.split("\n") if not line.startswith("#")] == UNNAMED
+    document["model"] = 3
+    with pytest.raises(InputError, match=r"c\.json, model: "):
+        configured_from_document(parse_json(json.dumps(document), "c.json"))
