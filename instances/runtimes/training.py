@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 
@@ -17,7 +17,7 @@ from instances.planning.grid.transformer import Transformer
 from instances.records import read
 from instances.runtimes.layers import LayerCut, Naming
 from instances.runtimes.runtime import LayerRuntime
-from instances.runtimes.training_models import megatron_model
+from instances.runtimes.training_models import megatron_model, torchtitan_model
 
 # Megatron-Core: the layout of all stages as one word, E for embeddings, t for a layer, L for the loss.
 
@@ -152,6 +152,7 @@ ARGUMENTS=(
 torchrun {launch} pretrain_gpt.py "${{ARGUMENTS[@]}}" "$@"
 """
 _STEPS = 20
+_EACH_NODE = ", on each node with its NODE_RANK, MASTER_ADDR and MASTER_PORT"
 _AS_MODEL = (
     "Sizes, biases, norms and tying are the model's. Activations, scores of routers, epsilons and the scaling of angles"
     " are Megatron-LM's own: SiLU in gated networks, else GELU."
@@ -168,7 +169,7 @@ def _megatron(plan: GridPlan) -> str:
     return _SCRIPT.format(
         title=printable(plan.instance.label),
         steps=_STEPS,
-        where=", on each node with its NODE_RANK, MASTER_ADDR and MASTER_PORT" if len(servers) > 1 else "",
+        where=_EACH_NODE if len(servers) > 1 else "",
         sizes=printable(sizes),
         arguments="\n".join(f"--{argument}" for argument in arguments),
         launch=_launch(servers),
@@ -255,44 +256,84 @@ def _launch(servers: list[int]) -> str:
     return f'--nproc-per-node "$(set -- {" ".join(map(str, servers))}; shift "$NODE_RANK"; echo "$1")" {nodes}'
 
 
+_TOML = """# {title}: {steps} steps on the data of its tests.
+# {model}
+# To be run in the folder of torchtitan, FILE being this file{where}:
+# torchrun {launch} -m torchtitan.train --job.config_file FILE
+"""
+
+
 def _torchtitan(plan: GridPlan) -> str:
     """A TOML file of torchtitan 0.2."""
-    cut, counts = _cut(plan), _recomputed(plan)
-    inner = len(plan.modes) - 2
-    if sum(counts) not in (0, inner):
+    counts, servers = _recomputed(plan), _processes(plan)
+    if sum(counts) not in (0, len(plan.modes) - 2):
         raise InputError("torchtitan recomputes all layers or none; this plan recomputes some: plan for it.")
-    if plan.zero == 0 and plan.pipelines > 1:
-        replicate, shard = plan.pipelines, 1
-    else:
-        replicate, shard = 1, plan.pipelines
-    parts = [
-        ["tok_embeddings"] * (n == cut.first)
-        + [f"layers.{layer}" for layer in cut.members(n)]
-        + ["norm", "output"] * (n == cut.last)
-        for n in range(cut.k)
-    ]
-    schedule = "1F1B" if plan.turns == 1 else "Interleaved1F1B"
-    reshard = {0: "never", 1: "never", 2: "never", 3: "always"}[plan.zero]
-    text = f"""[training]
-local_batch_size = {plan.micro_batch * plan.microbatches}
-global_batch_size = {plan.instance.global_batch}
-seq_len = {plan.chain.sequence or 0}
+    flavor, sentence = _flavor(plan)
+    text = _TOML.format(
+        title=printable(plan.instance.label),
+        steps=_STEPS,
+        model=printable(sentence),
+        where=_EACH_NODE if len(servers) > 1 else "",
+        launch=_launch(servers),
+    )
+    if plan.placing != PLACINGS[0]:
+        text += "# The plan has the stages of a pipeline side by side, torchtitan replicas: its step may take longer.\n"
+    if flavor is not None:
+        text += _table("model", {"name": flavor[0], "flavor": flavor[1]})
+    local = plan.micro_batch * (plan.microbatches if plan.groups > 1 else 1)  # else it accumulates gradients
+    training = {"steps": _STEPS, "local_batch_size": local, "global_batch_size": plan.instance.global_batch}
+    if plan.chain.sequence is not None:
+        training["seq_len"] = plan.chain.sequence
+    text += _table("training", training) + _table("parallelism", _parallelism(plan))
+    return text + _table("activation_checkpoint", {"mode": "full" if sum(counts) else "none"})
 
-[parallelism]
-data_parallel_replicate_degree = {replicate}
-data_parallel_shard_degree = {shard}
-fsdp_reshard_after_forward = "{reshard}"
-tensor_parallel_degree = {plan.tensor[0]}
-context_parallel_degree = {plan.context}
-expert_parallel_degree = {plan.expert}
-pipeline_parallel_degree = {plan.groups}
-"""
+
+def _table(name: str, members: Mapping[str, object]) -> str:
+    """A table of TOML, whose numbers, plain words and lists of these are those of JSON."""
+    lines = [f"{member} = {json.dumps(value)}" for member, value in members.items()]
+    return "\n".join(["", f"[{name}]", *lines, ""])
+
+
+def _parallelism(plan: GridPlan) -> dict[str, object]:
+    cut, tensor = _cut(plan), plan.tensor[0]
+    whole = plan.zero == 0 and plan.pipelines > 1
+    if whole and plan.groups * tensor > 1 == plan.context:
+        raise InputError("torchtitan has no whole replicas of several devices; plan with ZeRO 1, 2 or 3.")
+    members: dict[str, object] = {
+        "data_parallel_replicate_degree": plan.pipelines if whole else 1,
+        "data_parallel_shard_degree": 1 if whole else plan.pipelines,
+        "fsdp_reshard_after_forward": "always" if plan.zero == 3 else "never",
+        "tensor_parallel_degree": tensor,
+        "context_parallel_degree": plan.context,
+        "expert_parallel_degree": plan.expert,
+        "pipeline_parallel_degree": plan.groups,
+    }
+    if plan.expert > 1 and tensor > 1:
+        members["expert_tensor_parallel_degree"] = tensor
     if plan.groups > 1:
-        text += f"""pipeline_parallel_schedule = "{schedule}"
-pipeline_parallel_microbatch_size = {plan.micro_batch}
-module_fqns_per_model_part = {json.dumps(parts)}
-"""
-    return text + f'\n[activation_checkpoint]\nmode = "{"full" if sum(counts) else "none"}"\n'
+        members["pipeline_parallel_schedule"] = "1F1B" if plan.turns == 1 else "Interleaved1F1B"
+        members["pipeline_parallel_microbatch_size"] = plan.micro_batch
+        members["module_fqns_per_model_part"] = [
+            ["tok_embeddings"] * (n == cut.first)
+            + [f"layers.{layer}" for layer in cut.members(n)]
+            + ["norm", "output"] * (n == cut.last)
+            for n in range(cut.k)
+        ]
+    return members
+
+
+def _flavor(plan: GridPlan) -> tuple[tuple[str, str] | None, str]:
+    """Name and flavor of the plan's model, if torchtitan has it, and a sentence on them."""
+    if plan.chain.model is None:
+        return None, "No sizes of a model are known; add the table [model] with its name and flavor."
+    try:
+        model = _model(plan)
+        named = torchtitan_model(model)
+    except InputError as error:
+        return None, str(error)
+    if model.tied and plan.groups > 1:
+        raise InputError(f"torchtitan ties the ends of no pipeline, and {model.name} is tied; plan with pp=1.")
+    return named, "The flavor has the sizes of the model."
 
 
 #: Runtimes that take plans in a grid.

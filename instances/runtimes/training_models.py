@@ -175,3 +175,54 @@ def _of_ends(model: Transformer, sequence: int, tensor: int) -> _Arguments:
         "vocab-size": model.vocabulary - 1,  # it adds a token, the end of a text
         "make-vocab-size-divisible-by": rows if rows != _ROWS[0] else None,
     }
+
+
+# torchtitan: names and flavors of the models that it has.
+
+
+#: Parameters, layers, width and heads of a model to its name and flavor in torchtitan 0.2.
+_FLAVORS = {
+    (8_030_261_248, 32, 4096, 32): ("llama3", "8B"),
+    (70_553_706_496, 80, 8192, 64): ("llama3", "70B"),
+    (405_853_388_800, 126, 16384, 128): ("llama3", "405B"),
+    (596_049_920, 28, 1024, 16): ("qwen3", "0.6B"),
+    (1_720_574_976, 28, 2048, 16): ("qwen3", "1.7B"),
+    (4_022_468_096, 36, 2560, 32): ("qwen3", "4B"),
+    (8_190_735_360, 36, 4096, 32): ("qwen3", "8B"),
+    (14_768_307_200, 40, 5120, 40): ("qwen3", "14B"),
+    (32_762_123_264, 64, 5120, 64): ("qwen3", "32B"),
+    (30_532_122_624, 48, 2048, 32): ("qwen3", "30B-A3B"),
+    (235_093_634_560, 94, 4096, 64): ("qwen3", "235B-A22B"),
+    (15_706_484_224, 27, 2048, 16): ("deepseek_v3", "16B"),
+    (235_741_434_880, 60, 5120, 128): ("deepseek_v3", "236B"),
+    (671_026_404_352, 61, 7168, 128): ("deepseek_v3", "671B"),
+    (20_914_757_184, 24, 2880, 64): ("gpt_oss", "20b"),
+    (116_829_156_672, 36, 2880, 64): ("gpt_oss", "120b"),
+}
+
+
+def torchtitan_model(model: Transformer) -> tuple[str, str]:
+    """Name and flavor of a model.
+
+    Raises
+    ------
+    InputError
+        If torchtitan has none of these sizes; the message says which a flavor would need.
+    """
+    kinds = model.kinds.values()
+    heads = {sizes.attention.heads for sizes in kinds}
+    key = (model.parameters, len(model.layers), model.hidden, max(heads))
+    if key in _FLAVORS:
+        return _FLAVORS[key]
+    numbers = {
+        "n_layers": {len(model.layers)},
+        "dim": {model.hidden},
+        "n_heads": heads,
+        "n_kv_heads": {sizes.key_heads for sizes in kinds},
+        "hidden_dim": {sizes.inner for sizes in kinds if sizes.inner},
+        "moe_inter_dim": {sizes.experts.inner for sizes in kinds if sizes.experts is not None},
+        "num_experts": {*model.experts},
+        "vocab_size": {model.vocabulary},
+    }
+    sizes = ", ".join(f"{name} {' or '.join(map(str, sorted(values)))}" for name, values in numbers.items() if values)
+    raise InputError(f"{model.name}: no flavor of torchtitan 0.2 has its {model.parameters} parameters, with {sizes}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -211,6 +212,63 @@ UNNAMED = [
     ).split("\n")
     if not line.startswith("#")
 ]
+
+
+# Files for torchtitan.
+
+
+def toml(plan: GridPlan) -> dict[str, Any]:
+    return tomllib.loads(grid_settings(plan, "torchtitan"))
+
+
+def test_torchtitan_gets_a_flavor_of_the_same_sizes() -> None:
+    plan = planned("llama-3-8b", "2x8", "pp=2,tp=2,dp=4,v=2", sequence=4096, global_batch=32)
+    tables = toml(plan)
+    assert tables["model"] == {"name": "llama3", "flavor": "8B"}
+    assert tables["training"] == {"steps": 20, "local_batch_size": 8, "global_batch_size": 32, "seq_len": 4096}
+    first, *rest = grid_settings(plan, "torchtitan").splitlines()
+    assert first == "# llama-3-8b on 2x8, 32 samples: 20 steps on the data of its tests."
+    assert any(line.startswith("# torchrun --nproc-per-node 8 --nnodes 2 ") for line in rest)
+
+
+def test_torchtitan_is_told_of_what_it_has_no_flavor() -> None:
+    plan = planned(model_of(LATENT), fix="pp=1,tp=2,dp=2,ep=2,v=1")
+    tables = toml(plan)
+    assert "model" not in tables
+    assert "n_layers 5, dim 64, n_heads 4, n_kv_heads 4, hidden_dim 64 or 96, moe_inter_dim 32" in grid_settings(
+        plan, "torchtitan"
+    )
+    assert tables["parallelism"]["expert_tensor_parallel_degree"] == 2
+    measured = replace(PLAN, instance=replace(PLAN.instance, chains=(replace(CHAIN, model=None),)))
+    assert "# No sizes of a model are known; add the table [model]" in grid_settings(measured, "torchtitan")
+
+
+def test_bug_without_a_pipeline_microbatches_follow_one_another() -> None:
+    """The samples of all microbatches were one local batch, which was worked on at once."""
+    plan = planned("gpt2", fix="pp=1,tp=1,dp=4,v=1", global_batch=16)
+    assert plan.microbatches == 4
+    assert toml(plan)["training"]["local_batch_size"] == 1
+
+
+def test_torchtitan_refuses_what_it_would_not_start() -> None:
+    whole = planned("gpt2", fix="pp=2,tp=1,dp=2,v=1", zero="0")
+    with pytest.raises(InputError, match="torchtitan has no whole replicas of several devices; plan with ZeRO 1"):
+        toml(whole)
+    assert toml(planned("gpt2", fix="pp=1,tp=1,dp=4,v=1", zero="0"))["parallelism"]["data_parallel_shard_degree"] == 1
+    tied = {
+        "model_type": "qwen3",
+        "hidden_size": 1024,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 3072,
+        "vocab_size": 151936,
+        "tie_word_embeddings": True,
+    }
+    with pytest.raises(InputError, match="torchtitan ties the ends of no pipeline, and qwen3 is tied; plan with pp=1"):
+        toml(planned(model_of(tied)))
+    assert toml(planned(model_of(tied), fix="pp=1,tp=1,v=1"))["model"] == {"name": "qwen3", "flavor": "0.6B"}
 
 
 # Models in files of plans.
