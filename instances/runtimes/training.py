@@ -11,7 +11,7 @@ import numpy as np
 
 from instances.errors import InputError, printable
 from instances.json_files import Value
-from instances.planning.grid.configurations import FULL, NONE, UNFUSED
+from instances.planning.grid.configurations import FULL, MODES, NONE
 from instances.planning.grid.plan import PLACINGS, GridPlan
 from instances.planning.grid.transformer import Transformer
 from instances.records import read
@@ -159,6 +159,7 @@ _AS_MODEL = (
 )
 _RUN = (f"train-iters {_STEPS}", "eval-iters 0", "lr 1e-4", "log-interval 1", "log-throughput", "mock-data")
 _NUMBERS = ("bf16", "fp16")
+_ATTENTION = MODES[2]
 
 
 def _megatron(plan: GridPlan) -> str:
@@ -185,7 +186,7 @@ def _model_arguments(plan: GridPlan) -> tuple[list[str], str]:
         arguments = megatron_model(_model(plan), chain.sequence, plan.tensor[0])
     except InputError as error:
         return [], f"No sizes of the model stand here. {error}"
-    unfused = any(way.recompute == UNFUSED for layer in chain.kinds.values() for way in layer.configurations)
+    unfused = chain.source.startswith("unfused")  # as estimated layers say
     return [*arguments, f"attention-backend {'unfused' if unfused else 'auto'}"], _AS_MODEL
 
 
@@ -229,6 +230,8 @@ def _parallel_arguments(plan: GridPlan) -> list[str]:
 
 
 def _recomputation_arguments(plan: GridPlan) -> list[str]:
+    if set(plan.modes[1:-1]) == {_ATTENTION}:
+        return ["recompute-granularity selective", "recompute-modules core_attn"]
     counts = _recomputed(plan)
     limit = max(counts)
     sizes = [min(end, len(plan.modes) - 1) - max(begin, 1) for begin, end in pairwise(plan.cuts)]

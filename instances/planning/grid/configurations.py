@@ -15,7 +15,7 @@ from instances.planning.problem import LARGEST
 
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
 MODES = ("none", "act", "core", "full")
-NONE, UNFUSED, FULL = MODES[0], MODES[2], MODES[-1]  # attention alone is recomputed where it keeps all scores
+NONE, FULL = MODES[0], MODES[-1]
 
 #: Tensor, context and expert degree.
 Degrees = tuple[int, int, int]

@@ -20,12 +20,13 @@ import mtpp
 from instances import InputError
 from instances.json_files import parse_json
 from instances.planning.grid import GridPlan
-from instances.planning.grid.configurations import chain_document, configured_from_document
+from instances.planning.grid.configurations import MODES, chain_document, configured_from_document
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
 from instances.readers.huggingface.configuration import decoder_of, model_types
 from instances.readers.huggingface.record import Attention, FeedForward, Layer
 from instances.records import read, written
 from instances.runtimes.training import grid_settings
+from instances.runtimes.training_models import torchtitan_model
 from tests.helpers.grid_cases import equal_chain
 
 NODE = {"NODE_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "6000"}
@@ -145,6 +146,22 @@ def test_arguments_make_the_parameters_of_the_model(kind: str) -> None:
     assert parameters_of(arguments) - added == model.parameters
 
 
+def test_recomputation_is_that_of_the_plan() -> None:
+    plan = planned("gpt2", attention="eager")
+    inner = plan.instance.layers - 2
+    question = replace(plan.instance, modes=MODES)
+    whole, attention = (
+        replace(plan, modes=("none", *[mode] * inner, "none"), instance=question) for mode in ("full", "core")
+    )
+    arguments = arguments_of(grid_settings(attention, "megatron"))
+    assert (arguments["recompute-granularity"], arguments["recompute-modules"]) == ("selective", "core_attn")
+    arguments = arguments_of(grid_settings(whole, "megatron"))
+    assert (arguments["recompute-granularity"], arguments["recompute-method"]) == ("full", "block")
+    mixed = replace(plan, modes=("none", *["core"] * (inner - 1), "none", "none"), instance=question)
+    with pytest.raises(InputError, match="a stage does not recompute its first layers as a whole"):
+        grid_settings(mixed, "megatron")
+
+
 def test_windows_of_some_layers_are_a_pattern() -> None:
     attention = Attention(4, 2, 16, 16, window=32)
     local = Layer((attention,), FeedForward(96, gated=True), norms=2)
@@ -229,6 +246,31 @@ def test_torchtitan_gets_a_flavor_of_the_same_sizes() -> None:
     first, *rest = grid_settings(plan, "torchtitan").splitlines()
     assert first == "# llama-3-8b on 2x8, 32 samples: 20 steps on the data of its tests."
     assert any(line.startswith("# torchrun --nproc-per-node 8 --nnodes 2 ") for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "sizes"),
+    [
+        (("llama3", "405B"), {"model_type": "llama", "dim": (16384, 126, 128, 8, 53248, 128256)}),
+        (("qwen3", "14B"), {"model_type": "qwen3", "dim": (5120, 40, 40, 8, 17408, 151936), "head_dim": 128}),
+        (("qwen3", "32B"), {"model_type": "qwen3", "dim": (5120, 64, 64, 8, 25600, 151936), "head_dim": 128}),
+        (
+            ("qwen3", "235B-A22B"),
+            {"model_type": "qwen3_moe", "dim": (4096, 94, 64, 4, 12288, 151936), "head_dim": 128}
+            | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1536},
+        ),
+        (("deepseek_v3", "671B"), {"model_type": "deepseek_v3"}),
+        (("gpt_oss", "120b"), {"model_type": "gpt_oss"}),
+    ],
+)
+def test_flavors_are_those_of_published_sizes(flavor: tuple[str, str], sizes: dict[str, Any]) -> None:
+    """Sizes are those of the configurations at Hugging Face, the last two the defaults of transformers."""
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+    named = dict(zip((*names, "vocab_size"), sizes.get("dim", ()), strict=False)) | {"tie_word_embeddings": False}
+    config = named | {name: size for name, size in sizes.items() if name != "dim"}
+    assert torchtitan_model(model_of(config)) == flavor
+    with pytest.raises(InputError, match=r"no flavor of torchtitan 0\.2 has its"):
+        torchtitan_model(model_of(config | {"vocab_size": 256}))
 
 
 def test_torchtitan_is_told_of_what_it_has_no_flavor() -> None:
