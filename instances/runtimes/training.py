@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 
-import numpy as np
-
 from instances.errors import InputError, printable
 from instances.json_files import Value
 from instances.planning.grid.configurations import FULL, MODES, NONE
-from instances.planning.grid.plan import PLACINGS, GridPlan
+from instances.planning.grid.plan import PLACINGS, GridPlan, ranks
 from instances.planning.grid.transformer import Transformer
 from instances.records import read
 from instances.runtimes.layers import LayerCut, Naming
@@ -242,9 +241,8 @@ def _recomputation_arguments(plan: GridPlan) -> list[str]:
 
 def _processes(plan: GridPlan) -> list[int]:
     """Devices of each server that works."""
-    assert plan.first_device is not None
-    _, stages = np.unique(plan.first_device // plan.instance.servers.size, return_counts=True)
-    return [int(count) * plan.context * plan.tensor[0] for count in stages]
+    counts = Counter(rank.server for rank in ranks(plan))
+    return [counts[server] for server in sorted(counts)]
 
 
 def _launch(servers: list[int]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from instances.errors import InputError
 from instances.planning.grid.transformer import Transformer, norm_parameters
-from instances.readers.huggingface.record import Attention, Experts, FeedForward, LatentAttention, Layer
+from instances.readers.huggingface.record import Attention, FeedForward, LatentAttention, Layer
 
 # Megatron-LM: the arguments of pretrain_gpt.py that are a model's.
 
@@ -81,9 +82,7 @@ def _strange_part(layer: Layer, norm: str) -> str | None:
         network = FeedForward(feed.inner, feed.gated, feed.bias)
     else:
         vectors = experts.count if experts.router_vectors else 0
-        shared = (experts.shared, experts.shared_gate)
-        routed = Experts(experts.count, experts.chosen, experts.inner, *shared, router_vectors=vectors)
-        network = FeedForward(0, feed.gated, experts=routed)
+        network = FeedForward(0, feed.gated, experts=replace(experts, bias=False, width=0, router_vectors=vectors))
     if mixer != mixing:
         return "the attention"
     if feed != network:

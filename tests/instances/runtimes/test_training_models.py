@@ -60,7 +60,7 @@ def planned(model: Any, cluster: str = "1x4", fix: str = "pp=2,tp=1,v=1", **word
         "sequence": 64,
         "memory": "1TB",
     } | words
-    result = mtpp.train(model, cluster, fix=fix, runtime="megatron", **words)
+    result = mtpp.train(model, cluster, fix=fix, **{"runtime": "megatron"} | words)
     assert isinstance(result.answer, GridPlan)
     return result.answer
 
@@ -147,7 +147,7 @@ def test_arguments_make_the_parameters_of_the_model(kind: str) -> None:
 
 
 def test_recomputation_is_that_of_the_plan() -> None:
-    plan = planned("gpt2", attention="eager")
+    plan = planned("gpt2", attention="eager", runtime=None)
     inner = plan.instance.layers - 2
     question = replace(plan.instance, modes=MODES)
     whole, attention = (
