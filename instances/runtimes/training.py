@@ -157,7 +157,7 @@ _AS_MODEL = (
     " are Megatron-LM's own: SiLU in gated networks, else GELU."
 )
 _RUN = (f"train-iters {_STEPS}", "eval-iters 0", "lr 1e-4", "log-interval 1", "log-throughput", "mock-data")
-_NUMBERS = ("bf16", "fp16")
+_NUMBERS = {"bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("bf16", "fp8-format hybrid")}
 _ATTENTION = MODES[2]
 
 
@@ -165,7 +165,7 @@ def _megatron(plan: GridPlan) -> str:
     """A script that runs Megatron-LM with its arguments, one a line."""
     servers = _processes(plan)
     arguments, sizes = _model_arguments(plan)
-    arguments += [*_parallel_arguments(plan), *(name for name in _NUMBERS if name == plan.chain.dtype), *_RUN]
+    arguments += [*_parallel_arguments(plan), *_NUMBERS.get(plan.chain.dtype, ()), *_RUN]
     return _SCRIPT.format(
         title=printable(plan.instance.label),
         steps=_STEPS,
@@ -280,7 +280,8 @@ def _torchtitan(plan: GridPlan) -> str:
     if plan.placing != PLACINGS[0]:
         text += "# The plan has the stages of a pipeline side by side, torchtitan replicas: its step may take longer.\n"
     if flavor is not None:
-        text += _table("model", {"name": flavor[0], "flavor": flavor[1]})
+        converters = ["float8"] if plan.chain.dtype == "fp8" else []
+        text += _table("model", {"name": flavor[0], "flavor": flavor[1], "converters": converters})
     local = plan.micro_batch * (plan.microbatches if plan.groups > 1 else 1)  # else it accumulates gradients
     training = {"steps": _STEPS, "local_batch_size": local, "global_batch_size": plan.instance.global_batch}
     if plan.chain.sequence is not None:

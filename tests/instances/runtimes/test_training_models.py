@@ -162,6 +162,17 @@ def test_recomputation_is_that_of_the_plan() -> None:
         grid_settings(mixed, "megatron")
 
 
+def test_numbers_are_those_of_the_chain() -> None:
+    flags = {"bf16": {"bf16": ""}, "fp16": {"fp16": ""}, "fp8": {"bf16": "", "fp8-format": "hybrid"}, "fp32": {}}
+    for dtype, words in flags.items():
+        plan = replace(PLAN, instance=replace(PLAN.instance, chains=(replace(CHAIN, dtype=dtype),)))
+        arguments = arguments_of(grid_settings(plan, "megatron"))
+        assert {name: word for name, word in arguments.items() if name.startswith(("bf", "fp"))} == words
+    plan = planned("llama-3-8b")
+    narrow = replace(plan.instance, chains=(replace(plan.chain, dtype="fp8"),))
+    assert toml(replace(plan, instance=narrow))["model"]["converters"] == ["float8"]
+
+
 def test_windows_of_some_layers_are_a_pattern() -> None:
     attention = Attention(4, 2, 16, 16, window=32)
     local = Layer((attention,), FeedForward(96, gated=True), norms=2)
@@ -241,7 +252,7 @@ def toml(plan: GridPlan) -> dict[str, Any]:
 def test_torchtitan_gets_a_flavor_of_the_same_sizes() -> None:
     plan = planned("llama-3-8b", "2x8", "pp=2,tp=2,dp=4,v=2", sequence=4096, global_batch=32)
     tables = toml(plan)
-    assert tables["model"] == {"name": "llama3", "flavor": "8B"}
+    assert tables["model"] == {"name": "llama3", "flavor": "8B", "converters": []}
     assert tables["training"] == {"steps": 20, "local_batch_size": 8, "global_batch_size": 32, "seq_len": 4096}
     first, *rest = grid_settings(plan, "torchtitan").splitlines()
     assert first == "# llama-3-8b on 2x8, 32 samples: 20 steps on the data of its tests."
@@ -310,7 +321,7 @@ def test_torchtitan_refuses_what_it_would_not_start() -> None:
     }
     with pytest.raises(InputError, match="torchtitan ties the ends of no pipeline, and qwen3 is tied; plan with pp=1"):
         toml(planned(model_of(tied)))
-    assert toml(planned(model_of(tied), fix="pp=1,tp=1,v=1"))["model"] == {"name": "qwen3", "flavor": "0.6B"}
+    assert toml(planned(model_of(tied), fix="pp=1,tp=1,v=1"))["model"]["flavor"] == "0.6B"
 
 
 # Models in files of plans.
