@@ -26,6 +26,9 @@ GRAPH_FORMAT = "mtpp-graph/1"
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 
+#: How pointers of Git LFS begin, and bytes that they have at most.
+_POINTER, _LARGEST_POINTER = b"version https://git-lfs", 1024
+
 _SHOWN = 40
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
@@ -168,6 +171,20 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
         raise InputError(f"{path}: this is not a regular file; save what it gives, and name that file.")
     if status.st_size > limit:
         raise InputError(f"{path}: the file has {status.st_size} bytes; {limit} are the most that is read.")
+    if status.st_size < _LARGEST_POINTER and _begins_as_pointer(path):
+        raise InputError(
+            f"{path}: this is a pointer of Git LFS, not the file itself; get that with git lfs pull, or move the "
+            "pointer elsewhere."
+        )
+
+
+def _begins_as_pointer(path: str | Path) -> bool:
+    """Whether a file is what Git has in place of a large one."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(_POINTER)) == _POINTER
+    except OSError:  # whoever reads it says why
+        return False
 
 
 def check_writable(path: str | Path) -> None:

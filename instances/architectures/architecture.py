@@ -93,6 +93,7 @@ class Architecture:
         training: bool = False,
         weights_as_nodes: bool = False,
         device: Device = DEFAULT_DEVICE,
+        widths: Callable[[str], float] | None = None,
         **dims: Dim,
     ) -> ComputationGraph:
         """Make the computation graph.
@@ -107,6 +108,8 @@ class Architecture:
             If true, every parameter is a source node without work, as in published operator graphs.
         device : Device
             Turns operations and bytes into seconds.
+        widths : function, optional
+            From the name of a parameter to its own width [bytes]; by default that is `element_bytes`.
         **dims : int or str
             Dimensions that differ from their defaults.
 
@@ -133,7 +136,7 @@ class Architecture:
         cache = Cache(int(chosen["context"]), int(chosen["kv_bytes"])) if "phase" in chosen else None
         if training and cache is not None:
             raise InputError(f"{self.name}: phase is {chosen['phase']}, but training keeps no cache; leave out one.")
-        net = NetworkBuilder(int(chosen["element_bytes"]))
+        net = NetworkBuilder(int(chosen["element_bytes"]), widths)
         try:
             self.network(net, **{dim: chosen[dim] for dim in self.sizes}, **({"cache": cache} if self.served else {}))
         except ValueError as error:  # also of numpy, where the elements of a tensor are too many to count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,7 +39,7 @@ class Tensor:
     operator: int  # index of the one that produces it
     output: int  # which of that operator's outputs it is
     shape: Shape
-    element_bytes: int  # width of one element [bytes]
+    element_bytes: float  # width of one element [bytes]; a mean of several where parameters are stored in these
 
     @property
     def elements(self) -> int:
@@ -47,7 +47,7 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> float:
         """Size [bytes]."""
         return self.elements * self.element_bytes
 
@@ -77,7 +77,7 @@ class Operator:
     outputs: tuple[Tensor, ...]
     multiply_adds: int = 0  # in matrix products and convolutions, as publications count them
     flops: int = 0  # all floating-point operations; a multiply-add is two
-    bytes_moved: int = 0  # read and written
+    bytes_moved: float = 0  # read and written
 
 
 class GraphBuilder:
@@ -87,6 +87,8 @@ class GraphBuilder:
     ----------
     element_bytes : int
         Width of activations and parameters [bytes].
+    widths : function, optional
+        From the name of a parameter to its own width [bytes], where parameters are stored in others.
 
     Attributes
     ----------
@@ -94,8 +96,9 @@ class GraphBuilder:
         In the order of recording, which is a topological order.
     """
 
-    def __init__(self, element_bytes: int = 4) -> None:
+    def __init__(self, element_bytes: int = 4, widths: Callable[[str], float] | None = None) -> None:
         self.element_bytes = element_bytes
+        self.widths = widths
         self.operators: list[Operator] = []
         self._scopes: list[str] = []
         self._names: Counter[str] = Counter()
@@ -115,7 +118,8 @@ class GraphBuilder:
 
     def parameter(self, name: str, *shape: int, trainable: bool = True) -> Tensor:
         """Record a tensor that the network holds; one that is not trainable does not count as a parameter."""
-        return self._record(name, PARAMETER if trainable else _BUFFER, (), [shape])[0]
+        width = self.widths(".".join((*self._scopes, name))) if self.widths is not None and trainable else None
+        return self._record(name, PARAMETER if trainable else _BUFFER, (), [shape], element_bytes=width)[0]
 
     def state(self, name: str, *shape: int, element_bytes: int) -> Tensor:
         """Record a tensor that its one reader keeps from run to run, such as a cache of keys."""
@@ -138,7 +142,7 @@ class GraphBuilder:
         *,
         multiply_adds: int = 0,
         flops: int = 0,
-        bytes_moved: int | None = None,
+        bytes_moved: float | None = None,
     ) -> tuple[Tensor, ...]:
         """Record an operator.
 
@@ -172,8 +176,8 @@ class GraphBuilder:
         shapes: Sequence[Shape],
         multiply_adds: int = 0,
         flops: int = 0,
-        bytes_moved: int | None = None,
-        element_bytes: int | None = None,
+        bytes_moved: float | None = None,
+        element_bytes: float | None = None,
     ) -> tuple[Tensor, ...]:
         if len(self.operators) == _MOST_OPERATORS:
             raise InputError(f"more than {_MOST_OPERATORS} operators; choose smaller dimensions.")
@@ -265,14 +269,14 @@ class GraphBuilder:
             state_bytes[i] = sum(tensor.bytes for tensor in states)
         return state_bytes
 
-    def _place_parameters(self, node: Mapping[int, int]) -> tuple[list[int], list[SharedParameter]]:
+    def _place_parameters(self, node: Mapping[int, int]) -> tuple[list[float], list[SharedParameter]]:
         """Bytes held by each node, and the parameters that several nodes hold."""
         users: dict[int, list[int]] = {v: [] for v, op in enumerate(self.operators) if op.kind in _HELD}
         for v, operator in enumerate(self.operators):
             for parameter in dict.fromkeys(tensor.operator for tensor in operator.inputs):
                 if parameter in users:
                     users[parameter].append(node[v])
-        param_bytes = [0] * len(node)
+        param_bytes = [0.0] * len(node)
         shared = []
         for v, nodes in users.items():
             operator = self.operators[v]

@@ -57,7 +57,7 @@ class Reader:
     # As `read`, for formats that hold a cost of their own for each edge, to be used with bandwidth 1.
     read_costs: Callable[[str | Path], ComputationGraph] | None = None
     suffix: str = ""  # of the files of a binary format
-    # Which of the keywords dims, training, device, cost, input_work and time_unit `read` takes.
+    # Which of the keywords dims, training, device, cost, input_work, time_unit and weights `read` takes.
     options: tuple[str, ...] = ()
 
 
@@ -114,7 +114,7 @@ READERS = Registry(
             "config.json of Hugging Face transformers, or its folder, priced by a roofline model",
             read_configuration,
             recognises_configuration,
-            options=("dims", "level", "training", "device"),
+            options=("dims", "level", "training", "device", "weights"),
         ),
         Reader("json", "mtpp-graph/1, the format of this project", read_graph, lambda text: text.lstrip()[:1] in "{["),
     ),
@@ -134,6 +134,7 @@ def load_graph(
     cost: str | None = None,
     input_work: str | None = None,
     time_unit: str | None = None,
+    weights: str | Path | None = None,
 ) -> ComputationGraph:
     """Build a named architecture or read a file.
 
@@ -163,6 +164,8 @@ def load_graph(
     time_unit : {"s", "ms", "us"}, optional
         Of the times of a format that has no unit, which `piper` and `dot` are; by default seconds, with a warning if
         the work is too much for that.
+    weights : str or path, optional
+        File of weights of a configuration, or its index or folder; by default those beside it.
 
     Raises
     ------
@@ -186,7 +189,7 @@ def load_graph(
             raise InputError(f"{spec}: an architecture has no edge costs; use communication 'size'.")
         if cost == "measured":
             raise InputError(f"{spec}: an architecture cannot be measured; give an ONNX model.")
-        for name, value in (("input_work", input_work), ("time_unit", time_unit)):
+        for name, value in (("input_work", input_work), ("time_unit", time_unit), ("weights", weights)):
             if value is not None:
                 raise InputError(f"{spec}: an architecture takes no {name}; leave it out.")
         architecture = ARCHITECTURES[str(spec)]
@@ -210,6 +213,7 @@ def load_graph(
         "cost": cost,
         "input_work": input_work,
         "time_unit": time_unit,
+        "weights": weights,
     }
     set_options = {name: value for name, value in options.items() if value or value == ""}
     for name in set_options:
@@ -217,7 +221,7 @@ def load_graph(
             details = {"dims": ", ".join(dims or ()), "device": "peak_flops, memory_bandwidth"}
             option = f"{name} ({details[name]})" if name in details else name
             takers = [other.name for other in READERS.values() if name in other.options]
-            if name not in ("input_work", "time_unit"):
+            if name not in ("input_work", "time_unit", "weights"):
                 takers = ["architectures", *takers]
             raise InputError(f"{spec}: '{chosen.name}' files take no {option}; leave it out ({', '.join(takers)} do).")
     for dim, size in (dims or {}).items():

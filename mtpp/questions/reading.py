@@ -12,7 +12,7 @@ from instances.devices import Device, assumed_device
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
-from mtpp.questions.words import MACHINES, Word, chosen, takes_words
+from mtpp.questions.words import MACHINES, Word, chosen, path_of, takes_words
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
@@ -30,7 +30,16 @@ class TimeUnitWords(TypedDict, total=False):
     time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
 
 
-class _SourceWords(TimeUnitWords, total=False):
+class WeightsWords(TypedDict, total=False):
+    """Weights of a configuration."""
+
+    weights: Annotated[
+        str | PathLike[str] | None,
+        Word("Which weights count, of several beside a config.json, or those elsewhere.", metavar="FILE"),
+    ]
+
+
+class _SourceWords(TimeUnitWords, WeightsWords, total=False):
     dims: Annotated[
         Mapping[str, int | str] | None,
         Word("Dimension of a network, such as batch=8 or phase=decode; may be repeated.", metavar="NAME=N", basic=True),
@@ -128,9 +137,9 @@ def load(
         Whether a module is run once on them, to see sizes that depend on values of tensors; ``dims={"u0": 64}`` gives
         them by name.
     **words
-        Of architectures and files: dims, level, training, reader, communication, cost, input_work and time_unit as for
-        `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device that turns
-        operations into seconds.
+        Of architectures and files: dims, level, training, reader, communication, cost, input_work, time_unit and
+        weights as for `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device
+        that turns operations into seconds.
 
     Returns
     -------
@@ -159,6 +168,8 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
         values: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
         for name in ("peak_flops", "memory_bandwidth", *_OF_MODULES):
             values.pop(name, None)
+        if "weights" in values:
+            values["weights"] = path_of("weights", values["weights"])
         _refuse(words, _OF_MODULES, f"{fspath(graph)}: only PyTorch modules take examples")
         return load_graph(fspath(graph), **values, device=device)
     if names := chosen(ReadingWords, words):

@@ -35,7 +35,14 @@ class WorkloadWords(TypedDict, total=False):
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
     input: Annotated[int | None, Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1)]
     output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
-    weights: Annotated[str | None, Word("Width of weights.  [default: bf16]", None, "|".join(WEIGHTS))]
+    weights: Annotated[
+        str | PathLike[str] | None,
+        Word(
+            "With servers the width of weights, without them their file beside a config.json.  [default: bf16]",
+            None,
+            "|".join((*WEIGHTS, "FILE")),
+        ),
+    ]
     kv: Annotated[str | None, Word("Width of keys and values.  [default: bf16]", None, "|".join(CACHES))]
     reserve: Annotated[
         str | None, Word("Room for all tokens of a sequence, or for their mean.  [default: full]", None, "full|mean")
@@ -99,6 +106,8 @@ class ServeWords(ServingWords, DeploymentWords, total=False):
 def refuse_deployment(words: ServeWords) -> None:
     """Refuse words of a deployment where there are no servers."""
     for name in chosen(DeploymentWords, words):
+        if name == "weights" and str(words["weights"]) not in WEIGHTS:
+            continue  # a file, which is a word of reading, too
         raise WordError(name, words[name], f"it is for {word('servers')}; give these, or leave it out.")  # type: ignore[literal-required]
 
 
@@ -196,7 +205,7 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
                 name, value, f"{word('servers')} say how many devices there are, and their memory; leave it out."
             )
     for name in chosen(ServingWords, words):
-        if name != "runtime":
+        if name not in ("runtime", "weights"):
             raise WordError(name, words[name], f"it is none of {word('servers')}; leave it out.")  # type: ignore[literal-required]
     runtime = words["runtime"]
     if runtime is not None and runtime not in (*ONE_DEGREE, *NO_DEGREE):
@@ -210,6 +219,8 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
         servers = _priced(servers, words["price"])
     names = ("input", "output", "weights", "kv", "reserve", "batch", "objective", "topology", "prefill")
     values: dict[str, Any] = {name: words[name] for name in names if words[name] is not None}  # type: ignore[literal-required]
+    if "weights" in values:
+        values["weights"] = str(values["weights"])
     for name, default in (("input", 1000), ("output", 1000)):
         if name not in values:
             assume(name, f"{'prompts' if name == 'input' else 'outputs'} of {default} tokens")

@@ -1,10 +1,11 @@
 """Configurations of Hugging Face transformers, ``config.json``, as architectures.
 
-- `configuration`: `decoder_of`, what a configuration means; `fields`, its numbers with the defaults of its type
-- `encoders`: `encoder_of`, the same for encoders of text, as `encoders.toml` says
-- `layer_kinds`, `mixers`: which layers attend to what, and what mixes the tokens of a layer
-- `record`: sizes alone; `network`: the operators of a record; `mixing`: those that mix tokens
-- `decoders.toml`: what is fixed for each model type; `defaults.json`: defaults of their fields, from transformers
+- `configuration`: `decoder_of` and `encoder_of`, what a configuration means
+- `record`: its numbers with the defaults of its type, and sizes alone
+- `layers`, `network`: which layers attend to what, what mixes the tokens of a layer, and the operators of a record
+- `files`, `weights`, `headers`: the files of a model, which weights are meant, and what their headers say
+- `decoders.toml`, `encoders.toml`: what is fixed for each model type; `defaults.json`: defaults of their fields, from
+  transformers
 """
 
 from __future__ import annotations
@@ -13,14 +14,35 @@ from functools import partial
 from pathlib import Path
 
 from instances.architectures.architecture import Architecture
-from instances.architectures.transformers import encode
+from instances.architectures.transformers import Encoder, encode
 from instances.json_files import Value
 from instances.readers.huggingface.configuration import decoder_of, encoder_of, is_encoder
 from instances.readers.huggingface.network import record_network
+from instances.readers.huggingface.record import Decoder
 
-__all__ = ["configured_architecture"]
+__all__ = ["configured_architecture", "configured_record", "record_architecture"]
 
 _TEXT = {"batch": 1, "sequence": 128}
+
+
+def configured_record(config: Value) -> tuple[Decoder | Encoder, list[str]]:
+    """The record of the network that a configuration describes, and what is in doubt.
+
+    Raises
+    ------
+    InputError
+        If the configuration is refused; `decoder_of` says why.
+    """
+    return encoder_of(config) if is_encoder(config) else decoder_of(config)
+
+
+def record_architecture(record: Decoder | Encoder, name: str, reference: str) -> Architecture:
+    """The architecture of a record."""
+    if isinstance(record, Encoder):
+        summary = f"encoder, {record.layers} layers of {record.hidden}"
+        return Architecture(name, summary, partial(encode, sizes=record), _TEXT, reference)
+    summary = f"{record.kind}, {len(record.layers)} layers of {record.hidden}"
+    return Architecture(name, summary, partial(record_network, record=record), _TEXT, reference, served=True)
 
 
 def configured_architecture(config: Value, name: str) -> tuple[Architecture, list[str]]:
@@ -31,12 +53,5 @@ def configured_architecture(config: Value, name: str) -> tuple[Architecture, lis
     InputError
         If the configuration is refused; `decoder_of` says why.
     """
-    if is_encoder(config):
-        sizes, warnings = encoder_of(config)
-        summary = f"encoder, {sizes.layers} layers of {sizes.hidden}"
-        return Architecture(name, summary, partial(encode, sizes=sizes), _TEXT, str(Path(config.file))), warnings
-    record, warnings = decoder_of(config)
-    count = len(record.layers)
-    summary = f"{record.kind}, {count} layers of {record.hidden}"
-    network = partial(record_network, record=record)
-    return Architecture(name, summary, network, _TEXT, str(Path(config.file)), served=True), warnings
+    record, warnings = configured_record(config)
+    return record_architecture(record, name, str(Path(config.file))), warnings

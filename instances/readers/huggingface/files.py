@@ -1,12 +1,12 @@
-"""Files of a model: its configuration and its weights."""
+"""Files of Hugging Face models: ``config.json`` or its folder, with the headers of weights beside it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,152 +15,13 @@ from instances.architectures.architecture import Architecture
 from instances.architectures.phases import Dim
 from instances.architectures.transformers import Encoder
 from instances.devices import DEFAULT_DEVICE, Device
-from instances.errors import InputError
-from instances.graph.display import figures
+from instances.errors import InputError, WordError
 from instances.graph.graph import ComputationGraph
-from instances.json_files import Value, check_readable, parse_json, read_json, read_text
-from instances.readers.huggingface import configured_architecture
-from instances.readers.huggingface.configuration import decoder_of, encoder_of, is_encoder
+from instances.json_files import Value, check_readable, parse_json, read_text
+from instances.readers.huggingface import configured_architecture, configured_record, record_architecture
 from instances.readers.huggingface.network import other_caches
-from instances.readers.huggingface.record import Decoder, StoredTensor, read_headers
-
-# True bytes of a decoder's parameters, from the headers of the weights that lie beside its configuration.
-
-
-_INDEX = "model.safetensors.index.json"
-_MOST_FILES = 2_000
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|blk)\.([0-9]{1,5})\.")
-#: Parts of a multimodal model that are no decoder: towers for pictures and sound, and what joins them to it.
-_TOWERS = re.compile(
-    r"^(?:v|a|mm)\.|(?:^|\.)(?:vision\w*|visual|audio\w*|vit|multi_modal\w*|mm_projector|image\w*|embed_(?:vision|audio))\."
-)
-#: Layers that draft further tokens.
-_DRAFTS = re.compile(r"(?:^|\.)mtp\.")
-#: Files of GGUF that hold the towers alone.
-_TOWER_FILES = "mmproj"
-#: Tensors that some files hold beside parameters.
-_BUFFERS = re.compile(r"(inv_freq|attn\.bias|attn\.masked_bias|rope_freqs\.weight|attention\.bias|rotary_emb\..*)$")
-
-
-def with_true_bytes(graph: ComputationGraph, record: Decoder, folder: Path) -> tuple[ComputationGraph, list[str]]:
-    """The graph with the bytes of stored parameters, and what is in doubt; the same graph if there are no weights.
-
-    The bytes of a layer are those of its tensors, spread over its nodes as its parameters are. Those of towers for
-    pictures and sound count where the embedding does, as runtimes have them. Times stay those of `element_bytes`.
-
-    Raises
-    ------
-    InputError
-        If the weights are those of another model.
-    """
-    tensors, source = _stored(folder)
-    if not tensors:
-        return graph, [source] if source else []
-    by_part: dict[int, list[StoredTensor]] = defaultdict(list)
-    for tensor in tensors:
-        part = _part(tensor.name, record)
-        if part is not None:
-            by_part[part].append(tensor)
-    _check_layers(by_part, record, source)
-    width = int(graph.attributes["dims"]["element_bytes"])
-    parts = [_part_of_node(name, record) for name in graph.names]
-    sizes: dict[int, float] = defaultdict(float)
-    for part, size in zip(parts, graph.param_bytes.tolist(), strict=True):
-        sizes[part] += size
-    shared = [(parameter, parts[parameter.users[0]]) for parameter in graph.parameters]
-    for parameter, part in shared:
-        sizes[part] += parameter.bytes
-    ratio = {}
-    for part, size in sizes.items():
-        stored = by_part.get(part, [])
-        if all(tensor.plain for tensor in stored) and sum(tensor.elements for tensor in stored) * width != size:
-            where = f"layer {part}" if part >= 0 else "its ends"
-            raise InputError(
-                f"{source}: the tensors of {where} have {sum(tensor.elements for tensor in stored)} elements, and the "
-                f"configuration asks for {size / width:.0f}; these are weights of another model: move them elsewhere."
-            )
-        ratio[part] = sum(tensor.bytes for tensor in stored) / size if size else 1.0
-    scaled = replace(
-        graph,
-        param_bytes=graph.param_bytes * [ratio[part] for part in parts],
-        parameters=tuple(replace(parameter, bytes=parameter.bytes * ratio[part]) for parameter, part in shared),
-        source=f"{graph.source}; bytes of parameters as in {source}",
-    )
-    towers = sum(tensor.bytes for tensor in tensors if _is_of_tower(tensor.name))
-    drafts = sum(tensor.bytes for tensor in tensors if _is_behind(tensor.name, record))
-    doubts = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
-    if not towers:
-        return scaled, doubts
-    embedding = next(v for v, name in enumerate(graph.names) if name.startswith(record.before[0]))
-    param_bytes = scaled.param_bytes.copy()
-    param_bytes[embedding] += towers
-    doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {record.before[0]}, their work does not.")
-    return replace(scaled, param_bytes=param_bytes), doubts
-
-
-def _stored(folder: Path) -> tuple[list[StoredTensor], str]:
-    """All tensors of the weights in a folder, and their file; or none, and what is wrong with the files."""
-    files = sorted(folder.glob("*.safetensors"))
-    source = str(folder / "*.safetensors")
-    index = folder / _INDEX
-    if files and index.is_file():
-        named = read_json(index).open_members(("weight_map",))["weight_map"].open_members(())
-        wanted = {name.text() for name in named.values()}
-        missing = sorted(wanted - {file.name for file in files})
-        if missing:
-            return [], f"of {len(wanted)} files of weights {missing[0]} is missing; bytes are those of element_bytes."
-        files = [file for file in files if file.name in wanted]
-    if not files:
-        of_towers = {_TOWER_FILES in file.name: file for file in sorted(folder.glob("*.gguf"), reverse=True)}
-        files = [of_towers[kind] for kind in sorted(of_towers)]
-        source = str(files[0]) if files else ""
-    if len(files) > _MOST_FILES:
-        raise InputError(f"{folder}: there are {len(files)} files of weights; {_MOST_FILES} are the most that is read.")
-    return [tensor for file in files for tensor in read_headers(file)], source
-
-
-def _part(name: str, record: Decoder) -> int | None:
-    """The layer of a tensor, −1 for the ends, None for what is no part of the decoder."""
-    if _BUFFERS.search(name) or _DRAFTS.search(name) or _is_of_tower(name):
-        return None
-    if match := _LAYER.search(name):
-        number = int(match[1])
-        return number if number < len(record.layers) else None
-    head = name.startswith(("output.", "lm_head.", "embed_out.")) or name == "output.weight"
-    return None if head and record.tied else -1
-
-
-def _is_of_tower(name: str) -> bool:
-    """Whether a tensor is of an encoder of images or sounds beside the decoder; `blk.` is GGUF's own decoder."""
-    return bool(_TOWERS.search(name)) and not name.startswith("blk.")
-
-
-def _is_behind(name: str, record: Decoder) -> bool:
-    """Whether a tensor is of a layer that the decoder does not have."""
-    match = _LAYER.search(name)
-    return not _is_of_tower(name) and (
-        bool(_DRAFTS.search(name)) or (match is not None and int(match[1]) >= len(record.layers))
-    )
-
-
-def _part_of_node(name: str, record: Decoder) -> int:
-    """Number of the layer that a node of the graph is in, -1 outside of all layers."""
-    rest = name.removeprefix(f"{record.stack}.")
-    return int(rest.partition(".")[0]) if rest != name else -1
-
-
-def _check_layers(by_part: dict[int, list[StoredTensor]], record: Decoder, source: str) -> None:
-    """Refuse weights that lack a layer of the model."""
-    for number in range(len(record.layers)):
-        if number not in by_part:
-            raise InputError(
-                f"{source}: there is no tensor of layer {number} of {len(record.layers)}; these are weights of another "
-                "model or a part of them: move them elsewhere."
-            )
-
-
-# Files of Hugging Face models: ``config.json`` or its folder, with the headers of weights beside it.
-
+from instances.readers.huggingface.record import Decoder
+from instances.readers.huggingface.weights import Parts, as_stored, stored_weights, stored_widths, with_towers
 
 CONFIGURATION = "config.json"
 #: Bytes of a configuration; the largest have 200,000.
@@ -211,6 +72,7 @@ def read_configuration(
     level: str = "operator",
     training: bool = False,
     device: Device | None = None,
+    weights: str | Path | None = None,
 ) -> ComputationGraph:
     """The graph of the decoder or encoder that a configuration describes.
 
@@ -223,6 +85,8 @@ def read_configuration(
         As of served architectures: batch, sequence, element_bytes, phase, context and kv_bytes.
     level, training, device
         As for `Architecture.build`.
+    weights : str or path, optional
+        A file or folder of weights, beside the configuration or elsewhere; by default those beside it.
 
     Raises
     ------
@@ -231,32 +95,39 @@ def read_configuration(
     """
     file = Path(path) / CONFIGURATION if Path(path).is_dir() else Path(path)
     config = _read(file)
-    architecture, warnings = configured_architecture(config, _name(file))
+    record, warnings = configured_record(config)
+    stored = None if training else stored_weights(file.parent, weights)
+    if training and weights is not None:
+        raise WordError("weights", str(weights), "a step of training holds numbers of element_bytes; leave it out.")
+    if stored is not None:
+        record = as_stored(record, stored)
+        warnings += stored.doubts
+    architecture = record_architecture(record, _name(file), str(file))
+    build = partial(architecture.build, level=level, training=training, device=device or DEFAULT_DEVICE)
     try:
         sizes: dict[str, Any] = architecture.checked(dims or {})
-        graph = architecture.build(level=level, training=training, device=device or DEFAULT_DEVICE, **sizes)
+        graph = build(**sizes)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     count = int(graph.attributes["parameter_count"])
     if count > _MOST_PARAMETERS:
         raise InputError(f"{file}: the model would have {count:.3g} parameters; check its sizes.")
-    if not architecture.served:
-        graph = replace(graph, attributes={**graph.attributes, "modules": encoder_of(config)[0].modules})
-    else:
-        record, _ = decoder_of(config)
-        if _is_alone(config, record):
-            graph = replace(graph, attributes={**graph.attributes, "modules": record.modules})
-        if "phase" in graph.attributes["dims"]:
-            caches = other_caches(record, graph.attributes["dims"])
-            graph = replace(graph, attributes={**graph.attributes, "caches": caches})
-        if not training:
-            graph, more = with_true_bytes(graph, record, file.parent)
-            warnings += more
+    if stored is not None and stored.tensors:
+        parts = Parts.of(record)
+        graph = build(**sizes, widths=stored_widths(graph, parts, stored))
+        graph = replace(graph, source=f"{graph.source}; bytes of parameters as in {stored.source}")
+        graph, more = with_towers(graph, parts, stored)
+        warnings += more
+    attributes = dict(graph.attributes)
+    if isinstance(record, Encoder) or _is_alone(config, record):
+        attributes["modules"] = record.modules
+    if isinstance(record, Decoder) and "phase" in attributes["dims"]:
+        attributes["caches"] = other_caches(record, attributes["dims"])
     if "element_bytes" not in (dims or {}):
-        warnings += _other_width(config, int(graph.attributes["dims"]["element_bytes"]))
+        warnings += _other_width(config, int(attributes["dims"]["element_bytes"]))
     if warnings:
-        graph = replace(graph, attributes={**graph.attributes, "warnings": warnings})
-    return graph
+        attributes["warnings"] = warnings
+    return replace(graph, attributes=attributes)
 
 
 def _is_alone(config: Value, record: Decoder) -> bool:
@@ -301,8 +172,7 @@ def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None
     if file is None:
         return None
     config = _read(file)
-    record: tuple[Decoder | Encoder, list[str]] = (encoder_of if is_encoder(config) else decoder_of)(config)
-    return (_name(file), *record)
+    return (_name(file), *configured_record(config))
 
 
 def find_architecture(spec: object) -> Architecture | None:

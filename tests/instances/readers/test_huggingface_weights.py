@@ -1,34 +1,14 @@
 """Weights beside a configuration of Hugging Face transformers: bytes as their headers say, and damaged headers."""
 
-import json
 import struct
 
 import numpy as np
 import pytest
 from transformers_configurations import LLAMA, written
+from weight_files import gguf, shapes_of_llama, stored, tensors_of_gguf
 
 from instances import InputError, InputWarning
 from instances.readers import load_graph
-
-
-def stored(tensors):
-    """A safetensors file of (type, shape, bytes) by name, without its weights' values."""
-    header, at = {}, 0
-    for name, (kind, shape, size) in tensors.items():
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + size]}
-        at += size
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + bytes(at)
-
-
-def shapes_of_llama():
-    layer = {
-        **{"self_attn.q_proj": [8, 8], "self_attn.k_proj": [4, 8], "self_attn.v_proj": [4, 8]},
-        **{"self_attn.o_proj": [8, 8], "mlp.gate_proj": [12, 8], "mlp.up_proj": [12, 8], "mlp.down_proj": [8, 12]},
-        **{"input_layernorm": [8], "post_attention_layernorm": [8]},
-    }
-    found = {f"model.layers.{i}.{name}.weight": shape for i in (0, 1) for name, shape in layer.items()}
-    return found | {"model.embed_tokens.weight": [10, 8], "model.norm.weight": [8], "lm_head.weight": [10, 8]}
 
 
 def test_headers_say_the_true_bytes(tmp_path):
@@ -87,15 +67,6 @@ def test_weights_of_another_model_are_refused(tmp_path):
         load_graph(path)
 
 
-def test_a_missing_part_of_the_weights_is_told(tmp_path):
-    path = written(tmp_path, LLAMA)
-    (tmp_path / "model-1.safetensors").write_bytes(stored({"a": ("F32", [1], 4)}))
-    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.warns(InputWarning, match=r"of 2 files of weights model-2\.safetensors is missing"):
-        assert load_graph(path).param_bytes.sum() == 4 * 1160
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -117,43 +88,8 @@ def test_damaged_headers_are_refused(tmp_path, content):
         load_graph(path)
 
 
-def gguf(tensors):
-    """A GGUF file of (type, shape) by name, with a text and a list before them; its weights are a hole."""
-
-    def text(word):
-        return struct.pack("<Q", len(word)) + word.encode()
-
-    values = text("general.name") + struct.pack("<I", 8) + text("tiny")
-    values += text("tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("b")
-    found = b"".join(
-        text(name)
-        + struct.pack("<I", len(shape))
-        + struct.pack(f"<{len(shape)}Q", *shape)
-        + struct.pack("<IQ", kind, 0)
-        for name, (kind, shape) in tensors.items()
-    )
-    return struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), 2) + values + found + bytes(4096)
-
-
 def test_gguf_headers_say_the_true_bytes(tmp_path):
-    names = {
-        **{
-            "q_proj": "attn_q",
-            "k_proj": "attn_k",
-            "v_proj": "attn_v",
-            "o_proj": "attn_output",
-            "gate_proj": "ffn_gate",
-        },
-        **{"up_proj": "ffn_up", "down_proj": "ffn_down", "input_layernorm": "attn_norm"},
-        "post_attention_layernorm": "ffn_norm",
-    }
-    ends = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
-    ends["lm_head.weight"] = "output.weight"
-    tensors = {}
-    for name, shape in shapes_of_llama().items():
-        parts = name.split(".")
-        own = ends.get(name) or f"blk.{parts[2]}.{names[parts[-2]]}.weight"
-        tensors[own] = (8, shape) if "blk" in own and len(shape) > 1 else (0, shape)
+    tensors = tensors_of_gguf()
     path = written(tmp_path, LLAMA)
     (tmp_path / "model.gguf").write_bytes(gguf(tensors))
     sizes = dict(zip((graph := load_graph(path, level="layer")).names, graph.param_bytes.tolist(), strict=True))

@@ -52,7 +52,7 @@ TRANSLATED = {
 }
 #: Words that belong to the graph: those of `mtpp.load`.
 READING = {
-    *("dims", "level", "training", "reader", "communication", "input_work", "time_unit", "cost"),
+    *("dims", "level", "training", "reader", "communication", "input_work", "time_unit", "cost", "weights"),
     *("peak_flops", "memory_bandwidth"),
 }
 

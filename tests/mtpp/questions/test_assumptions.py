@@ -31,7 +31,7 @@ from mtpp.questions.words import checked, words_of
 _FLAGS = {"fit", "training", "colour_classes", "recompute", "full_duplex", "observe"}
 _RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix"}
 _CHOSEN = {"tp", "micro_batch", "checkpoint", "price", "first"}
-_OF_OTHER_SOURCES = {"reader", "cost", "input_work", "time_unit", "communication", "args", "kwargs"}
+_OF_OTHER_SOURCES = {"reader", "cost", "weights", "input_work", "time_unit", "communication", "args", "kwargs"}
 _NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
 #: Of a runtime that nobody names there is no restriction but in serving; and kinds have rates of their own, which the
 #: hash of a question does not know.

@@ -1,0 +1,399 @@
+"""Weights beside a configuration: which files are meant, and what each part of a network takes in them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from instances.architectures.transformers import Encoder
+from instances.errors import InputError, said
+from instances.graph.display import figures
+from instances.graph.graph import ComputationGraph
+from instances.json_files import check_readable, read_json
+from instances.readers.huggingface.headers import Header, StoredTensor, read_header
+from instances.readers.huggingface.record import Decoder
+
+# Which files of a folder are the weights of its model.
+
+
+_SUFFIXES = (".safetensors", ".gguf")
+_INDICES = "*.safetensors.index*.json"
+#: What transformers takes, the first first: a file, an index, files numbered as those of an index.
+_FILE, _INDEX, _NUMBERED = "model.safetensors", "model.safetensors.index.json", "model.safetensors parts"
+_RANKS = {name: rank for rank, name in enumerate((_FILE, _INDEX, _NUMBERED))}
+_PART = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{1,6})-of-(?P<count>[0-9]{1,6})(?P<rest>.*)")
+_MOST_FILES = 2_000
+_SHOWN = 5
+#: Files that hold weights in forms that are not read, and pieces of a file that was cut between bytes.
+_UNREAD = ("pytorch_model*.bin", "model*.bin", "*.pth", "*.pt", "*.ckpt", "*.h5", "*.msgpack", "*.npz")
+_PIECES = ("*.gguf.part*", "*.gguf-split-*", "*.gguf-part-*", "*.safetensors.part*")
+_ADAPTER, _TOWERS, _OTHER = "an adapter", "towers", "no weights of a model"
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Files that hold weights together, the parts of them that are missing, and what their index says."""
+
+    name: str  # by which they are chosen
+    files: tuple[Path, ...]
+    missing: tuple[Path, ...] = ()
+    index: Path | None = None
+    holders: Mapping[str, str] | None = None  # file of each tensor, as the index says
+    rank: int | None = None  # among what transformers takes
+
+    @cached_property
+    def headers(self) -> tuple[Header, ...]:
+        """A header a file."""
+        return tuple(map(read_header, self.files))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their tensors."""
+        return sum(tensor.bytes for header in self.headers for tensor in header.tensors)
+
+    @cached_property
+    def purpose(self) -> str:
+        """Empty for weights of a model, else in words."""
+        first, values = self.files[0].name.lower(), self.headers[0].values
+        kind, architecture = values.get("general.type"), values.get("general.architecture")
+        tensors = [tensor.name for header in self.headers for tensor in header.tensors]
+        if "mmproj" in first or kind == "mmproj" or architecture == "clip":
+            return _TOWERS
+        adapts = first.startswith("adapter") or kind == "adapter" or architecture == "controlvector"
+        if adapts or (tensors and all("lora_" in name for name in tensors)):
+            return _ADAPTER
+        return _OTHER if not tensors or kind in ("imatrix", "vocab") or architecture == "imatrix" else ""
+
+    def checked(self) -> list[StoredTensor]:
+        """The tensors of all parts; an `InputError` if one is missing, there twice, or not where the index says."""
+        if self.missing:
+            raise InputError(
+                f"{self.missing[0]}: this part of the weights is missing; get it, or move the other parts elsewhere."
+            )
+        holders: dict[str, Path] = {}
+        for file, header in zip(self.files, self.headers, strict=True):
+            _check_number(file, header)
+            for tensor in header.tensors:
+                if tensor.name in holders:
+                    raise InputError(
+                        f"{file}: tensor {tensor.name} is in {holders[tensor.name].name}, too; get the weights anew, "
+                        "or move one file elsewhere."
+                    )
+                holders[tensor.name] = file
+        for name, holder in (self.holders or {}).items():
+            if name not in holders or holders[name].name != holder:
+                raise InputError(f"{self.index}: tensor {name} is not in {holder}; get index and weights anew.")
+        return [tensor for header in self.headers for tensor in header.tensors]
+
+
+class Stored(NamedTuple):
+    """Tensors of the weights of a model, and what is in doubt."""
+
+    tensors: list[StoredTensor]
+    source: str  # the file, or what all of them are called
+    doubts: list[str]
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether a runtime of GGUF loads them."""
+        return self.source.endswith(".gguf")
+
+
+def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
+    """The weights of the model of a folder; no tensors where there are none that can be read.
+
+    Parameters
+    ----------
+    choice : str or path, optional
+        A file or folder of weights, in the folder or elsewhere, or an index.
+
+    Raises
+    ------
+    InputError
+        If several are meant, one is missing, or a file is damaged.
+    """
+    if choice is not None:
+        path = folder / choice if (folder / choice).exists() else Path(choice)
+        if not path.is_dir():
+            check_readable(path)
+        folder = path if path.is_dir() else path.parent
+        sets = [weights for weights in _sets(folder) if path in (folder, weights.index, *weights.files)]
+        if not any(weights.files for weights in sets):
+            raise InputError(f"{path}: there are no weights in it; give a *.safetensors or *.gguf file.")
+    else:
+        sets = _sets(folder)
+    present = [weights for weights in sets if weights.files]
+    models = [weights for weights in present if not weights.purpose]
+    if choice is not None and not models:
+        raise InputError(f"{path}: this is {present[0].purpose}; give the weights of the model.")
+    if not models:
+        return Stored([], "", [*_named(present), *_unread(folder, sets)])
+    taken, doubts = _taken(folder, models)
+    if choice is None:
+        doubts += _named(weights for weights in present if weights.purpose == _ADAPTER)
+    tensors = taken.checked()
+    source = str(taken.files[0] if len(taken.files) == 1 else taken.index or folder / taken.name)
+    if taken.files[0].suffix == ".gguf":
+        source = str(taken.files[0])
+        beside = sets if choice is None else _sets(folder)
+        towers = [weights for weights in beside if weights.files and weights.purpose == _TOWERS]
+        if towers:
+            largest = max(towers, key=lambda weights: weights.bytes)
+            tensors += largest.checked()
+            if len(towers) > 1:
+                doubts.append(f"of {len(towers)} files of towers the largest counts, {largest.name}.")
+    return Stored(tensors, source, doubts)
+
+
+def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str]]:
+    """The weights that are meant, and which are left out: what transformers takes, unless others have more bytes."""
+    if len(models) == 1:
+        return models[0], []
+    ranked = [weights for weights in models if weights.rank is not None]
+    taken = min(ranked, key=lambda weights: weights.rank or 0, default=None)
+    others = [weights for weights in models if weights is not taken]
+    listed = ", ".join(f"{weights.name} ({figures(weights.bytes, 'bytes')})" for weights in others[:_SHOWN])
+    listed += ", …" * (len(others) > _SHOWN)
+    if taken is None or any(weights.bytes > taken.bytes for weights in others):
+        first = "" if taken is None else f"{taken.name} ({figures(taken.bytes, 'bytes')}), "
+        raise InputError(
+            f"{folder}: {len(models)} sets of weights lie in it, {first}{listed}; choose one, as in "
+            f"{said('weights', (taken or others[0]).name)}."
+        )
+    instead = said("weights", others[0].name)
+    return taken, [f"{taken.name} counts, as transformers takes it, and not {listed}; {instead} takes that."]
+
+
+def _named(others: Iterable[_Weights]) -> list[str]:
+    """Doubts about files that are no weights of a model."""
+    why = {_ADAPTER: "an adapter, which does not count; merge it into the weights to count it"}
+    return [f"{weights.name} is {why.get(weights.purpose, weights.purpose)}." for weights in others]
+
+
+def _sets(folder: Path) -> list[_Weights]:
+    """The weights of a folder: what an index names, files numbered as parts of one, and single files."""
+    files = {file.name: file for suffix in _SUFFIXES for file in sorted(folder.glob(f"*{suffix}"))}
+    if len(files) > _MOST_FILES:
+        raise InputError(f"{folder}: there are {len(files)} files of weights; {_MOST_FILES} are the most that is read.")
+    sets, rest = [], dict(files)
+    for index in sorted(folder.glob(_INDICES)):
+        named = read_json(index).open_members(("weight_map",))["weight_map"].open_members(())
+        holders = {name: value.text() for name, value in named.items()}
+        wanted = sorted(set(holders.values()))
+        missing = tuple(folder / name for name in wanted if name not in files)
+        present = tuple(files[name] for name in wanted if name in files)
+        sets.append(_Weights(index.name, present, missing, index, holders, _RANKS.get(index.name)))
+        rest = {name: file for name, file in rest.items() if name not in wanted}
+    parts: dict[tuple[str, str, str], dict[int, Path]] = defaultdict(dict)
+    for name, file in rest.items():
+        if match := _PART.fullmatch(name):
+            parts[match["stem"], match["count"], match["rest"]][int(match["number"])] = file
+        else:
+            sets.append(_Weights(name, (file,), rank=_RANKS.get(name)))
+    for (stem, count, rest_of_name), numbered in parts.items():
+        if not all(1 <= number <= int(count) <= _MOST_FILES for number in numbered):
+            raise InputError(f"{next(iter(numbered.values()))}: its name counts parts wrongly; get the file anew.")
+        named_parts = {
+            number: folder / f"{stem}-{number:0{len(count)}}-of-{count}{rest_of_name}"
+            for number in range(1, int(count) + 1)
+        }
+        missing = tuple(path for number, path in named_parts.items() if number not in numbered)
+        present = tuple(numbered[number] for number in sorted(numbered))
+        rank = _RANKS[_NUMBERED] if (stem, rest_of_name) == ("model", ".safetensors") else None
+        sets.append(_Weights(present[0].name, present, missing, rank=rank))
+    return sets
+
+
+def _unread(folder: Path, sets: Sequence[_Weights]) -> list[str]:
+    """Doubts where no weights are read: forms that are not, parts that are elsewhere, folders below."""
+    bytes_are = "bytes are those of element_bytes"
+    for weights in sets:
+        if not weights.files:
+            return [f"{weights.name} names {len(weights.missing)} files of weights, which are not there; {bytes_are}."]
+    for form in _PIECES:
+        if pieces := sorted(folder.glob(form)):
+            whole = re.split(r"[.-](?:part|split)", pieces[0].name)[0]
+            return [f"{pieces[0].name} is a piece of a file; join them (cat {whole}?* > {whole}); {bytes_are}."]
+    for form in _UNREAD:
+        if unread := sorted(folder.glob(form)):
+            return [f"{unread[0].name} is not read, only safetensors and GGUF are; {bytes_are}."]
+    below = sorted(file for suffix in _SUFFIXES for file in folder.glob(f"*/*{suffix}"))
+    if below:
+        inner = below[0].relative_to(folder).as_posix()
+        return [f"weights lie in {below[0].parent.name}/; {said('weights', inner)} counts them; {bytes_are}."]
+    return []
+
+
+def _check_number(file: Path, header: Header) -> None:
+    """Refuse a part of GGUF that is called another part, or no part."""
+    number, count = header.values.get("split.no", 0), header.values.get("split.count", 0)
+    match = _PART.fullmatch(file.name)
+    stated = (int(match["number"]) - 1, int(match["count"])) if match else (0, 1)
+    if count and (number, count) != stated and not (count == 1 and match is None):
+        raise InputError(
+            f"{file}: it says that it is part {number + 1} of {count}; give it the name that llama-gguf-split gave it, "
+            "with all parts beside it."
+        )
+
+
+# What each part of a network takes: a layer, by its number, or what lies before or after the layers.
+
+
+BEFORE, AFTER = -1, -2
+_LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h|blocks|blk)\.([0-9]{1,5})\.")
+#: Parts of a multimodal model that are no decoder: towers for pictures and sound, and what joins them to it.
+_TOWER = re.compile(
+    r"^(?:v|a|mm)\.|(?:^|\.)(?:vision\w*|visual|audio\w*|vit|multi_modal\w*|mm_projector|image\w*|embed_(?:vision|audio))\."
+)
+#: Layers that draft further tokens.
+_DRAFTS = re.compile(r"(?:^|\.)mtp\.")
+#: Tensors that some files hold beside parameters.
+_BUFFERS = re.compile(
+    r"(inv_freq|attn\.bias|attn\.masked_bias|rope_freqs\.weight|rope_factors_(?:long|short)\.weight|attention\.bias|"
+    r"rotary_emb\..*|position_ids)$"
+)
+_HEADS = frozenset(("output", "lm_head", "embed_out", "output_projection"))
+_BEHIND = frozenset(("norm", "output_norm", "project_out"))
+#: The least share of its parameters that a quantised part has as elements; conversions drop some rows.
+_LEAST = 0.98
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a network, by the names of nodes and of tensors."""
+
+    layers: int
+    stack: str  # path of the layers
+    before: str  # the module with the table of words
+    after: tuple[str, ...]  # modules after the layers
+    tied: bool  # whether the head is the table of words
+
+    @classmethod
+    def of(cls, record: Decoder | Encoder) -> Parts:
+        """Of a network."""
+        layers = record.layers if isinstance(record.layers, int) else len(record.layers)
+        modules = record.modules
+        return cls(layers, modules["layers"], modules["before"][0], (*modules["after"],), getattr(record, "tied", True))
+
+    def of_node(self, name: str) -> int:
+        """The part that a node or a parameter of the graph is in."""
+        rest = name.removeprefix(f"{self.stack}.")
+        if rest != name:
+            return int(rest.partition(".")[0])
+        return AFTER if name.startswith(tuple(f"{path}." for path in self.after)) or name in self.after else BEFORE
+
+    def of_tensor(self, name: str) -> int | None:
+        """The part that a stored tensor is in; None for what is none of the network."""
+        if _BUFFERS.search(name) or _DRAFTS.search(name) or self.is_of_tower(name):
+            return None
+        if match := _LAYER.search(name):
+            number = int(match[1])
+            return number if number < self.layers else None
+        if self.is_of_head(name):
+            return None if self.tied else AFTER
+        ends = {path.rpartition(".")[2] for path in self.after}
+        return AFTER if not (ends | _BEHIND).isdisjoint(name.split(".")) else BEFORE
+
+    @staticmethod
+    def is_of_head(name: str) -> bool:
+        """Whether a tensor is of the head that yields words."""
+        return not _HEADS.isdisjoint(name.split(".")) and not _LAYER.search(name)
+
+    @staticmethod
+    def is_of_tower(name: str) -> bool:
+        """Whether a tensor is of an encoder of images or sounds beside the decoder; `blk.` is GGUF's own decoder."""
+        return bool(_TOWER.search(name)) and not name.startswith("blk.")
+
+    def is_behind(self, name: str) -> bool:
+        """Whether a tensor is of a layer that the network does not have."""
+        match = _LAYER.search(name)
+        return not self.is_of_tower(name) and (
+            bool(_DRAFTS.search(name)) or (match is not None and int(match[1]) >= self.layers)
+        )
+
+
+def as_stored(record: Decoder | Encoder, stored: Stored) -> Decoder | Encoder:
+    """The network as it is loaded: llama.cpp loads a head that is there beside the table of words."""
+    if isinstance(record, Decoder) and record.tied and stored.is_gguf:
+        return replace(record, tied=not any(Parts.is_of_head(tensor.name) for tensor in stored.tensors))
+    return record
+
+
+def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Callable[[str], float]:
+    """Bytes of an element of a parameter, by its name: the mean of its part.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+        With all parameters of `element_bytes`.
+
+    Raises
+    ------
+    InputError
+        If the weights are those of another model.
+    """
+    by_part: dict[int, list[StoredTensor]] = defaultdict(list)
+    for tensor in stored.tensors:
+        part = parts.of_tensor(tensor.name)
+        if part is not None:
+            by_part[part].append(tensor)
+    for number in range(parts.layers):
+        if number not in by_part:
+            raise InputError(
+                f"{stored.source}: there is no tensor of layer {number} of {parts.layers}; these are weights of "
+                "another model or a part of them: move them elsewhere."
+            )
+    elements = _elements(graph, parts)
+    if not all(_fits(by_part[end], elements[end]) for end in (BEFORE, AFTER)):  # then both in one
+        by_part[BEFORE] += by_part.pop(AFTER, [])
+        elements[BEFORE] += elements.pop(AFTER, 0)
+    widths = {}
+    for part, count in elements.items():
+        if not _fits(by_part[part], count):
+            where = f"layer {part}" if part >= 0 else "its ends"
+            raise InputError(
+                f"{stored.source}: the tensors of {where} have {sum(tensor.elements for tensor in by_part[part])} "
+                f"elements, and the configuration asks for {count}; these are weights of another model: move them "
+                "elsewhere."
+            )
+        if count:
+            widths[part] = sum(tensor.bytes for tensor in by_part[part]) / count
+    return lambda name: widths.get(parts.of_node(name), widths[BEFORE])
+
+
+def _elements(graph: ComputationGraph, parts: Parts) -> dict[int, int]:
+    """Parameters of each part of a graph."""
+    width = int(graph.attributes["dims"]["element_bytes"])
+    sizes: dict[int, int] = defaultdict(int)
+    for name, size in zip(graph.names, graph.param_bytes.tolist(), strict=True):
+        sizes[parts.of_node(name)] += round(size)
+    for parameter in graph.parameters:
+        sizes[parts.of_node(parameter.name)] += round(parameter.bytes)
+    return {part: size // width for part, size in sizes.items()} | {end: sizes[end] // width for end in (BEFORE, AFTER)}
+
+
+def _fits(tensors: Sequence[StoredTensor], count: int) -> bool:
+    """Whether tensors can be those of so many parameters."""
+    elements = sum(tensor.elements for tensor in tensors)
+    if all(tensor.plain for tensor in tensors):
+        return elements == count
+    return not all(tensor.whole for tensor in tensors) or elements >= _LEAST * count
+
+
+def with_towers(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[ComputationGraph, list[str]]:
+    """The graph with the bytes of towers at the embedding, as runtimes have them, and what is in doubt."""
+    drafts = sum(tensor.bytes for tensor in stored.tensors if parts.is_behind(tensor.name))
+    doubts = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
+    towers = sum(tensor.bytes for tensor in stored.tensors if parts.is_of_tower(tensor.name))
+    if not towers:
+        return graph, doubts
+    embedding = next(v for v, name in enumerate(graph.names) if name.startswith(parts.before))
+    param_bytes = graph.param_bytes.copy()
+    param_bytes[embedding] += towers
+    doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {parts.before}, their work does not.")
+    return replace(graph, param_bytes=param_bytes), doubts
