@@ -102,6 +102,7 @@ def _of_layer(layer: Layer) -> _Arguments:
         shared |= {
             "num-experts": experts.count,
             "moe-router-topk": experts.chosen,
+            "moe-router-pre-softmax": experts.chosen == 1,  # shares of a single expert would all be 1
             "moe-ffn-hidden-size": experts.inner,
             "moe-grouped-gemm": True,
             "moe-token-dispatcher-type": "alltoall",

@@ -37,6 +37,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "starcoder2": {},
     "qwen2_moe": {**EXPERTS, "num_experts": 8, "shared_expert_intermediate_size": 256},
     "qwen3_moe": {**EXPERTS, "num_experts": 8, "mlp_only_layers": [1]},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 1},
     "deepseek_v2": {**EXPERTS, **LATENT, **ROUTED, "q_lora_rank": None},
     "deepseek_v3": {**EXPERTS, **LATENT, **ROUTED, "q_lora_rank": 96, "n_group": 4, "topk_group": 2},
 }

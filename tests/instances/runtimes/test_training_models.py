@@ -125,6 +125,9 @@ def test_experts_and_latent_attention_have_theirs() -> None:
     }
     assert stated.items() <= arguments.items()
     assert "nnodes" not in arguments
+    assert "moe-router-pre-softmax" not in arguments
+    single = planned(model_of({**LATENT, "num_experts_per_tok": 1}))
+    assert "moe-router-pre-softmax" in arguments_of(grid_settings(single, "megatron"))
 
 
 @pytest.mark.parametrize("kind", sorted(model_types()))
