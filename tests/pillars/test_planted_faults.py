@@ -2,42 +2,101 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from planted_faults import FAULTS, USE_RULE
+from planted_faults import FAULTS, USE_RULE, Fault
 
 from instances.system.import_guard import SIBLINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# A process that has loaded the packages of others, which takes seconds, and none of the project; it runs each line,
+# arguments of Python, in a copy of itself. Nothing is compiled: kernels would be anew, for questions this small.
+FORKS = """
+import json, os, runpy, sys
+from importlib.metadata import entry_points
+import hypothesis, numba, pandas, pyomo.environ, pytest, scipy.optimize, typer
+[plugin.load() for plugin in entry_points(group="pytest11")]
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        option, what, *sys.argv[1:] = json.loads(line)
+        for stream, name in enumerate(("stdout", "stderr"), 1):
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        sys.stdin.close()
+        runpy.run_module(what, run_name="__main__", alter_sys=True) if option == "-m" else exec(what, {})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python on a copy. Nothing is compiled: each copy would compile its kernels anew, for questions this small."""
-    environment = os.environ | {"PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1"}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+
+class Done(NamedTuple):
+    """Exit code and streams of a run."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Copy:
+    """A copy of the sources, and the process that runs Python on it."""
+
+    def __init__(self, folder: Path) -> None:
+        for package in (*SIBLINGS, "tests"):
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("kernels-*"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        # Code of a file that is planted in the second of another one, and as long, would be taken for that.
+        settings = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "NUMBA_DISABLE_JIT": "1"}
+        command, pipe = [sys.executable, "-c", FORKS], subprocess.PIPE
+        self.folder = folder
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=os.environ | settings, stdin=pipe, stdout=pipe, text=True, bufsize=1
+        )
+
+    def run(self, *arguments: str) -> Done:
+        """Run Python with arguments."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(arguments) + "\n")
+        code = int(self.process.stdout.readline())
+        return Done(code, *((self.folder / name).read_text() for name in ("stdout", "stderr")))
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
+    """A copy without a fault."""
+    copy = Copy(tmp_path_factory.mktemp("copy"))
+    with copy.process:
+        yield copy
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
+def test_a_planted_fault_is_caught(name: str, copy: Copy, tmp_path: Path) -> None:
     """With the fault, a certificate is false or a pillar falls; without it, neither (as the other tests show)."""
     fault = FAULTS[name]
-    for package in (*SIBLINGS, "tests"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("kernels-*"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    file = tmp_path / fault.file
-    assert file.read_text().count(fault.line) == 1
-    file.write_text(file.read_text().replace(fault.line, fault.planted))
+    original = (ROOT / fault.file).read_text()
+    assert original.count(fault.line) == 1
+    (copy.folder / fault.file).write_text(original.replace(fault.line, fault.planted))
+    try:
+        check_that_it_is_caught(fault, copy.run, str(tmp_path / "c.json"))
+    finally:
+        shutil.copy2(ROOT / fault.file, copy.folder / fault.file)
+
+
+def check_that_it_is_caught(fault: Fault, run: Callable[..., Done], file: str) -> None:
+    """By a pillar, by who proves a bound, or by who verifies its file."""
     if fault.pillar:
         profile = "--hypothesis-profile=first failure"
-        caught = run(tmp_path, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", profile, f"tests/{fault.pillar}")
+        caught = run("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", profile, f"tests/{fault.pillar}")
         assert caught.returncode == 1, caught.stdout + caught.stderr
         assert " failed" in caught.stdout
         # What it says is wrong, not that it does not run uncompiled.
@@ -45,14 +104,14 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
         return
     if fault.rule is not None:
         rule, block = fault.rule
-        used = run(tmp_path, "-c", USE_RULE, rule, "c.json", block)
+        used = run("-c", USE_RULE, rule, file, block)
         assert used.returncode == 0, used.stderr
     else:
         model, *carry = fault.use
-        used = run(tmp_path, "-c", fault.script, model, "c.json", *carry)
+        used = run("-c", fault.script, model, file, *carry)
     if used.returncode != 0:  # bound and partition of the faulty copy contradict each other
         assert "FalseCertificateError" in used.stderr or "SolverFaultError" in used.stderr
         return
-    checked = run(tmp_path, "-m", "mtpp", "verify", "c.json")
+    checked = run("-m", "mtpp", "verify", file)
     assert checked.returncode == 1, checked.stdout + checked.stderr
     assert fault.words in checked.stderr

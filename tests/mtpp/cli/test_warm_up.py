@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,36 +12,55 @@ from pathlib import Path
 import pytest
 
 import experiments
-from instances.compiled import is_warm, warmed_alone
+from instances.compiled import is_warm
 from instances.errors import InputError
 from mtpp.cli.main import main
 
-WARM_UP = """
-from mtpp.cli.main import main
-assert main(["warm-up"]) == 0
-"""
-
-# Kernels of which no machine code is on disk.
-COLD = """
-import importlib, pkgutil
+# The kernels that a process and its copies call, each with types, are noted at their ends.
+NOTE = """
+import importlib, json, os, pkgutil
+from multiprocessing import util
 from pathlib import Path
 from instances.compiled import kernels
+
+def name_of(kernel):
+    return f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
+
+def note():
+    called = [(name_of(kernel), str(types)) for kernel in kernels() for types in kernel.signatures]
+    compiled = [name_of(kernel) for kernel in kernels() if kernel.stats.cache_misses]
+    Path(f"{os.getpid()}.json").write_text(json.dumps({"called": called, "compiled": compiled}))
+
+util.register_after_fork(note, lambda note: util.Finalize(None, note, exitpriority=0))
+"""
+
+# All that is compiled is loaded again.
+WARM_UP = """
+import instances.compiled
+from mtpp.cli.main import main
+instances.compiled.is_warm = lambda: None
+assert main(["warm-up"]) == 0
+note()
+"""
+
+# Each kernel, and those that its source names: who compiles it compiles them.
+NAMES = """
 for package in ("instances", "heuristics", "mtpp_models", "mtpp.verification"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         try:
             importlib.import_module(module.name)
         except ImportError:
             pass  # an extra is not installed
-assert len(kernels()) > 100
+known = {id(kernel): name_of(kernel) for kernel in kernels()}
+named = {}
 for kernel in kernels():
-    name = f"*.{kernel.py_func.__qualname__}-{kernel.py_func.__code__.co_firstlineno}.*.nbc"
-    if kernel.targetoptions.get("inline") != "always":
-        assert list(Path(kernel.stats.cache_path).glob(name)), f"no code of {kernel}"
+    code, around = kernel.py_func.__code__, kernel.py_func.__globals__
+    named[name_of(kernel)] = [known[id(around[word])] for word in code.co_names if id(around.get(word)) in known]
+Path("named.json").write_text(json.dumps(named))
 """
 
 VERBS = """
 from mtpp.cli.main import main
-from instances.compiled import kernels
 for words in (
     "certify bert-base -k 4 --time-limit 4",
     "certify squeezenet -k 3 --memory 1MB --training --time-limit 2",
@@ -55,47 +74,40 @@ for words in (
     "verify c.json",
 ):
     assert main(words.split()) == 0, words
-    compiled = [kernel for kernel in kernels() if kernel.stats.cache_misses]
-    assert not compiled, (words, compiled)
+note()
 """
 
 
-def run(script: str, folder: Path) -> str:
-    """Run a script in a process of its own whose machine code lies in a folder; return what it says on stderr."""
+def run(script: str, folder: Path) -> tuple[set[tuple[str, str]], set[str]]:
+    """Run a script in a process of its own; return kernels that Python calls, each with types, and those compiled."""
     root = str(Path(experiments.__file__).parent.parent)
-    environment = os.environ | {"PYTHONPATH": root, "NUMBA_CACHE_DIR": str(folder)}
-    command = [sys.executable, "-c", script]
+    folder.mkdir()
+    command = [sys.executable, "-c", NOTE + script]
+    environment = os.environ | {"PYTHONPATH": root}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
-@pytest.fixture
-def warm(tmp_path: Path) -> Path:
-    """A folder with the machine code that warm-up made and nobody else.
-
-    It is a copy of the code on this machine if there was none before warm-up; what was compiled since is left out.
-    """
-    complete = is_warm()
-    if complete is None or not warmed_alone():
-        assert "once after each update" not in run(WARM_UP, tmp_path)
-        return tmp_path
-    done = (complete / "complete").stat().st_mtime_ns
-
-    def later(folder: str, names: list[str]) -> list[str]:
-        code = [name for name in names if name.endswith(".nbc")]
-        being_written = [name for name in names if ".tmp." in name]
-        return being_written + [name for name in code if (Path(folder) / name).stat().st_mtime_ns > done]
-
-    shutil.copytree(complete, tmp_path / complete.name, ignore=later)
-    return tmp_path
+    notes = [json.loads(path.read_text()) for path in folder.glob("[0-9]*.json")]
+    return {(name, types) for note in notes for name, types in note["called"]}, {
+        name for note in notes for name in note["compiled"]
+    }
 
 
 @pytest.mark.slow
-def test_after_it_nothing_is_compiled(warm: Path) -> None:
-    """No kernel is forgotten, none is compiled again for other types, and nobody hears of compiling."""
-    run(COLD, warm)
-    assert "once after each update" not in run(VERBS, warm)
+def test_after_it_nothing_is_compiled(tmp_path: Path) -> None:
+    """No kernel is forgotten, and none is called with other types, also where others have compiled some before."""
+    warm, _ = run(WARM_UP, tmp_path / "warm-up")
+    run(NAMES, tmp_path / "names")
+    named = json.loads((tmp_path / "names" / "named.json").read_text())
+    assert len(named) > 100
+    by_python = {name for name, _ in warm}
+    reached, new = set[str](), by_python
+    while new:
+        reached |= new
+        new = {other for name in new for other in named[name]} - reached
+    assert set(named) == reached
+    later, compiled = run(VERBS, tmp_path / "verbs")
+    assert not compiled
+    assert {(name, types) for name, types in later if name in by_python} <= warm
 
 
 def test_it_takes_no_time_where_all_is_compiled(
