@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from hypothesis import Phase, is_hypothesis_test, settings
 settings.load_profile("ci")
 # For those who ask only whether a test fails.
 settings.register_profile("first failure", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
-# For `make long`: new examples by a seed, and more of them.
+# A run draws a third of the examples that a test names; `make long` draws new ones by a seed, many times as many.
 LONG, MORE = "long", 20
+PART, LEAST = 3, 12
 settings.register_profile(LONG, settings.get_profile("ci"), derandomize=False)
 
 # A shell lets what runs behind it ignore Ctrl-C, and processes hand that on; tests of Ctrl-C need it.
@@ -65,19 +66,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.name == "mtpp.api.stages.split" and find_spec("onnxruntime") is None:
             item.add_marker(pytest.mark.skip(reason="the extra 'onnx' is not installed"))
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("notebooks", "slow")))
-    if config.getoption("--hypothesis-profile") == LONG:
-        _draw_more(config, items)
-
-
-def _draw_more(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests that draw examples, with more of them, and the slow ones; in another order for each seed."""
     drawing = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
+    if config.getoption("--hypothesis-profile") is None:
+        _draw(drawing, lambda named: max(min(named, LEAST), named // PART))
+    if config.getoption("--hypothesis-profile") == LONG:
+        _draw(drawing, lambda named: MORE * named)
+        _keep(drawing, config, items)
+
+
+def _draw(items: list[pytest.Item], number: Callable[[int], int]) -> None:
+    """Let tests draw a number of examples that follows from what they name, which no profile changes."""
+    for function in {item.obj for item in items}:  # a function may be that of several items
+        own = function._hypothesis_internal_use_settings
+        function._hypothesis_internal_use_settings = settings(own, max_examples=number(own.max_examples))
+
+
+def _keep(drawing: list[pytest.Item], config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that draw examples and the slow ones, in another order for each seed."""
     kept = [item for item in items if item in drawing or item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    # Many tests say how many examples they draw, which no profile changes; a function may be that of several items.
-    for function in {item.obj for item in drawing}:
-        own = function._hypothesis_internal_use_settings
-        function._hypothesis_internal_use_settings = settings(own, max_examples=MORE * own.max_examples)
     items[:] = random.Random(str(config.getoption("--hypothesis-seed"))).sample(kept, len(kept))
 
 

@@ -30,6 +30,8 @@ _MOST_MATCHES, _MOST_NODES = 20_000_000, 10_000_000
 # A suggestion compares a name with so many letters of names, divided by its own, at the most.
 _MOST_LETTERS = 10_000_000
 _SHOWN = 60
+# A name without any of them is no pattern.
+_WILDCARDS = frozenset("*?[")
 
 
 class NodeNames:
@@ -80,7 +82,8 @@ class NodeNames:
             raise InputError(
                 f"Patterns up to {_short(name)} are too many for {self._graph.n} nodes; give node numbers."
             )
-        nodes = [v for match in matching(self._nodes, name) for v in self._nodes[match]]
+        matches = matching(self._nodes, name) if _WILDCARDS & set(name) else []
+        nodes = [v for match in matches for v in self._nodes[match]]
         if not nodes:
             near = get_close_matches(name, self._comparable(name), n=1)
             raise InputError(

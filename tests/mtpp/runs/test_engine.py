@@ -28,6 +28,7 @@ from mtpp.runs.workers import AHEAD, Workers, local_workers, this_process
 from mtpp_models import SolveOptions
 
 METHODS = ("kahn", "random-100", "simple", "bottleneck", "exact")
+QUICK = METHODS[:3]
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +73,14 @@ class Deadly(Instance):
 @pytest.mark.slow
 def test_a_dying_process_costs_its_own_run_only(tmp_path: Path, expected: list[Run]) -> None:
     """The guilty run is recorded with an error, all others are made, and a rerun tries only that one again."""
-    jobs = jobs_of(questions(), METHODS)
+    jobs = jobs_of(questions(), QUICK)
     platform = Platform(5, bandwidth=2.0)
     guilty = jobs_of([Deadly(diamonds(), platform)], ["kahn"])
     path = tmp_path / "runs.jsonl"
     with RunLog(path) as log, local_workers(2) as workers:
         failed, *others = run_jobs([*guilty, *jobs], log, workers)
     assert "died" in failed["error"]
-    assert answers(others) == expected
+    assert answers(others) == [run for run in expected if run["method"] in QUICK]
     assert len(path.read_text().splitlines()) == len(jobs) + 1
     healthy = jobs_of([Instance(diamonds(), platform)], ["kahn"])
     made: list[Run] = []
@@ -115,9 +116,9 @@ def test_resume_after_kill(tmp_path: Path) -> None:
     """After kill -9 in mid-run, the same call makes the rest: every key is there, no finished run is made twice."""
     save_graph(diamonds(), tmp_path / "graph.json")
     path = tmp_path / "runs.jsonl"
-    methods = "kahn,random-1,random-100,brkga-100,bottleneck,guess-the-bottleneck,exact"
+    methods = "kahn,random-1,random-100,brkga-100,bottleneck,exact"
     command = [sys.executable, "-m", "mtpp", "table", str(tmp_path / "graph.json"), "--bandwidth", "2"]
-    command += ["-k", "2,3,4,5", "--methods", methods, "--jobs", "1", "--out", str(path)]
+    command += ["-k", "2,3,4", "--methods", methods, "--jobs", "1", "--out", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 5):
         time.sleep(0.005)
@@ -132,7 +133,7 @@ def test_resume_after_kill(tmp_path: Path) -> None:
     after = path.read_bytes()
     assert after.startswith(finished)
     keys = [json.loads(line)["key"] for line in after.splitlines()]
-    instances = [Instance(diamonds(), Platform(k, 2.0)) for k in (2, 3, 4, 5)]
+    instances = [Instance(diamonds(), Platform(k, 2.0)) for k in (2, 3, 4)]
     jobs = jobs_of(instances, [*methods.split(","), "simple"], SolveOptions(time_limit=60.0))
     assert sorted(keys) == sorted(job.key for job in jobs)
 

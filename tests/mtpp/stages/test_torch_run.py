@@ -45,7 +45,7 @@ def torchrun(script: Path, processes: int, *options: str) -> subprocess.Complete
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("k", [2, 3])
 def test_processes_give_what_the_program_gives(k: int) -> None:
     torch.manual_seed(0)
     program = export(Network().eval(), (torch.randn(2, 6),))
@@ -60,11 +60,10 @@ def test_processes_give_what_the_program_gives(k: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 4])
-def test_a_script_runs_the_stages_by_itself(k: int, tmp_path: Path) -> None:
+def test_a_script_runs_the_stages_by_itself(tmp_path: Path) -> None:
     """It needs PyTorch alone, says whether outputs are those of the module, and how many processes it wants."""
     torch.manual_seed(0)
-    model, x = Network().eval(), torch.randn(2, 6)
+    k, model, x = 3, Network().eval(), torch.randn(2, 6)
     graph = from_exported_program(export(model, (x,)))
     cut = mtpp.split(model, partition=even(graph, k), args=(x,), time_limit=1)
     script = cut.write(tmp_path / "stages")

@@ -71,6 +71,7 @@ def larger(number: float) -> float:
 def test_every_number_counts(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each number in turn is made larger: exit code 1, or 2 where the file makes no sense any more."""
     original = {"no limit": PLAIN, "peaks": FULL, "buffer": BUFFERED}[name]
+    check(original, tmp_path)  # processes that verify begin as copies of this one, with all that is loaded here
     accepted = []
     for path in numbers(original):
         forged = copy.deepcopy(original)
