@@ -11,12 +11,15 @@ rates become one kind.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -283,30 +286,50 @@ def _checked_rates(rates: Sequence[Sequence[float]], size: int) -> tuple[tuple[f
     return tuple(tuple(map(float, row)) for row in rates)
 
 
-def _shipped(name: str, tflops: float, memory_bandwidth: float, gigabytes: float, port: float) -> Kind:
-    roofline = Device(tflops * 1e12, memory_bandwidth * 1e9)
-    return Kind(name, 1, roofline=roofline, memory=gigabytes * 1e9, bandwidth=port * 1e9)
+@dataclass(frozen=True)
+class ListedDevice:
+    """A device of ``catalogue.json``, with the figures of its data sheet."""
+
+    name: str
+    training: str  # its name for training, with the size of its memory
+    peak_tflops: float  # of dense products of 16 bits
+    eight: float  # peak of products of 8 bits, as a multiple of that; 1 where there is none
+    four: float  # the same for 4 bits
+    memory_bandwidth: float  # [GB/s]
+    memory: float  # [GB]
+    binary: bool  # whether the device has as many GiB
+    slot: float  # what a slot of its PCI Express generation carries, about 80 % of its rate [GB/s]
+    link: float | None  # to other devices of its server by a switch of their own, one direction [GB/s]
+    processors: int  # multiprocessors, which share the tiles of a product
+    generation: str  # of which training times were measured, the nearest one
+    source: str
 
 
-#: Kinds that are known by name, from the data sheets of their makers: dense half precision [TFLOP/s], own memory
-#: [GB/s], its size [GB], and what a slot of their PCI Express generation carries, about 80 % of its rate [GB/s].
-SHIPPED: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        _shipped("H200", 989.0, 4800.0, 141.0, 50.0),
-        _shipped("H100", 989.0, 3350.0, 80.0, 50.0),
-        _shipped("A100", 312.0, 2039.0, 80.0, 25.0),
-        _shipped("A100-PCIe", 312.0, 1935.0, 80.0, 25.0),
-        _shipped("A100-40GB", 312.0, 1555.0, 40.0, 25.0),
-        _shipped("A10", 125.0, 600.0, 24.0, 25.0),
-        _shipped("L40S", 362.0, 864.0, 48.0, 25.0),
-        _shipped("L4", 121.0, 300.0, 24.0, 25.0),
-        _shipped("V100", 125.0, 900.0, 32.0, 12.0),
-        _shipped("T4", 65.0, 320.0, 16.0, 12.0),
-        _shipped("RTX-PRO-6000", 504.0, 1792.0, 96.0, 50.0),
-        _shipped("RTX4090", 165.0, 1008.0, 24.0, 25.0),
-        _shipped("RTX3090", 71.0, 936.0, 24.0, 25.0),
+@cache
+def catalogue() -> dict[str, list[dict[str, Any]]]:
+    """Devices and servers that are known by name, with the sources of their figures, as in ``catalogue.json``."""
+    document: dict[str, list[dict[str, Any]]] = json.loads(
+        files("instances").joinpath("catalogue.json").read_text(encoding="utf-8")
     )
+    return document
+
+
+@cache
+def listed_devices() -> dict[str, ListedDevice]:
+    """Devices of the catalogue by name."""
+    return {row["name"]: ListedDevice(**row) for row in catalogue()["devices"]}
+
+
+#: Kinds that are known by name, with dense half precision, own memory, its size, and what their slot carries.
+SHIPPED: dict[str, Kind] = {
+    device.name: Kind(
+        device.name,
+        1,
+        roofline=Device(device.peak_tflops * 1e12, device.memory_bandwidth * 1e9),
+        memory=device.memory * 1e9,
+        bandwidth=device.slot * 1e9,
+    )
+    for device in listed_devices().values()
 }
 
 

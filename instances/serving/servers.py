@@ -8,17 +8,11 @@ from typing import Any
 
 from instances.errors import InputError, WordError, printable
 from instances.json_files import Value
-from instances.machines import SHIPPED, Kind
+from instances.machines import SHIPPED, Kind, listed_devices
 from instances.records import Limit, read
 from instances.registry import unknown
 
 _TEXT = re.compile(r"\s*([1-9]\d{0,5})\s*[x×*]\s*([1-9]\d{0,3})\s*[x×*]\s*([\w.+-]+)\s*")
-
-#: Links between the devices of a server, from data sheets, one direction [bytes/s]; other kinds use their slot.
-NVLINK = {"H200": 450e9, "H100": 450e9, "A100": 300e9, "A100-40GB": 300e9, "V100": 150e9}
-#: Peaks of products of 8 and of 4 bits as multiples of that of 16; 1 where there is none.
-_EIGHT = {"H200": 2.0, "H100": 2.0, "L40S": 2.0, "L4": 2.0, "RTX4090": 2.0, "RTX-PRO-6000": 2.0}
-_FOUR = {"RTX-PRO-6000": 4.0}
 
 
 @dataclass(frozen=True)
@@ -122,14 +116,15 @@ def _of_kind(kind: Kind) -> dict[str, Any]:
     """Fields of servers of a kind that is known by name."""
     assert kind.roofline is not None
     assert kind.bandwidth is not None
+    listed = listed_devices()[kind.name]
     return {
         "peak_flops": kind.roofline.peak_flops,
         "memory_bandwidth": kind.roofline.memory_bandwidth,
         "memory": kind.memory,
-        "within": NVLINK.get(kind.name, kind.bandwidth),
-        "switched": kind.name in NVLINK,
-        "eight": _EIGHT.get(kind.name, 1.0),
-        "four": _FOUR.get(kind.name, _EIGHT.get(kind.name, 1.0)),
+        "within": kind.bandwidth if listed.link is None else listed.link * 1e9,
+        "switched": listed.link is not None,
+        "eight": listed.eight,
+        "four": listed.four,
     }
 
 

@@ -41,7 +41,7 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
         return certify_grid(question.instance, question.time_limit, runtime, live.show)
 
     def show(result: GridResult) -> None:
-        printing.say(left_aligned(grid_headlines(result, question.device.peak_flops, question.price)))
+        printing.say(left_aligned(grid_headlines(result, question.timing.peak_flops, question.price)))
 
     def tables(result: GridResult) -> None:
         assert result.answer is not None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 from instances.errors import (
     InputError,
@@ -21,32 +22,35 @@ from instances.errors import (
     word,
 )
 from instances.graph.display import figures
+from instances.registry import unknown
 from mtpp.questions.words import MACHINES, Word
 from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
-    from instances.planning.grid.transformer import Accelerator, Transformer
+    from instances.planning.grid.accelerators import Accelerator, Constants
+    from instances.planning.grid.layers import Clockwork, Routing
+    from instances.planning.grid.transformer import Transformer
 
 # Models of plans in a grid: names, configurations of Hugging Face, files of measured layers.
 
 
-#: Bytes of a number of each type that there are times of.
-WIDTHS = {"bf16": 2, "fp16": 2}
-
 _SEQUENCE = 2048
+#: Tokens of a sequence from which it may be divided, and those of a part, at least; experts that are divided, at most.
+_LONG, _PART, _FEW_EXPERTS = 8192, 2048, 16
 _MICRO_BATCHES = (1, 2, 4)
 
 
 def chains_of(
     chain: Any,
     words: Mapping[str, Any],
-    device: Accelerator,
+    timing: Timing,
     servers: Servers,
     fixed: dict[str, int | None],
-    dtype: str,
-) -> tuple[ConfiguredChain, ...]:
-    """The layers of a model for each size of microbatches.
+    modes: tuple[str, ...],
+    memory: float,
+) -> tuple[tuple[ConfiguredChain, ...], Routing]:
+    """The layers of a model for each size of microbatches, and how tokens go to its experts.
 
     Raises
     ------
@@ -54,11 +58,13 @@ def chains_of(
         If there is no such model, or a degree or size does not suit it.
     """
     from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.layers import Clockwork, LayerCosts, configured
+    from instances.planning.grid.accelerators import DTYPES
+    from instances.planning.grid.layers import LayerCosts, Routing, configured
 
-    model = _model(chain, words)
+    model, dtype = _model(chain, words), timing.dtype
     if isinstance(model, ConfiguredChain):
-        return (_measured(model, words),)
+        return (_measured(model, words),), Routing()
+    check_range("memory", memory, "bytes", (1e9, 4e12))
     if words["time_unit"] is not None:
         raise InputError(f"{model.name}: its times are estimated; leave out {word('time_unit')}.")
     sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
@@ -74,22 +80,54 @@ def chains_of(
         for n in sizes:
             if batch % n:
                 raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
-    cps, eps = (_degrees(name, words[name], fixed[name]) for name in ("cp", "ep"))
-    if not model.experts:
-        disregard("ep")
     tps = _tensor_degrees(model, words["tp"], servers)
-    degrees = tuple((t, c, e) for t in tps for c in cps for e in eps)
-    clock = Clockwork(device, servers.inner)
-    return tuple(
-        configured(
-            LayerCosts(
-                model, clock, n, sequence, WIDTHS[dtype], words["attention"] == "fused", servers.outer, servers.size
-            ),
-            degrees,
-            dtype,
-        )
+    cps = _degrees("cp", words["cp"], fixed["cp"], _context_degrees(sequence, servers))
+    eps = _degrees("ep", words["ep"], fixed["ep"], _expert_degrees(model, servers))
+    degrees = tuple((t, c, e) for t in tps for c in cps if servers.has_room(t, c) for e in eps)
+    if not degrees:
+        why = f"with tp {words['tp']} it fills no server of {servers.size} and no whole servers; choose others."
+        raise WordError("cp", words["cp"], why)
+    clock = timing.clock(servers)
+    fused, routing = words["attention"] == "fused", _routing(model, words)
+    chains = tuple(
+        configured(LayerCosts(model, clock, n, sequence, DTYPES[dtype], servers, fused, routing, modes), degrees, dtype)
         for n in sizes
     )
+    return chains, routing
+
+
+def _context_degrees(sequence: int, servers: Servers) -> list[int]:
+    """Powers of 2 that leave each device enough of a long sequence."""
+    most = sequence // _PART if sequence >= _LONG else 1
+    powers = [2**n for n in range(most.bit_length())]
+    return [cp for cp in powers if sequence % cp == 0 and cp <= servers.devices] or [1]
+
+
+def _expert_degrees(model: Transformer, servers: Servers) -> list[int]:
+    """Divisors of all numbers of experts; without experts 1."""
+    if not model.experts:
+        disregard("ep", "etp", "imbalance", "dispatch")
+        return [1]
+    most = min(*model.experts, servers.devices)
+    return [ep for ep in range(1, most + 1) if all(count % ep == 0 for count in model.experts)]
+
+
+def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:
+    """How tokens go to experts: by default many experts are whole, and few are divided among tensor ranks, too."""
+    from instances.planning.grid.layers import Routing
+
+    etp, dispatch = words["etp"], words["dispatch"]
+    if etp not in ("auto", "1", "tp", 1):
+        raise WordError("etp", etp, "choose auto, 1 (a device has whole experts) or tp.")
+    if dispatch not in ("once", "copies"):
+        raise WordError("dispatch", dispatch, "choose once (a token goes to a server once) or copies.")
+    whole = bool(model.experts) and (str(etp) == "1" or (etp == "auto" and max(model.experts) > _FEW_EXPERTS))
+    if model.experts and etp == "auto":
+        assume("etp", "whole experts on a device" if whole else "experts divided by the tensor degree")
+    if model.experts:
+        assume("imbalance", f"the busiest experts get {float(words['imbalance']):g} times an even share")
+        assume("dispatch", f"a token goes to a server {dispatch if dispatch == 'once' else 'for each expert'}")
+    return Routing(whole, float(words["imbalance"]), dispatch == "copies")
 
 
 def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transformer:
@@ -152,7 +190,7 @@ def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
 
 def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
     """A chain that has its own times."""
-    fixed = {"micro_batch": "auto", "tp": "auto", "cp": "1", "ep": "1", "sequence": None, "dtype": None}
+    fixed = {"micro_batch": "auto", "tp": "auto", "cp": "auto", "ep": "auto", "sequence": None, "dtype": None}
     for name, default in fixed.items():
         if words[name] != default:
             raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
@@ -172,13 +210,12 @@ def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int
     return degrees
 
 
-def _degrees(name: str, text: str, fixed: int | None) -> list[int]:
+def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> list[int]:
     """Context or expert degrees to choose from: the fixed one, which must be among others that are given."""
-    degrees = numbers_of(name, text)
-    assume(name, f"{name} {text}")
+    degrees = possible if text == "auto" else numbers_of(name, text)
     if fixed is None:
         return degrees
-    if degrees != [1] and fixed not in degrees:
+    if text != "auto" and fixed not in degrees:
         raise WordError("fix", f"{name}={fixed}", f"{word(name)} has other degrees; leave one of both out.")
     return [fixed]
 
@@ -198,6 +235,8 @@ def numbers_of(name: str, text: str) -> list[int]:
 
 
 _DEVICE, _UPDATE_BYTES = "A100-80", 42
+#: Of a transfer or an exchange between servers [s]; rates below it have no unit [bytes/s].
+_LATENCY, _BARE = 20e-6, 1e6
 _GRADIENT_BYTES, _MOMENT_BYTES, _COPY_BYTES = 4.0, 8.0, 4.0
 #: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
 _FILLED, _REACHED = 0.94, 0.8
@@ -211,17 +250,36 @@ class GridWords(TypedDict, total=False):
     global_batch: Annotated[int | None, Word("Samples of a step.", None, "G", basic=True, least=1)]
     micro_batch: Annotated[int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]")]
     tp: Annotated[int | str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]")]
-    cp: Annotated[int | str, Word("Context degrees to choose from.", "1", "N[,N]")]
-    ep: Annotated[int | str, Word("Expert degrees to choose from.", "1", "N[,N]")]
+    cp: Annotated[int | str, Word("Context degrees to choose from.", "auto", "auto|N[,N]")]
+    ep: Annotated[int | str, Word("Expert degrees to choose from.", "auto", "auto|N[,N]")]
+    etp: Annotated[
+        str, Word("Whether a device has whole experts, or its part of each by its tensor degree.", "auto", "auto|1|tp")
+    ]
+    imbalance: Annotated[
+        float, Word("Tokens of the busiest experts, in multiples of an even share.", 1.0, "X", least=1, most=1000)
+    ]
+    dispatch: Annotated[
+        str,
+        Word("A token goes to a server once, or once for each of its experts there.", "once", "once|copies"),
+    ]
+    overlap: Annotated[
+        str,
+        Word(
+            "Whether tensor collectives hide behind products; auto: as in the runs that were measured.",
+            "auto",
+            "auto|none|tp",
+        ),
+    ]
     zero: Annotated[
         int | str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3")
     ]
     checkpoint: Annotated[
         str,
         Word(
-            "What each layer may recompute: nothing, norms and activations, attention, all.",
+            "What layers recompute: one for all, full:N for the first N of each stage, or several to choose from for "
+            "each layer: nothing, norms and activations, attention, half (every other product), all.",
             "auto",
-            "auto|none|act|core|full",
+            "auto|none|act|core|half|full[:N]",
         ),
     ]
     attention: Annotated[
@@ -231,9 +289,9 @@ class GridWords(TypedDict, total=False):
     device: Annotated[
         str | None,
         Word(
-            "V100-16, V100-32, A100-40, A100-80, H100-80 or H200-141.  [default: A100-80]",
+            "Such as H100-80, or a file (mtpp-device/1); mtpp list devices.  [default: A100-80, or the cluster's]",
             None,
-            "NAME",
+            "NAME|FILE",
             MACHINES,
             basic=True,
         ),
@@ -244,11 +302,40 @@ class GridWords(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Device, type of numbers, constants and runtime on which times of operators rest."""
+
+    device: Accelerator
+    dtype: str
+    constants: Constants  # of products of this type
+    sixteen: float  # part of the 16-bit peak that products of the head and of routers reach
+    devices: int
+    runtime: str | None
+
+    @property
+    def peak_flops(self) -> float:
+        """Peak of the products of this type [1/s]."""
+        return self.device.peak_flops * (self.device.eight if self.dtype == "fp8" else 1.0)
+
+    @property
+    def longer(self) -> float:
+        """How much longer a step takes than its operators."""
+        return self.constants.longer(self.devices)
+
+    def clock(self, servers: Servers) -> Clockwork:
+        """Times of operators."""
+        from instances.planning.grid.layers import Clockwork
+
+        eight = self.constants.gemm if self.dtype == "fp8" else None
+        return Clockwork(self.device, servers.inner, replace(self.constants, gemm=self.sixteen), eight, self.longer)
+
+
+@dataclass(frozen=True)
 class GridQuestion:
     """A plan in a grid that is asked for, and what its report needs."""
 
     instance: GridInstance
-    device: Accelerator
+    timing: Timing
     price: float | None  # of an hour of a device
     runtime: str | None  # that has to run the plan
     time_limit: float | None  # of the search, and of the bounds [s]
@@ -265,25 +352,27 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     if words["global_batch"] is None:
         raise InputError(f"{word('global_batch')} is missing; give the samples of a step.")
     _check_words(words)
-    device = _accelerator(words)
-    memory = _FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    network = cluster_of(cluster, words["bandwidth"], words["nic"])
+    timing = _timing(words, network)
+    memory = _FILLED * timing.device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
     if words["memory"] is None:
         assume("memory", f"{figures(memory, 'bytes')} of memory")
-    instance = _instance(chain, cluster, words, device, memory)
-    return GridQuestion(instance, device, words["price"], words["runtime"], time_limit)
+    instance = _instance(chain, network, words, timing, memory)
+    return GridQuestion(instance, timing, words["price"], words["runtime"], time_limit)
 
 
-def _instance(chain: Any, cluster: Any, words: Mapping[str, Any], device: Accelerator, memory: float) -> GridInstance:
-    from instances.planning.grid import GridInstance
-    from instances.planning.grid.configurations import MODES
+def _instance(chain: Any, network: Network, words: Mapping[str, Any], timing: Timing, memory: float) -> GridInstance:
+    from instances.planning.grid import GridInstance, Servers
     from instances.planning.grid.problem import Fixed, StateBytes
 
-    fixed, servers = _fixed(words["fix"]), _servers(cluster, words)
+    fixed, runtime = _fixed(words["fix"]), words["runtime"]
+    servers = Servers(
+        network.servers, network.size, network.inner, network.outer, _REACHED / timing.longer, _LATENCY * timing.longer
+    )
     assume("zero", f"ZeRO {words['zero']}")
-    known = (MODES[0], MODES[-1]) if words["runtime"] else MODES  # what runtimes recompute of each layer by number
-    zero, modes = _stages_of_zero(words["zero"], words["runtime"]), _modes(words["checkpoint"], known)
-    dtype = words["dtype"] or "bf16"
-    chains = chains_of(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
+    zero, (modes, fixed["recomputed"]) = _stages_of_zero(words["zero"], runtime), _modes(words["checkpoint"], runtime)
+    shared = {name: fixed.pop(name, None) for name in ("cp", "ep")}
+    chains, routing = chains_of(chain, words, timing, servers, shared, modes, memory)
     width = _width(chains[0])
     total = words["optimizer_bytes"]
     if total is None:  # of Adam, with a copy in 32 bits of shorter numbers
@@ -298,76 +387,144 @@ def _instance(chain: Any, cluster: Any, words: Mapping[str, Any], device: Accele
         words["global_batch"],
         memory=memory,
         state_bytes=StateBytes(width, _GRADIENT_BYTES, total - width - _GRADIENT_BYTES),
-        update_time=_UPDATE_BYTES / (_REACHED * device.memory_bandwidth),
+        update_time=timing.longer * _UPDATE_BYTES / (_REACHED * timing.device.memory_bandwidth),
         zero=zero,
         modes=modes,
         fixed=Fixed(**fixed),
         full_duplex=words["full_duplex"],
+        exposed=min(1.0, timing.constants.zero3_exposed),
+        whole_experts=routing.whole,
     )
 
 
 def _check_words(words: Mapping[str, Any]) -> None:
     """Refuse values that are none of a plan for a global batch."""
-    if words["dtype"] not in (None, *WIDTHS):
+    from instances.planning.grid.accelerators import DTYPES, RUNTIMES
+
+    if words["dtype"] not in (None, *DTYPES):
         raise WordError(
-            "dtype", words["dtype"], f"times are those of 16-bit numbers; choose one of {', '.join(WIDTHS)}."
+            "dtype", words["dtype"], f"times are those of 16-bit or 8-bit products; choose one of {', '.join(DTYPES)}."
         )
     if words["attention"] not in ("fused", "eager"):
         raise WordError("attention", words["attention"], "choose fused or eager.")
-    if words["runtime"] not in (None, "megatron", "torchtitan"):
-        raise WordError("runtime", words["runtime"], "plans for a global batch are for megatron or torchtitan.")
+    if words["overlap"] not in ("auto", "none", "tp"):
+        raise WordError("overlap", words["overlap"], "choose auto, none or tp.")
+    if words["runtime"] not in (None, *RUNTIMES):
+        raise WordError("runtime", words["runtime"], f"plans for a global batch are for {', '.join(RUNTIMES)}.")
 
 
-def _accelerator(words: Mapping[str, Any]) -> Accelerator:
-    """The device of the words, with the rates that they give it."""
-    from instances.planning.grid.transformer import ACCELERATORS
+def _timing(words: Mapping[str, Any], network: Network) -> Timing:
+    """The device with the rates that words give it, and its constants."""
+    from instances.planning.grid.accelerators import constants_of, read_accelerator
 
-    name = _DEVICE if words["device"] is None else words["device"]
-    if name not in ACCELERATORS:
-        raise WordError("device", name, f"choose one of {', '.join(ACCELERATORS)}.")
-    accelerator = ACCELERATORS[name]
+    name = words["device"] or network.device
+    if name is None:
+        name = _DEVICE
+    try:
+        device = read_accelerator(name)
+    except InputError as error:
+        raise WordError("device", name, str(error)) from None
     if words["peak_flops"] is not None:
-        accelerator = replace(accelerator, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
+        device = replace(device, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
     if words["memory_bandwidth"] is not None:
-        accelerator = replace(
-            accelerator, memory_bandwidth=parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth")
-        )
-    speed, rate = f"{accelerator.peak_flops / 1e12:g} TFLOP/s", figures(accelerator.memory_bandwidth, "bytes/s")
-    assume("device", f"devices like {name} with {speed} and {rate} to their memory")
-    return accelerator
+        rate = parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth")
+        device = replace(device, memory_bandwidth=rate)
+    dtype, runtime = words["dtype"] or "bf16", words["runtime"]
+    constants = constants_of(device, dtype, runtime)
+    sixteen = constants_of(device, "bf16", runtime).gemm
+    if words["overlap"] != "auto":
+        constants = replace(constants, tp_exposed=float(words["overlap"] == "none"))
+    assume("overlap", f"{constants.tp_exposed:.0%} of tensor collectives exposed")
+    own = figures(device.memory_bandwidth, "bytes/s")
+    speed = f"{device.peak_flops / 1e12:g} TFLOP/s" + f" ({device.eight:g} times that with 8 bits)" * (dtype == "fp8")
+    if words["device"] is None:
+        assume("device", f"devices like {device.name} with {speed} and {own} to their memory")
+    return Timing(device, dtype, constants, sixteen, network.servers * network.size, runtime)
 
 
 def _width(chain: ConfiguredChain) -> float:
-    """Bytes of a number of a chain."""
+    """Bytes of a number of a chain; products of 8 bits keep numbers of 16."""
+    from instances.planning.grid.accelerators import DTYPES
     from instances.planning.problem import ELEMENT_BYTES
 
     if chain.dtype not in ELEMENT_BYTES:
         names = ", ".join(ELEMENT_BYTES)
         raise InputError(f"{chain.name}: dtype is {chain.dtype}; give one of {names}.")
-    return ELEMENT_BYTES[chain.dtype]
+    return DTYPES.get(chain.dtype, ELEMENT_BYTES[chain.dtype])
 
 
-def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:
-    """Equal servers such as 8x8; each device has its part of the server's card."""
-    from instances.planning.grid import Servers
+class Network(NamedTuple):
+    """Equal servers, their links, and their devices if they are known by name."""
+
+    servers: int
+    size: int
+    inner: float  # of a device within its server [bytes/s]
+    outer: float  # of a device to other servers, its part of the card [bytes/s]
+    device: str | None
+
+
+def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
+    """Equal servers such as 8x8 or 16xDGX-H100; each device has its part of the server's card.
+
+    Raises
+    ------
+    InputError
+        If it is none, or a rate is missing or cannot be one.
+    """
+    from instances.planning.grid.accelerators import listed_servers
 
     shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", cluster) if isinstance(cluster, str) else None
-    if shape is None:
-        raise WordError("cluster", str(cluster), "a plan for a global batch needs equal servers such as 8x8.")
-    if words["bandwidth"] is None:
-        raise WordError(
-            "cluster", cluster, f"give {word('bandwidth')} within and between servers, such as 300GB/s,400GB/s."
-        )
-    rates = str(words["bandwidth"]).split(",") if isinstance(words["bandwidth"], str) else [words["bandwidth"]]
-    if len(rates) > 2:
-        raise WordError("bandwidth", words["bandwidth"], "give one rate, or one within and one between servers.")
-    inner, between = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
-    nic = [part for part in words["nic"].split(",") if part != "full"]
-    if "half" in nic or len(nic) > 1:
-        raise WordError("nic", words["nic"], "here cards carry both directions at once; give a rate alone.")
-    card = parse_bandwidth(nic[0], word="nic") if nic else between
-    count, size = map(int, shape.groups())
-    return Servers(count, size, inner, min(between, card / max(size, 1)), _REACHED)
+    named = re.fullmatch(r"(\d{1,6})x([A-Za-z][\w-]*)", cluster) if isinstance(cluster, str) else None
+    device, size = None, 0
+    inner = between = 0.0
+    if named is not None:
+        servers = {name.lower(): server for name, server in listed_servers().items()}
+        if named[2].lower() not in servers:
+            raise WordError("cluster", cluster, unknown(listed_servers(), named[2], "server"))
+        server = servers[named[2].lower()]
+        device, size, inner, between = server.device, server.devices, server.inner * 1e9, server.outer * 1e9
+    elif shape is not None:
+        size = int(shape[2])
+    else:
+        names = ", ".join(listed_servers())
+        why = f"a plan for a global batch needs equal servers such as 8x8, or by name such as 16xDGX-H100 ({names})."
+        raise WordError("cluster", str(cluster), why)
+    if bandwidth is None and named is None:
+        why = f"give {word('bandwidth')} within and between servers, such as 300GB/s,400GB/s."
+        raise WordError("cluster", cluster, why)
+    if bandwidth is not None:
+        rates = bandwidth.split(",") if isinstance(bandwidth, str) else [bandwidth]
+        if len(rates) > 2:
+            raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
+        for part in rates:
+            _check_unit(part)
+        inner, between = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
+    parts = [part for part in nic.split(",") if part != "full"]
+    if "half" in parts or len(parts) > 1:
+        raise WordError("nic", nic, "here cards carry both directions at once; give a rate alone.")
+    card = parse_bandwidth(parts[0], word="nic") if parts else between
+    outer = between if named is not None and not parts else min(between, card / max(size, 1))
+    count = int((named or shape or "0x")[1])
+    check_range("bandwidth", inner, "bytes/s", (1e9, 1e13), "within a server")
+    if count > 1:
+        check_range("bandwidth", outer, "bytes/s", (1e7, inner), "of a device to other servers")
+    return Network(count, size, inner, outer, device)
+
+
+def _check_unit(rate: Any) -> None:
+    """Refuse a small number without a unit."""
+    with suppress(TypeError, ValueError):
+        if float(rate) < _BARE:
+            raise WordError("bandwidth", rate, f"{float(rate):g} bytes a second; write {rate}GB/s.")
+
+
+def check_range(name: str, value: float, unit: str, limits: tuple[float, float], what: str = "") -> None:
+    """Refuse a number that no machine has, which is mostly one in another unit."""
+    low, high = limits
+    if not low <= value <= high:
+        of = f" {what}" if what else ""
+        why = f"that is {figures(value, unit)}{of}; give from {figures(low, unit)} to {figures(high, unit)}."
+        raise WordError(name, f"{value:g}", why)
 
 
 def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
@@ -381,13 +538,22 @@ def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
     return tuple(stages)
 
 
-def _modes(text: str, modes: tuple[str, ...]) -> tuple[str, ...]:
-    """Modes of layers that a plan may choose; nothing to recompute is always one."""
-    parts = list(modes) if text == "auto" else text.split(",")
+def _modes(text: str, runtime: str | None) -> tuple[tuple[str, ...], int | None]:
+    """Modes of layers that a plan may choose, and how many of the first layers of each stage recompute all, if said.
+
+    One mode is that of all layers that have it. Runtimes recompute all of a layer, or half of it as torchtitan does.
+    """
+    from instances.planning.grid.configurations import FULL, MODES, NONE
+
+    possible = MODES if runtime is None else {"torchtitan": (NONE, "half", FULL)}.get(runtime, (NONE, "core", FULL))
+    if match := re.fullmatch(rf"{FULL}:([1-9]\d{{0,4}})", text):
+        return (NONE, FULL), int(match[1])
+    automatic = MODES if runtime is None else (NONE, FULL)
+    parts = list(automatic) if text == "auto" else text.replace("selective", possible[1]).split(",")
     for part in parts:
-        if part not in modes:
-            raise WordError("checkpoint", part, f"choose from {', '.join(modes)}, or auto.")
-    return tuple(dict.fromkeys((modes[0], *parts)))
+        if part not in possible:
+            raise WordError("checkpoint", part, f"choose from {', '.join(possible)}, or auto.")
+    return tuple(sorted(dict.fromkeys(parts), key=MODES.index)), None
 
 
 def _fixed(text: str | None) -> dict[str, int | None]:

@@ -14,7 +14,8 @@ With τ the time of both passes of its layers, W the sum of those of all groups,
 b' of those of its last turn, c of a transfer, C of all of a microbatch, at the best degree and link where other groups
 run them, and A of what follows the last backward pass of the first layer:
 
-- its passes lie between g forward and g backward passes of other groups: :math:`T ≥ g (f + b + 2 c) + M τ + A`;
+- its passes lie between g forward and g backward passes of other groups, and what follows its own last one takes A':
+  :math:`T ≥ g (f + b + 2 c) + M τ + A` and :math:`T ≥ g (f + c) + M τ + A'`;
 - the first microbatch passes all stages and comes back to its last turn; between the first and the last backward pass
   of that, it runs all passes but those at the begin and at the end above; and the last microbatch goes on. So if r < S
   or M = S, :math:`T ≥ W + (M - S) τ + (S - r) f' + (S - 1) b' + C + A`;
@@ -156,7 +157,7 @@ class _Tables(NamedTuple):
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
     forward: FloatArray  # (T, L): forward pass of each layer
     single: FloatArray  # (2, T): least forward and backward pass of a layer between the ends, of those left out as well
-    after: FloatArray  # (T,): what follows the passes of the first layer
+    after: FloatArray  # (3, T, L - 1): what follows the last backward pass of a first, an inner, a last group
     transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
     between: FloatArray  # (2, T): the same if the first stage is more than the first layer; if one has this degree
     stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep of a microbatch
@@ -198,7 +199,7 @@ class _Room:
             plain=np.diff(arrays.forward + arrays.backward, axis=1),
             forward=np.diff(arrays.forward, axis=1),
             single=np.array([np.diff(sums, axis=1)[:, 1:-1].min(axis=1) for sums in (whole.forward, whole.backward)]),
-            after=np.ascontiguousarray(costs.after[:, run[0, 1]]),
+            after=by_count(costs.after),
             transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
             between=np.array([np.minimum.accumulate(between), between]),
             stored=np.array([_most_stored(fronts, 1), _most_stored(fronts, L - 1)]),
@@ -305,9 +306,11 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
     T, c = len(times), tables.transfer[len(times) - 1]
     plain, forward, single = tables.plain[:T], tables.forward, tables.single
     L, kind, r = plain.shape[1], 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
-    around = after = tables.after[:T].min()
+    around = after = tables.after[0, :T, 0].min()
+    before_it = 0.0
     if g > 0:
         around += plain[:, 0].min() + (g - 1) * (single[0] + single[1])[:T].min() + 2 * g * c
+        before_it = forward[:T, 0].min() + (g - 1) * single[0, :T].min() + g * c
     step = (S - r) * forward[t, 1] + (S - 1) * (plain[t, 1] - forward[t, 1])
     end, stored = 0.0, 0.0  # of the last layer in the last turn
     if kind == 2:
@@ -320,7 +323,8 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
     beside = tables.fewest[0]  # equal layers that turns beside the last one must hold, one of them without an end
     for count in range(tables.fewest[kind], L - 1):
         tau = least = tables.tau[kind, r - 1, t, count]
-        if M * tau + around >= ceiling:
+        beyond = max(around, before_it + tables.after[kind, t, count])
+        if M * tau + beyond >= ceiling:
             break
         last = count - beside
         before = last + 1 if r < S or M == S else last
@@ -336,7 +340,7 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
                 room = tables.rooms[t, run] + (S - r) * (stored + last * tables.stored[0, t])
                 again = least_time(tables.fronts, tables.caps, t, run, S, room)
                 tau = max(least, again + count * plain[t, 1] + (plain[t, L - 1] if kind == 2 else 0.0))
-        if M * tau + around < ceiling:
+        if M * tau + beyond < ceiling:
             times[t, count] = tau
 
 

@@ -20,9 +20,11 @@ from instances.json_files import parse_json
 from instances.placement.networks import PLACEMENT_FAMILIES
 from instances.planning import LayerChain, TrainingInstance
 from instances.planning.chains import TRAINED_MODELS, bert_chain, by_block, collapse, simulation
+from instances.planning.grid import Servers
+from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import ConfiguredChain
 from instances.planning.grid.layers import Clockwork, LayerCosts, configured
-from instances.planning.grid.transformer import ACCELERATORS, TRANSFORMERS
+from instances.planning.grid.transformer import TRANSFORMERS
 from instances.random_graphs import GRAPH_MODELS, TOYS, layered, moe, regal_style
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import model_types
@@ -72,7 +74,7 @@ def of_training(question: TrainingInstance) -> list[float]:
 
 def _grid(name: str, device: str, fused: bool) -> ConfiguredChain:
     model, accelerator = TRANSFORMERS[name], ACCELERATORS[device]
-    costs = LayerCosts(model, Clockwork(accelerator, 300e9), 2, 1024, 2, fused, 25e9, 4)
+    costs = LayerCosts(model, Clockwork(accelerator, 300e9), 2, 1024, 2, Servers(4, 4, 300e9, 25e9), fused)
     return configured(costs, SPARSE if model.experts else DENSE, "bf16")
 
 

@@ -135,11 +135,7 @@ class Fitting:
                 self.question.chain(self.setting.micro_batch),
                 (t, self.setting.context, self.setting.expert),
             )
-            allowed = self.question.modes
-            menus = {
-                kind: tuple(way for way in layer.modes(degrees) if way.recompute in allowed)
-                for kind, layer in chain.kinds.items()
-            }
+            menus = {kind: self.question.ways(layer, degrees) for kind, layer in chain.kinds.items()}
             self._menus[t] = [menus[layer.kind] for layer in chain.layers]
         return self._menus[t]
 
@@ -221,7 +217,7 @@ def no_plan(
 _UNIFORM = 50
 _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
 #: Plans that are changed, changes of each, and cuts of those that are.
-_STARTS, _MOVES, _CHANGED = 4, 1000, 1000
+_STARTS, _MOVES, _CHANGED = 4, 250, 1000
 #: Part of the time in which uniform plans are listed; seconds to find a first plan that is not uniform, at least.
 _LISTED, _AT_LEAST = 0.3, 10.0
 #: Part of the time for plans of fewer servers; up to so many all numbers of them are tried, of more powers of 2, and
@@ -250,6 +246,8 @@ class GridSearch:
     met: dict[tuple[Setting, tuple[int, ...], int], tuple[float, Sketch]] = field(default_factory=dict)
     #: Times of plans that were simulated, with any number of servers.
     times: dict[tuple[object, ...], float] = field(default_factory=dict)
+    #: Where in `_PARTS` the memory of plans of a shape begins to suffice, but for one.
+    _parts: dict[tuple[Setting, tuple[int, ...], int], int] = field(default_factory=dict)
     _fittings: dict[Setting, Fitting] = field(default_factory=dict)
     #: Without a plan the search may go on for the time of bounds, which need one.
     _last: Deadline = field(init=False)
@@ -279,7 +277,7 @@ class GridSearch:
         """Time of a plan, infinite if it does not fit [s]; the best one is kept."""
         key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
         if self.times.get(key, -np.inf) < self.ceiling:
-            plan = min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
+            plan = min(built(self.question, sketch), key=lambda plan: plan.time, default=None)
             if plan is None:
                 return np.inf
             self.times[key] = plan.time
@@ -291,8 +289,8 @@ class GridSearch:
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
     ) -> float:
         """The same with the least recomputation; infinite if it cannot be below `ceiling`, the best time by default."""
-        fitting, before = self.fitting(setting), None
-        for part in _PARTS if len(cuts) > len(tensor) + 1 else (1.0,):
+        fitting, before, shape = self.fitting(setting), None, (setting, tensor, len(cuts))
+        for part in _PARTS[self._parts.get(shape, 0) :] if len(cuts) > len(tensor) + 1 else (1.0,):
             modes = fitting.modes(cuts, tensor, part)
             if modes is None:
                 break
@@ -304,6 +302,7 @@ class GridSearch:
                 break
             time = self.offer(Sketch(least, setting, cuts, tensor, modes))
             if time < np.inf:
+                self._parts[shape] = max(0, _PARTS.index(part) - 1) if part in _PARTS else 0
                 return time
         return np.inf
 

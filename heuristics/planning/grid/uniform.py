@@ -13,7 +13,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning.grid.configurations import FULL, NONE, ConfiguredChain, Degrees
-from instances.planning.grid.plan import PLACINGS, GridPlan
+from instances.planning.grid.plan import PLACINGS, GridPlan, first_recomputed
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import Setting
 from instances.planning.grid.recomputation import GridArrays
@@ -32,15 +32,10 @@ class Sketch:
     modes: tuple[str, ...]  # empty if they are still to be chosen
 
 
-#: Runtimes that may lay the stages of a pipeline side by side; the others lay replicas so.
-_WITH_BOTH = (None, "megatron")
-
-
-def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) -> list[GridPlan]:
-    """The plan in each placing that the runtime has; none if it does not fit."""
+def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
+    """The plan in each placing; none if it does not fit."""
     plans, setting = [], sketch.setting
-    single = setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 or runtime not in _WITH_BOTH
-    for placing in PLACINGS[: 1 if single else 2]:
+    for placing in PLACINGS[: 1 if setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 else 2]:
         try:
             plan = GridPlan(
                 question,
@@ -90,10 +85,10 @@ class _Sums:
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
         ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in chain.kinds.values()}
-        chosen = {kind: mode if mode in modes else "none" for kind, modes in ways.items()}
+        chosen = {kind: mode if mode in modes else NONE for kind, modes in ways.items()}
         self.modes = tuple(chosen[layer.kind] for layer in chain.layers)
         layers = [ways[layer.kind][chosen[layer.kind]] for layer in chain.layers]
-        self.applies = mode == "none" or mode in self.modes
+        self.applies = mode == NONE or mode in self.modes
         self.times, self.stored, self.numbers = (
             np.cumsum([0.0, *values])
             for values in (
@@ -158,42 +153,49 @@ def _estimate(
     """Time of a step in the better placing, all of whose transfers but those of full pipelines are waited for [s]."""
     servers, width = question.servers, t * setting.context
     all_near = S * setting.pipelines * width <= servers.size
-    near = {(all_near, setting.pipelines * width <= servers.size), (S * width <= servers.size, all_near)}
+    beside = max(1, servers.size // (S * width))  # whole pipelines in a server
+    near = {
+        (all_near, servers.most_in_ring(width, t, setting.pipelines)),
+        (S * width <= servers.size, 0 if all_near else min(setting.context, servers.size // t) * beside),
+    }
     D, sizes = setting.pipelines * setting.context, question.state_bytes
     passes, numbers = np.diff(sums.times[cuts]), np.diff(sums.numbers[cuts])
     gathered = sizes.gradients * (setting.zero >= 2) + 2 * sizes.weights * (setting.zero == 3)
     estimates = []
-    for stages, replicas in near:
-        shared = (D - 1) / D / servers.rate(inside=replicas)
-        times = np.maximum(passes, numbers * gathered * shared)
+    for stages, ranks in near:
+        rate, _ = question.ring_rates(ranks, (t, setting.context, setting.expert))
+        shared = (D - 1) / D / rate
+        sent = numbers * gathered * shared
+        times = np.maximum(passes + question.exposed * sent, sent)
         passing = (times.sum() - times.max()) / v
-        passing += 2 * (S * v - 1) * sums.output / servers.rate(inside=stages)
+        passing += 2 * (S * v - 1) * servers.transfer(sums.output, inside=stages)
         after = sizes.summed(setting.zero) * shared + question.update_time / (D if setting.zero else 1)
-        estimates.append(float(M * times.reshape(v, S).sum(axis=0).max() + passing + numbers.max() * after))
+        groups = (M * times + numbers * after).reshape(v, S).sum(axis=0)
+        estimates.append(float(groups.max() + passing))
     return min(estimates)
 
 
 # Plans that a runtime can run: one tensor degree, whole layers, and recomputation as it says it.
 
 
-TORCHTITAN = "torchtitan"
+MEGATRON = "megatron"
 
 
 def expressible(question: GridInstance, sketch: Sketch, runtime: str | None) -> list[Sketch]:
     """The plan as the runtime can run it: none if it cannot; with more recomputation if it must be.
 
-    Both take one tensor degree. Megatron-LM recomputes the first layers of each stage, equally many; torchtitan all
-    layers or none. Layers that cannot recompute, as those of embeddings, do not count.
+    Runtimes take one tensor degree. Megatron-LM recomputes the first layers of each stage, equally many; torchtitan and
+    fully sharded replicas all layers or none. Layers that cannot recompute, as those of embeddings, do not count. So
+    many first layers as the question asks for recompute with any runtime.
     """
-    if runtime is None or (len(set(sketch.tensor)) == 1 and set(sketch.modes) == {NONE}):
-        return [sketch]
-    if len(set(sketch.tensor)) > 1:
+    chain, count = question.chain(sketch.setting.micro_batch), question.fixed.recomputed
+    if count is None:
+        if runtime is None or (len(set(sketch.tensor)) == 1 and set(sketch.modes) == {NONE}):
+            return [sketch]
+        if FULL not in sketch.modes:  # all layers recompute a part
+            return [sketch] if len(set(sketch.tensor)) == 1 else []
+        count = max(sum(mode != NONE for mode in sketch.modes[i:j]) for i, j in pairwise(sketch.cuts))
+        count = count if runtime == MEGATRON else chain.n
+    if runtime is not None and len(set(sketch.tensor)) > 1:
         return []
-    chain, modes = question.chain(sketch.setting.micro_batch), [NONE] * len(sketch.modes)
-    able = [any(way.recompute == FULL for way in layer.configurations) for layer in chain.layers]
-    count = max(sum(mode != NONE for mode in sketch.modes[i:j]) for i, j in pairwise(sketch.cuts))
-    for begin, end in pairwise(sketch.cuts):
-        layers = [layer for layer in range(begin, end) if able[layer]]
-        for layer in layers if runtime == TORCHTITAN else layers[:count]:
-            modes[layer] = FULL
-    return [replace(sketch, modes=tuple(modes))]
+    return [replace(sketch, modes=first_recomputed(chain, sketch.cuts, count))]

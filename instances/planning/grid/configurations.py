@@ -13,8 +13,9 @@ from instances.graph.display import Displayed, figures
 from instances.json_files import Value
 from instances.planning.problem import LARGEST
 
-#: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
-MODES = ("none", "act", "core", "full")
+#: What a layer recomputes before its backward pass: nothing; norms and activations; attention; all operators on single
+#: numbers and every other product; everything.
+MODES = ("none", "act", "core", "half", "full")
 NONE, FULL = MODES[0], MODES[-1]
 
 #: Tensor, context and expert degree.
@@ -90,6 +91,11 @@ class ConfiguredLayer:
                     f"Layer {printable(self.name)}: {_named(way)} needs the forward time of the one that recomputes "
                     "nothing, and at least its backward time."
                 )
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether some configuration recomputes everything."""
+        return any(way.recompute == FULL for way in self.configurations)
 
     def modes(self, degrees: Degrees) -> tuple[Configuration, ...]:
         """Ways to run it with these degrees, the one that recomputes nothing first; empty if there are none."""

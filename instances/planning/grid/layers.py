@@ -27,46 +27,88 @@ whole matrices, and gathers these instead of the layer's input.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from instances.errors import InputError
+from instances.planning.grid.accelerators import MEASURED_FIRST, Accelerator, Constants, basis
 from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer, Degrees
-from instances.planning.grid.transformer import Accelerator, LayerSizes, Transformer
+from instances.planning.grid.problem import Servers
+from instances.planning.grid.transformer import LayerSizes, Transformer
 from instances.records import written
 
 _TILE = (128, 256)
 _SHORT_SUM = 256
-_FUSED, _UNFUSED = 0.7, 0.5
+_UNFUSED = 0.5 / 0.7  # of what fused attention reaches
 _REACHED = 0.8
 _LAUNCH = 1e-6
 
 
+class Product(NamedTuple):
+    """Products of m × k and k × n numbers, so many of them."""
+
+    m: float
+    n: float
+    k: float
+    number: float = 1.0
+    eight: bool = True  # whether it has 8-bit inputs where the device computes with them
+
+
 @dataclass(frozen=True)
 class Clockwork:
-    """Times of operators on one device [s]."""
+    """Times of operators on one device [s].
+
+    Parameters
+    ----------
+    device : Accelerator
+    link : float
+        Bandwidth to the other devices of its server [bytes/s].
+    constants : Constants
+        Of the type of numbers; `gemm` is that of 16-bit products unless `eight`.
+    eight : float, optional
+        Part of the 8-bit peak that products of layers reach, whose inputs are made of 16 bits first.
+    longer : float
+        By which all times are multiplied, as that of a step on many devices.
+    """
 
     device: Accelerator
-    link: float  # bandwidth to the other devices of its server [bytes/s]
+    link: float
+    constants: Constants = MEASURED_FIRST
+    eight: float | None = None
+    longer: float = 1.0
 
-    def product(self, m: float, n: float, k: float) -> float:
-        """Time of a product of an m × k and a k × n matrix."""
+    def product(self, product: Product) -> float:
+        """Time of products, inputs of which are ready."""
+        m, n, k, number, eight = product
         tiles = -(-m // _TILE[0]) * -(-n // _TILE[1])
         turns = -(-tiles // self.device.processors)
         useful = m * n / (_TILE[0] * _TILE[1] * turns * self.device.processors)
-        rate = self.device.peak_flops * self.device.efficiency * k / (k + _SHORT_SUM) * useful
-        return 2 * m * n * k / rate + _LAUNCH
+        peak = self.device.peak_flops * self.constants.gemm
+        if eight and self.eight is not None:
+            peak = self.device.peak_flops * self.device.eight * self.eight
+        return self.longer * number * (2 * m * n * k / (peak * k / (k + _SHORT_SUM) * useful) + _LAUNCH)
+
+    def cast(self, product: Product) -> float:
+        """Time to make 8-bit inputs of the forward pass, and their transposes, of 16-bit numbers."""
+        if not product.eight or self.eight is None:
+            return 0.0
+        return self.moved(_CAST * product.number * product.m * product.k, 0)
 
     def attention(self, flops: float, *, fused: bool) -> float:
         """Time of the products within attention, without what unfused attention moves."""
-        return flops / (self.device.peak_flops * self.device.efficiency * (_FUSED if fused else _UNFUSED)) + _LAUNCH
+        rate = self.device.peak_flops * self.constants.attention * (1.0 if fused else _UNFUSED)
+        return self.longer * (flops / rate + _LAUNCH)
 
     def moved(self, size: float, kernels: int = 1) -> float:
         """Time to read and write so many bytes of its own memory."""
-        return size / (_REACHED * self.device.memory_bandwidth) + kernels * _LAUNCH
+        least = size * self.constants.vector / (_REACHED * self.device.memory_bandwidth)
+        return self.longer * (least + kernels * _LAUNCH)
 
     def sent(self, size: float, link: float | None = None) -> float:
         """Time of a collective in which each device sends so many bytes; none if there is nothing to send."""
-        return size / (_REACHED * (self.link if link is None else link)) + _LAUNCH if size else 0.0
+        rate = _REACHED * (self.link if link is None else link)
+        return self.longer * (size / rate + _LAUNCH) if size else 0.0
 
 
 #: Attention in one kernel that keeps no scores, or in several that keep them.
@@ -76,10 +118,59 @@ ATTENTIONS = ("fused", "eager")
 _NORM, _SUMS, _TRANSPOSES, _KERNELS = 4, 2 * 7, 12, 5
 _TWO_NORMS = 2 * _NORM
 _SCORES = 2.5
-# Bytes that unfused attention moves for each score; those of a logit. Collectives of a layer of its width, forward and
-# backward, and those of what is gathered before attention.
+_CAST = 4  # read 2, write 1 and its transpose
+# Bytes that unfused attention moves for each score; those of a logit. Collectives of attention of a layer's width,
+# forward and backward, those of what is gathered before it, and those of a feed-forward network.
 _SCORE_MOVES, _LOGIT = 9, 4
-_COLLECTIVES, _GATHERED = (3, 4), (1, 2)
+_COLLECTIVES, _GATHERED, _FEED = (1, 1), (1, 2), (2, 3)
+# Exchanges of a pass with the devices that have the experts of a token: there and back.
+_EXCHANGES = 2
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How tokens go to experts.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether devices have whole experts, which all devices of a stage divide, also those of a tensor degree.
+    imbalance : float
+        Tokens of the busiest device, as a multiple of an even share.
+    copies : bool
+        Whether a token goes to a server once for each of its experts there, not once for all of them.
+    """
+
+    whole: bool = False
+    imbalance: float = 1.0
+    copies: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.imbalance <= 1000:
+            raise InputError(f"The imbalance of experts is {self.imbalance}; it must be from 1 to 1000.")
+
+    def sent_far(self, chosen: int, servers: int, groups: tuple[int, int] = (1, 1)) -> float:
+        """Copies of a token that leave its server, on average, of experts in so many servers.
+
+        Examples
+        --------
+        >>> round(Routing().sent_far(8, 4), 3), Routing(copies=True).sent_far(8, 4), Routing().sent_far(8, 8, (4, 8))
+        (2.7, 6.0, 3.5)
+        """
+        outside = (servers - 1) / servers
+        if self.copies:
+            return chosen * outside
+        reached = servers if groups == (1, 1) else min(servers, max(groups[0], servers * groups[0] / groups[1]))
+        return min((servers - 1) * (1 - (1 - 1 / servers) ** chosen), reached * outside)
+
+
+class _LayerTimes(NamedTuple):
+    """Times of a layer [s]."""
+
+    forward: float
+    backward: float  # gradients of inputs
+    products: float  # also those of the gradients of weights
+    vectors: float  # operators on single numbers of the forward pass
 
 
 @dataclass(frozen=True)
@@ -91,43 +182,50 @@ class LayerCosts:
     micro_batch: int
     sequence: int
     width: int  # bytes of a number, e
+    servers: Servers
     fused: bool = True
-    outer_link: float = 0.0  # bandwidth to devices of other servers [bytes/s]
-    server: int = 1  # devices of a server
+    routing: Routing = Routing()
+    modes: tuple[str, ...] = ()  # what layers may recompute; none are all that pay
 
     def layer(self, sizes: LayerSizes, degrees: Degrees) -> tuple[Configuration, ...]:
         """All ways to run a layer with these degrees."""
         (t, cp, ep), e, h = degrees, self.width, sizes.hidden
         tokens = self._tokens(cp)
         attended = self._attention(sizes, tokens, t, cp)
-        forward, backward = self._times(sizes, degrees, attended)
+        times = self._times(sizes, degrees, attended)
         stored, scores = self._stored(sizes, tokens) / t, self._scores(sizes, tokens) / t
         plain = Configuration(
             tp=t,
             cp=cp,
             ep=ep,
-            forward=forward,
-            input_backward=backward[0],
-            weight_backward=backward[1],
+            forward=times.forward,
+            input_backward=times.backward,
+            weight_backward=times.products,
             parameters=sizes.divided_parameters / t + sizes.whole_parameters,
-            expert_parameters=sizes.expert_parameters / (t * ep),
+            expert_parameters=sizes.expert_parameters / (ep if self.routing.whole else t * ep),
             stored_bytes=stored + scores,
             output_bytes=e * tokens * h / t,
         )
         inner = e * tokens * (sizes.inner + sizes.routed) / t
         normed = 2 * e * tokens * h / t + inner
         again = self.clock.moved(_TWO_NORMS * tokens * h / t, 2) + self.clock.moved(2 * inner)
-        ways = [plain, _recomputed(plain, "act", plain.stored_bytes - normed, normed, again)]
-        if not self.fused:
-            ways.append(_recomputed(plain, "core", stored, scores, attended[0]))
-        return (*ways, _recomputed(plain, "full", e * tokens * h / t, plain.stored_bytes, forward))
+        entering, half = e * tokens * h / t, (plain.stored_bytes - normed) / 2
+        ways = (
+            plain,
+            _recomputed(plain, "act", plain.stored_bytes - normed, normed, again),
+            _recomputed(plain, "core", stored, scores, attended[0]),
+            _recomputed(plain, "half", half, plain.stored_bytes - half, times.vectors + times.products / 2),
+            _recomputed(plain, "full", entering, plain.stored_bytes, times.forward),
+        )
+        modes = self.modes or ("none", "act", *(() if self.fused else ("core",)), "full")
+        return tuple(way for way in ways if way.recompute in {"none", *modes})
 
     def embedding(self, degrees: Degrees) -> tuple[Configuration, ...]:
         """The only way to run what comes before the layers."""
         (t, cp, ep), model = degrees, self.model
         size = self.width * self._tokens(cp) * model.hidden
         widened, narrow = self._widened(cp, t)
-        time = self.clock.moved(2 * size / t) + self.clock.sent(size * (t - 1) / t) + widened
+        time = self.clock.moved(2 * size / t) + self._joined(size * (t - 1) / t) + widened
         return (
             Configuration(
                 tp=t,
@@ -149,12 +247,12 @@ class LayerCosts:
         size = self.width * tokens * h
         if model.head:
             widened, narrow = self._widened(cp, t)
-            product = self.clock.product(tokens, -(-model.vocabulary // t), model.table_width) + widened
+            product = self._product(tokens, -(-model.vocabulary // t), model.table_width) + widened
             logits = _LOGIT * tokens * model.vocabulary / t
-            rest = self.clock.moved(4 * tokens * h / t + 2 * logits, 3) + self.clock.sent(size * (t - 1) / t)
+            rest = self.clock.moved(4 * tokens * h / t + 2 * logits, 3) + self._joined(size * (t - 1) / t)
             stored = 2 * size / t + narrow + logits
         elif model.pooled:
-            product, rest, stored = self.clock.product(self.micro_batch, -(-h // t), h), 0.0, size / t
+            product, rest, stored = self._product(self.micro_batch, -(-h // t), h), 0.0, size / t
         else:
             product, rest, stored = 0.0, 0.0, 0.0
         return (
@@ -189,7 +287,15 @@ class LayerCosts:
         model, tokens = self.model, self._tokens(cp) / t
         if not model.widening:
             return 0.0, 0.0
-        return self.clock.product(tokens, model.hidden, model.table_width), self.width * tokens * model.table_width
+        return self._product(tokens, model.hidden, model.table_width), self.width * tokens * model.table_width
+
+    def _product(self, m: float, n: float, k: float) -> float:
+        """Time of a 16-bit product of what comes before or after the layers."""
+        return self.clock.product(Product(m, n, k, eight=False))
+
+    def _joined(self, size: float) -> float:
+        """Time of a collective of a tensor degree that nothing hides."""
+        return self.clock.constants.tp_exposed * self.clock.sent(size)
 
     def _stored(self, sizes: LayerSizes, tokens: float) -> float:
         """Bytes that all devices of a tensor degree keep, but for scores or their statistics."""
@@ -219,61 +325,74 @@ class LayerCosts:
             moved = clock.moved(_SCORE_MOVES * sizes.attention.heads * s * tokens / t, 3)
             forward = clock.attention(flops * s, fused=False) + moved
             backward = 2 * forward
-        ring = clock.sent(self.width * tokens * (sizes.keys + sizes.values) / t * (cp - 1))
+        link = None if t * cp <= self.servers.size else self.servers.ring(max(1, self.servers.size // t))
+        ring = clock.sent(self.width * tokens * (sizes.keys + sizes.values) / t * (cp - 1), link)
         return max(forward, ring), max(backward, 2 * ring)
 
     def _attended(self, sizes: LayerSizes) -> float:
         """Tokens that a token attends to in the mean."""
         return sizes.attended(self.sequence) if self.model.causal else self.sequence
 
-    def _times(
-        self, sizes: LayerSizes, degrees: Degrees, attended: tuple[float, float]
-    ) -> tuple[float, tuple[float, float]]:
-        """Forward time of a layer, and both parts of its backward time."""
+    def _times(self, sizes: LayerSizes, degrees: Degrees, attended: tuple[float, float]) -> _LayerTimes:
+        """Times of a layer."""
         (t, cp, ep), clock, e = degrees, self.clock, self.width
         tokens, h = self._tokens(cp), sizes.hidden
-        products = self._projections(sizes, tokens, t) + self._networks(sizes, tokens, t, ep)
+        shapes = [*self._projections(sizes, tokens, t), *self._networks(sizes, tokens, t, ep)]
+        products, cast = sum(map(clock.product, shapes)), sum(map(clock.cast, shapes))
         norms = _TWO_NORMS + _NORM * sizes.further_norms
         kernels = _KERNELS + sizes.further_norms
-        moved = clock.moved((norms + _SUMS + _TRANSPOSES) * tokens * h / t, kernels)
+        moved = clock.moved((norms + _SUMS + _TRANSPOSES) * tokens * h / t, kernels) + cast
         moved += clock.moved(2 * e * tokens * (sizes.inner + sizes.routed) / t)
         if sizes.gate:
             moved += clock.moved(e * tokens * (sizes.gate + 2 * sizes.outputs) / t)
         if sizes.latents:
             moved += clock.moved(_NORM * tokens * sizes.normed_latents / t, 2)
-        full_width, gathered = (clock.sent(e * tokens * width * (t - 1) / t) for width in (h, sizes.gathered))
-        sent = [_COLLECTIVES[i] * full_width + _GATHERED[i] * gathered for i in range(2)]
-        link = clock.link if t * cp * ep <= self.server else self.outer_link
-        chosen = 0 if sizes.experts is None else sizes.experts.chosen
-        exchange = 2 * clock.sent(chosen * e * tokens * h / t * (ep - 1) / ep, link)
-        forward = products + attended[0] + moved + sent[0] + exchange
-        inputs = products + attended[1] + 2 * moved + sent[1] + exchange
-        return forward, (inputs, products)
+        full_width, gathered = (self._joined(e * tokens * width * (t - 1) / t) for width in (h, sizes.gathered))
+        feed = 0 if self.routing.whole and not sizes.inner else 1
+        sent = [(_COLLECTIVES[i] + feed * _FEED[i]) * full_width + _GATHERED[i] * gathered for i in range(2)]
+        exchange, routed = self._routed(sizes, tokens / t, degrees)
+        forward = products + attended[0] + moved + sent[0] + exchange + routed / 3
+        inputs = products + attended[1] + 2 * moved + sent[1] + exchange + routed * 2 / 3
+        return _LayerTimes(forward, inputs, products, moved)
 
-    def _projections(self, sizes: LayerSizes, tokens: float, t: int) -> float:
-        """Time of the products around attention."""
-        time = sum(self.clock.product(tokens, outputs / t, inputs) for inputs, outputs in sizes.products)
+    def _routed(self, sizes: LayerSizes, tokens: float, degrees: Degrees) -> tuple[float, float]:
+        """Time in which the tokens of a device go to their experts and back, and that of routing in both passes."""
+        (t, _, ep), experts, routing, servers = degrees, sizes.experts, self.routing, self.servers
+        if experts is None:
+            return 0.0, 0.0
+        rows = experts.chosen * tokens * routing.imbalance * (1 if routing.whole else t)
+        routed = self.clock.longer * self.clock.constants.row * rows
+        devices, size = ep * (1 if routing.whole else t), self.width * tokens * sizes.hidden
+        if devices <= servers.size:
+            return _EXCHANGES * self.clock.sent(routing.imbalance * experts.chosen * size * (ep - 1) / ep), routed
+        far = routing.sent_far(experts.chosen, -(-devices // servers.size), experts.groups)
+        sizes_sent = (far * size, servers.outer), (experts.chosen * size, servers.inner)
+        longest = max(self.clock.sent(routing.imbalance * sent, link) for sent, link in sizes_sent)
+        return _EXCHANGES * (longest + servers.latency), routed
+
+    def _projections(self, sizes: LayerSizes, tokens: float, t: int) -> Iterator[Product]:
+        """Products around attention."""
+        for inputs, outputs in sizes.products:
+            yield Product(tokens, outputs / t, inputs)
         if sizes.latents:
-            time += self.clock.product(tokens / t, sizes.latents, sizes.hidden)
-        return time + self.clock.product(tokens, sizes.hidden, sizes.outputs / t)
+            yield Product(tokens / t, sizes.latents, sizes.hidden)
+        yield Product(tokens, sizes.hidden, sizes.outputs / t)
 
-    def _networks(self, sizes: LayerSizes, tokens: float, t: int, ep: int) -> float:
-        """Time of the products of a network for all tokens, and of experts with their router."""
-        experts, h, time = sizes.experts, sizes.hidden, 0.0
+    def _networks(self, sizes: LayerSizes, tokens: float, t: int, ep: int) -> Iterator[Product]:
+        """Products of a network for all tokens, and of experts with their router."""
+        experts, h, n, whole = sizes.experts, sizes.hidden, sizes.matrices, self.routing.whole
         if sizes.inner:
-            time += self._network(sizes, tokens, sizes.inner / t)
+            yield Product(tokens, (n - 1) * sizes.inner / t, h)
+            yield Product(tokens, h, sizes.inner / t)
         if experts is not None:
-            rows = experts.chosen * tokens * ep / experts.count
-            time += experts.count / ep * self._network(sizes, rows, experts.inner / t)
-            time += self.clock.product(tokens, experts.count, h)
+            share = 1 if whole else t
+            rows = self.routing.imbalance * experts.chosen * tokens / (t / share) * ep / experts.count
+            inner, count = experts.inner / share, experts.count / ep
+            yield Product(rows, (n - 1) * inner, h, count)
+            yield Product(rows, h, inner, count)
+            yield Product(tokens / (t if whole else 1), experts.count, h, eight=False)
         if sizes.shared_gate:
-            time += self.clock.product(tokens / t, 1, h)
-        return time
-
-    def _network(self, sizes: LayerSizes, rows: float, inner: float) -> float:
-        """Time of the products of one feed-forward network on so many rows."""
-        h, product = sizes.hidden, self.clock.product
-        return product(rows, (sizes.matrices - 1) * inner, h) + product(rows, h, inner)
+            yield Product(tokens / t, 1, h, eight=False)
 
 
 def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> ConfiguredChain:
@@ -299,7 +418,7 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         sequence=costs.sequence,
         flops=costs.operations,
         name=model.name,
-        source=f"{'fused' if costs.fused else 'unfused'} attention, estimated for {device.name}",
+        source=f"{'fused' if costs.fused else 'unfused'} attention, {basis(device)}",
         dtype=dtype,
         device=device.name,
         model=written(model),

@@ -19,7 +19,8 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.grid.configurations import Configuration, ConfiguredChain
+from instances.planning.grid.configurations import FULL, NONE, Configuration, ConfiguredChain, ConfiguredLayer
+from instances.planning.grid.configurations import Degrees as ConfiguredDegrees
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import Degrees, GridMembers, Rank, StatedGrid
 from instances.planning.operations import FORWARD, NO_LIMITS, Flows, Moments, Orders, one_forward_one_backward
@@ -54,14 +55,14 @@ def place(count: int, size: int, widths: Sequence[int], pipelines: int, placing:
     """First device of each stage of each pipeline.
 
     Wider groups come first, so that degrees that divide one another leave no gaps; each goes to the first server that
-    has room.
+    has room, or to whole servers in a row if none is large enough.
 
     Parameters
     ----------
     count, size : int
         Servers and their devices.
     widths : (S,) integers
-        Devices of a stage of one pipeline, which lie in one server.
+        Devices of a stage of one pipeline, which lie in one server, or are all those of several.
     pipelines : int
     placing : str
         One of `PLACINGS`.
@@ -79,13 +80,24 @@ def place(count: int, size: int, widths: Sequence[int], pipelines: int, placing:
         while start < count and used[start] == size:
             start += 1
         server = start
-        while server < count and used[server] + wide[group] > size:
+        while server < count and used[server] + wide[group] > size and (used[server] or wide[group] % size):
             server += 1
-        if server == count:
+        whole = max(1, wide[group] // size)
+        if server + whole > count:
             return None
         first[group] = server * size + used[server]
-        used[server] += wide[group]
+        used[server : server + whole] += min(wide[group], size)
     return first.reshape(len(widths), pipelines)
+
+
+def first_recomputed(chain: ConfiguredChain, cuts: Sequence[int], count: int) -> tuple[str, ...]:
+    """(L,) modes of layers of which the first ones of each stage recompute everything, of those that can."""
+    modes = [NONE] * chain.n
+    for begin, end in pairwise(cuts):
+        able = [layer for layer in range(begin, end) if chain.layers[layer].recomputes]
+        for layer in able[:count]:
+            modes[layer] = FULL
+    return tuple(modes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,19 +152,24 @@ class GridPlan(Displayed):
             raise InputError(f"The cuts {list(cuts)} must rise from 0 to {L}, the number of layers.")
         if not self.tensor or self.stages % self.groups or self.groups == 1 < self.stages or len(self.modes) != L:
             raise InputError("Give a mode for each layer, a degree for each group, and whole turns, of two groups.")
-        if self.zero not in question.zero or any(mode not in question.modes for mode in self.modes):
-            raise InputError("The question does not allow this stage of ZeRO or what a layer recomputes.")
+        if self.zero not in question.zero:
+            raise InputError(f"The question does not allow stage {self.zero} of ZeRO.")
         if self.pipelines not in question.pipelines(self.chain, self.context):
             raise InputError(
                 f"{self.pipelines} pipelines do not divide {question.global_batch} samples, or the devices."
             )
-        if (self.pipelines * self.context) % self.expert:
-            raise InputError(f"An expert degree of {self.expert} must divide pipelines times context degree.")
+        if not all(self.shards(g)[1] for g in range(self.groups)):
+            times = "pipelines times context" + " times tensor" * question.whole_experts
+            raise InputError(f"An expert degree of {self.expert} must divide {times} degree.")
         fixed = question.fixed
+        if fixed.recomputed is not None and self.modes != first_recomputed(self.chain, self.cuts, fixed.recomputed):
+            raise InputError(
+                f"The question asks for {fixed.recomputed} layers of each stage that recompute everything."
+            )
         for name, value in (("pp", self.groups), ("v", self.turns), *(("tp", t) for t in self.tensor)):
             if getattr(fixed, name) not in (None, value):
                 raise InputError(f"The question asks for {name} {getattr(fixed, name)}, not {value}.")
-        if self.first_device is None:
+        if self.first_device is None or not all(question.servers.has_room(t, self.context) for t in self.tensor):
             raise InputError(f"{self.devices} devices of this plan do not fit on {question.servers.name}.")
         for g in np.flatnonzero(self.memory.total > question.memory * (1 + 1e-12))[:1]:
             raise InputError(
@@ -189,10 +206,9 @@ class GridPlan(Displayed):
         """Devices that work."""
         return self.pipelines * self.context * sum(self.tensor)
 
-    @property
-    def shards(self) -> tuple[int, int]:
-        """Devices that hold the same dense parameters, and the same experts."""
-        return self.pipelines * self.context, self.pipelines * self.context // self.expert
+    def shards(self, group: int) -> tuple[int, int]:
+        """Devices that hold the same dense parameters of a group, and the same experts."""
+        return self.instance.shards(self.pipelines, (self.tensor[group], self.context, self.expert))
 
     @cached_property
     def first_device(self) -> IntArray | None:
@@ -204,18 +220,22 @@ class GridPlan(Displayed):
     @cached_property
     def layers(self) -> tuple[Configuration, ...]:
         """(L,) configuration of each layer."""
-        chosen, layers = [], self.chain.layers
+        chosen, layers, known = [], self.chain.layers, dict[tuple[str, int, str], Configuration]()
         for n, (begin, end) in enumerate(pairwise(self.cuts)):
-            degrees = (self.tensor[n % self.groups], self.context, self.expert)
+            t = self.tensor[n % self.groups]
             for layer in range(begin, end):
-                ways = [way for way in layers[layer].modes(degrees) if way.recompute == self.modes[layer]]
-                if not ways:
-                    name = layers[layer].name
-                    raise InputError(
-                        f"Layer {name} has no configuration {degrees} that recomputes {self.modes[layer]}."
-                    )
-                chosen.append(ways[0])
+                key = layers[layer].kind, t, self.modes[layer]
+                if key not in known:
+                    known[key] = self._way(layers[layer], (t, self.context, self.expert), self.modes[layer])
+                chosen.append(known[key])
         return tuple(chosen)
+
+    def _way(self, layer: ConfiguredLayer, degrees: ConfiguredDegrees, mode: str) -> Configuration:
+        """The configuration of a layer that the question allows."""
+        for way in self.instance.ways(layer, degrees):
+            if way.recompute == mode:
+                return way
+        raise InputError(f"Layer {layer.name} has no configuration {degrees} that may recompute {mode}.")
 
     @cached_property
     def parameters(self) -> FloatArray:
@@ -227,13 +247,13 @@ class GridPlan(Displayed):
 
     @cached_property
     def forward_time(self) -> FloatArray:
-        """(S v,) forward time of a microbatch, no shorter than ZeRO 3 gathers its weights [s]."""
-        return np.maximum(self._sums("forward"), self._sharing(forward=True))
+        """(S v,) forward time of a microbatch, with what ZeRO 3 does not hide, and no less than it gathers [s]."""
+        return self._with_sharing(self._sums("forward"), forward=True)
 
     @cached_property
     def backward_time(self) -> FloatArray:
-        """(S v,) backward time, no shorter than ZeRO 2 and 3 move gradients and weights [s]."""
-        return np.maximum(self._sums("backward"), self._sharing(forward=False))
+        """(S v,) backward time, with what ZeRO 2 and 3 do not hide, and no less than they move [s]."""
+        return self._with_sharing(self._sums("backward"), forward=False)
 
     @cached_property
     def transfer_time(self) -> FloatArray:
@@ -243,21 +263,25 @@ class GridPlan(Displayed):
             source, target = n % self.groups, (n + 1) % self.groups
             received = layers[cut - 1].modes((self.tensor[target], self.context, self.expert))[0]
             sent = max(self.layers[cut - 1].output_bytes, received.output_bytes)
-            times[n] = sent / self.instance.servers.rate(inside=self._beside(source, target))
+            times[n] = self.instance.servers.transfer(sent, inside=self._beside(source, target))
         return times
 
     @cached_property
     def after_time(self) -> FloatArray:
-        """(S v,) time after the last backward pass: gradients are added up, and parameters updated [s]."""
-        question, sizes, times = self.instance, self.instance.state_bytes, np.zeros(self.stages)
+        """(S v,) time after the last backward pass of a group, that of its first stage [s].
+
+        Gradients of all its stages are added up, and parameters updated.
+        """
+        question, sizes, times = self.instance, self.instance.state_bytes, np.zeros((self.turns, self.groups))
         for n in range(self.stages):
-            rate = self._rates[n % self.groups]
-            for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
+            g = n % self.groups
+            for numbers, shards, rate in zip(self.parameters[:, n], self.shards(g), self._rates[g], strict=True):
                 moved = sizes.summed(self.zero) * (shards - 1) / shards
-                times[n] += numbers * (moved / rate + question.update_time / (shards if self.zero else 1))
+                times[0, g] += numbers * (moved / rate + question.update_time / (shards if self.zero else 1))
         if self.stages > 1:
-            times[[0, -1]] += self._tied * sizes.gradients / question.servers.rate(inside=self._beside(0, -1))
-        return times
+            copies = question.servers.transfer(self._tied * sizes.gradients, inside=self._beside(0, -1))
+            times[0, [0, -1]] += copies
+        return times.ravel()
 
     @cached_property
     def memory(self) -> MemoryParts:
@@ -266,7 +290,7 @@ class GridPlan(Displayed):
         sizes = np.zeros((3, S))
         for g in range(S):
             layers = [layer for n in range(g, self.stages, S) for layer in self.layers[self.cuts[n] : self.cuts[n + 1]]]
-            sizes[:, g] = question.kept_bytes(layers, self.zero, self.shards, whole=len(layers) == len(self.layers))
+            sizes[:, g] = question.kept_bytes(layers, self.zero, self.shards(g), whole=len(layers) == len(self.layers))
         stored = self._sums("stored_bytes")
         if self.turns == 1:
             peak = np.minimum(self.microbatches, S - np.arange(S)) * stored
@@ -355,19 +379,25 @@ class GridPlan(Displayed):
         return max(self.chain.layers[-1].modes(degrees)[0].tied_parameters for degrees in ends)
 
     @cached_property
-    def _rates(self) -> list[float]:
-        """Bytes a second between the replicas of each group."""
-        within = (self._server == self._server[:, :1]).all(axis=1).tolist()
-        return [self.instance.servers.rate(inside=inside) for inside in within]
+    def _rates(self) -> list[tuple[float, float]]:
+        """Bytes a second between the devices of each group that hold the same dense parameters, or the same experts."""
+        rates, size = [], self.instance.servers.size
+        for t, servers in zip(self.tensor, self._server, strict=True):
+            width, (_, counts) = t * self.context, np.unique(servers, return_counts=True)
+            ranks = min(self.context, size // t) * int(counts.min())
+            inside = len(counts) == 1 and width <= size
+            rates.append(self.instance.ring_rates(0 if inside else ranks, (t, self.context, self.expert)))
+        return rates
 
-    def _sharing(self, *, forward: bool) -> FloatArray:
-        """(S v,) time in which replicas gather weights and divide gradients during a pass of a microbatch [s]."""
+    def _with_sharing(self, passes: FloatArray, *, forward: bool) -> FloatArray:
+        """(S v,) time of passes in which replicas gather weights and divide gradients [s]."""
         sizes, times = self.instance.state_bytes, np.zeros(self.stages)
         moved = sizes.weights * (self.zero == 3) + (0.0 if forward else sizes.gradients * (self.zero >= 2))
         for n in range(self.stages if moved else 0):
-            for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
-                times[n] += numbers * moved * (shards - 1) / shards / self._rates[n % self.groups]
-        return times
+            g = n % self.groups
+            for numbers, shards, rate in zip(self.parameters[:, n], self.shards(g), self._rates[g], strict=True):
+                times[n] += numbers * moved * (shards - 1) / shards / rate
+        return np.maximum(passes + self.instance.exposed * times, times)
 
     def _title(self) -> str:
         return self.chain.name

@@ -16,6 +16,8 @@ from instances.planning.grid.configurations import (
     MODES,
     Configuration,
     ConfiguredChain,
+    ConfiguredLayer,
+    Degrees,
     chain_document,
     configured_from_document,
 )
@@ -37,6 +39,7 @@ class Servers:
     inner: float  # bandwidth of a device within its server [bytes/s]
     outer: float  # bandwidth of a device to other servers, its part of the card [bytes/s]
     reached: float = 1.0  # part of the bandwidths that transfers reach
+    latency: float = 0.0  # of a transfer or an exchange between servers [s]
 
     def __post_init__(self) -> None:
         if self.count < 1 or self.size < 1 or self.devices > _MOST_DEVICES:
@@ -47,6 +50,8 @@ class Servers:
                     f"The servers' {name} is {getattr(self, name)}; it must be from {1 / LARGEST:g} to {LARGEST:g}."
                 )
             object.__setattr__(self, name, float(getattr(self, name)))
+        if not 0 <= self.latency <= LARGEST:
+            raise InputError(f"The servers' latency is {self.latency}; it must be from 0 to {LARGEST:g}.")
 
     @property
     def devices(self) -> int:
@@ -61,6 +66,29 @@ class Servers:
     def rate(self, *, inside: bool) -> float:
         """Bytes a second that a device sends within its server or to others."""
         return self.reached * (self.inner if inside else self.outer)
+
+    def transfer(self, size: float, *, inside: bool) -> float:
+        """Time of a transfer to another device [s]."""
+        return size / self.rate(inside=inside) + (0.0 if inside or not size else self.latency)
+
+    def ring(self, ranks: int) -> float:
+        """Bandwidth of a ring through several servers with so many devices in each, all of whose cards carry it."""
+        return min(self.inner, ranks * self.outer)
+
+    def most_in_ring(self, width: int, tensor: int, pipelines: int) -> int:
+        """Devices in each server, at most, of a ring of one tensor rank, for pipelines whose stage has `width` devices.
+
+        0 if all of them may lie in one server.
+        """
+        if width > self.size:
+            return self.size // tensor
+        beside = self.size // width
+        return 0 if pipelines <= beside else width // tensor * (pipelines // -(-pipelines // beside))
+
+    def has_room(self, tensor: int, context: int) -> bool:
+        """Whether a stage of a pipeline may lie in one server, or in whole ones, and each tensor group in one."""
+        width = tensor * context
+        return self.size % tensor == 0 and (width <= self.size or (width % self.size == 0 and width <= self.devices))
 
 
 @dataclass(frozen=True)
@@ -99,9 +127,10 @@ class Fixed:
     tp: int | None = None  # devices that share each product
     dp: int | None = None  # equal pipelines
     v: int | None = None  # stages of each device, in turns
+    recomputed: int | None = None  # first layers of each stage that recompute everything, while all others do nothing
 
     def __post_init__(self) -> None:
-        for name in ("pp", "tp", "dp", "v"):
+        for name in ("pp", "tp", "dp", "v", "recomputed"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be 1 or more.")
@@ -128,10 +157,14 @@ class GridInstance(QuestionRecord):
     zero : tuple of int
         Stages of ZeRO that a plan may choose, 0 to 3.
     modes : tuple of str
-        What layers may recompute, of `MODES`.
+        What layers may recompute, of `MODES`; a layer that has none of these recomputes nothing.
     fixed : Fixed
     full_duplex : bool
         Whether a channel carries activations and gradients at once.
+    exposed : float
+        Part of what ZeRO 2 and 3 send during passes for which these wait; all the rest, if it takes longer than they.
+    whole_experts : bool
+        Whether a device has whole experts, which all devices of a stage divide, also those of a tensor degree.
 
     Raises
     ------
@@ -151,10 +184,12 @@ class GridInstance(QuestionRecord):
     modes: tuple[str, ...] = MODES
     fixed: Fixed = Fixed()
     full_duplex: bool = False
+    exposed: float = 0.0
+    whole_experts: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chains", tuple(self.chains))
-        for name in ("memory", "update_time"):
+        for name in ("memory", "update_time", "exposed"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if not self.chains or len({chain.micro_batch for chain in self.chains}) < len(self.chains):
             raise InputError("Give one chain for each number of samples of a microbatch.")
@@ -166,10 +201,12 @@ class GridInstance(QuestionRecord):
             raise InputError(f"memory is {self.memory}; it must be above 0.")
         if not 0 <= self.update_time <= LARGEST:
             raise InputError(f"update_time is {self.update_time}; it must be from 0 to {LARGEST:g}.")
+        if not 0 <= self.exposed <= 1:
+            raise InputError(f"exposed is {self.exposed}; it must be from 0 to 1.")
         if not self.zero or any(stage not in range(4) for stage in self.zero):
             raise InputError(f"zero is {self.zero}; give stages from 0 to 3.")
-        if MODES[0] not in self.modes or any(mode not in MODES for mode in self.modes):
-            raise InputError(f"Layers may recompute {self.modes}; give {MODES[0]}, and others of {', '.join(MODES)}.")
+        if not self.modes or any(mode not in MODES for mode in self.modes):
+            raise InputError(f"Layers may recompute {self.modes}; give one or more of {', '.join(MODES)}.")
         self._check_degrees()
 
     @property
@@ -191,6 +228,29 @@ class GridInstance(QuestionRecord):
             return []
         wanted = self.fixed.dp
         return [d for d in range(1, min(total, available) + 1) if total % d == 0 and wanted in (None, d)]
+
+    def ways(self, layer: ConfiguredLayer, degrees: Degrees) -> tuple[Configuration, ...]:
+        """Ways to run a layer that the question allows, that with the least recomputation first."""
+        every = layer.modes(degrees)
+        return tuple(way for way in every if way.recompute in self.modes) or every[:1]
+
+    def shards(self, pipelines: int, degrees: Degrees) -> tuple[int, int]:
+        """Devices that hold the same dense parameters of a stage, and the same experts; these are 0 if they cannot."""
+        tp, cp, ep = degrees
+        dense = pipelines * cp
+        experts, rest = divmod(dense * (tp if self.whole_experts else 1), ep)
+        return dense, 0 if rest else experts
+
+    def ring_rates(self, ranks: int, degrees: Degrees) -> tuple[float, float]:
+        """Bytes a second in a ring of devices that hold the same dense parameters, and of those with the same experts.
+
+        `ranks` of the former are in each server; 0 if all of them are in one.
+        """
+        if not ranks:
+            return (self.servers.rate(inside=True),) * 2
+        tp, _, ep = degrees
+        of_experts = max(1, ranks * (tp if self.whole_experts else 1) // ep)
+        return self.servers.reached * self.servers.ring(ranks), self.servers.reached * self.servers.ring(of_experts)
 
     def kept_bytes(
         self, layers: Sequence[Configuration], zero: int, shards: tuple[int, int], *, whole: bool
@@ -218,8 +278,9 @@ class GridInstance(QuestionRecord):
     def key(self) -> str:
         """Hash of everything that costs depend on."""
         numbers = (self.global_batch, self.memory, self.update_time, self.zero, self.modes, self.full_duplex)
+        others = (self.exposed, self.whole_experts)
         records = (astuple(self.servers), astuple(self.state_bytes), astuple(self.fixed))
-        text = "".join(chain.content_hash for chain in self.chains) + repr(numbers) + repr(records)
+        text = "".join(chain.content_hash for chain in self.chains) + repr(numbers) + repr(others) + repr(records)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -234,6 +295,9 @@ class GridInstance(QuestionRecord):
         words.append(f"{' + '.join(f'{size:g}' for size in astuple(state))} bytes a parameter")
         words += [f"ZeRO {' or '.join(map(str, self.zero))}", f"layers recompute {' or '.join(self.modes)}"]
         words += ["full duplex"] if self.full_duplex else []
+        words += [f"{self.exposed:.0%} of what replicas send in passes exposed"] if self.exposed else []
+        words += ["whole experts"] if self.whole_experts else []
+        words += [f"{servers.latency * 1e6:g} µs a transfer"] if servers.latency else []
         return f"{', '.join(words)} {digest_of(nameless(self.document()))}"
 
     def _check_degrees(self) -> None:

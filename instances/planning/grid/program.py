@@ -32,6 +32,7 @@ from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.bounds import least_span
+from instances.planning.grid.configurations import ConfiguredChain, Degrees
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 
@@ -63,13 +64,29 @@ def settings_of(question: GridInstance) -> list[tuple[Setting, GridArrays]]:
 def _settings(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
     """All settings of a question with their arrays; ZeRO beyond the lowest stage only with several replicas."""
     for chain in question.chains:
+        arrays: dict[tuple[Degrees, ...], GridArrays] = {}
         for context, expert in sorted({(c, e) for _, c, e in chain.degrees}):
-            arrays = GridArrays.of(question, chain, context, expert)
-            if arrays is None:
-                continue
             for d, zero in product(question.pipelines(chain, context), question.zero):
-                if d * context % expert == 0 and (zero == min(question.zero) or d * context > 1):
-                    yield Setting(chain.micro_batch, d, context, expert, zero), arrays
+                degrees = possible_degrees(question, chain, (context, expert), d)
+                if degrees and (zero == min(question.zero) or d * context > 1):
+                    if degrees not in arrays:
+                        arrays[degrees] = GridArrays.of(question, chain, degrees)
+                    yield Setting(chain.micro_batch, d, context, expert, zero), arrays[degrees]
+
+
+def possible_degrees(
+    question: GridInstance, chain: ConfiguredChain, shared: tuple[int, int], pipelines: int
+) -> tuple[Degrees, ...]:
+    """Degrees with these context and expert degrees that have room on servers and that the question allows."""
+    servers, wanted = question.servers, question.fixed.tp
+    return tuple(
+        (t, c, e)
+        for t, c, e in chain.degrees
+        if (c, e) == shared
+        and servers.has_room(t, c)
+        and wanted in (None, t)
+        and question.shards(pipelines, (t, c, e))[1]
+    )
 
 
 def even_work(question: GridInstance, setting: Setting, arrays: GridArrays) -> float:
@@ -114,28 +131,32 @@ def stage_costs(
     T, L = arrays.output.shape
     if fronts is None or in_flight * T * len(fronts.first) > _TIMES:
         return None
-    servers, sizes, zero = question.servers, question.state_bytes, setting.zero
-    shards = (setting.pipelines * setting.context, setting.pipelines * setting.context // setting.expert)
-    resident = [question.state_bytes.kept(zero, D) for D in shards]
-    width = arrays.degrees * setting.context
-    near = np.array([servers.rate(inside=bool(w * setting.pipelines <= servers.size)) for w in width])
-    beside = np.array([servers.rate(inside=bool(w + width[0] <= servers.size)) for w in width])
+    servers, sizes, zero, c = question.servers, question.state_bytes, setting.zero, setting.context
+    degrees = [(t, c, setting.expert) for t in arrays.degrees.tolist()]
+    shards = np.array([question.shards(setting.pipelines, triple) for triple in degrees]).T  # (2, T)
+    in_ring = [servers.most_in_ring(t * c, t, setting.pipelines) for t, _, _ in degrees]
+    rates = np.array([question.ring_rates(*row) for row in zip(in_ring, degrees, strict=True)]).T  # (2, T)
+    beside = np.array([bool((t + degrees[0][0]) * c <= servers.size) for t, _, _ in degrees])
     i, j = fronts.first.T
     numbers = np.maximum(arrays.parameters[:, :, j] - arrays.parameters[:, :, i], 0.0)  # (2, T, R)
     numbers[0, :, fronts.run[0, L]] -= arrays.tied
     gathered, reduced = sizes.weights * (zero == 3), sizes.gradients * (zero >= 2)
     after, fixed, flow = (np.zeros((T, len(i))) for _ in range(3))
-    for kind, (D, parts) in enumerate(zip(shards, resident, strict=True)):
-        part = (D - 1) / D / near[:, None]
+    for kind in range(2):
+        D = shards[kind][:, None]
+        part = (D - 1) / D / rates[kind][:, None]
+        resident = np.array([sum(sizes.kept(zero, count)) for count in shards[kind].tolist()])[:, None]
         flow += numbers[kind] * part
         after += numbers[kind] * (sizes.summed(zero) * part + question.update_time / (D if zero else 1))
-        fixed += numbers[kind] * sum(parts)
-    after += np.outer(arrays.tied * sizes.gradients / beside, (i == 0) != (j == L))
-    gathering = sum(D > 1 for D in shards) * (zero == 3)
+        fixed += numbers[kind] * resident
+    copies = _transfers(question, arrays.tied * sizes.gradients, beside)
+    after += np.outer(copies, (i == 0) != (j == L))
+    gathering = (shards > 1).sum(axis=0)[:, None] * (zero == 3)
     fixed += 2 * sizes.weights * _largest(arrays.largest, fronts.run, fronts.first) * gathering
-    forward, backward = (table[:, j] - table[:, i] for table in (arrays.forward, arrays.backward))
+    plain = np.array([table[:, j] - table[:, i] for table in (arrays.forward, arrays.backward)])
     rooms = question.memory * (1 + 1e-12) - fixed
-    passes = np.array([forward, flow * gathered, backward, flow * (gathered + reduced)])
+    sent = flow * gathered, flow * (gathered + reduced)
+    passes = np.array([plain[0] + question.exposed * sent[0], sent[0], plain[1] + question.exposed * sent[1], sent[1]])
     tau, batch = np.full((in_flight, T, len(i)), np.inf), max(1, STEPS // (_SEARCH * in_flight * T))
     for low in range(0, len(i), batch):
         if deadline.passed:
@@ -144,14 +165,21 @@ def stage_costs(
     return StageCosts(
         fronts.run,
         tau,
-        floor=_floor(passes, rooms, arrays.caps, fronts),
+        floor=_floor(plain, rooms, arrays.caps, fronts),
         floor_forward=np.diff(arrays.forward, axis=1),
         forward=np.maximum(passes[0], passes[1]),
         after=after,
-        transfer=arrays.output / beside[:, None],
+        transfer=_transfers(question, arrays.output, beside[:, None]),
         rooms=rooms,
         degrees=arrays.degrees,
     )
+
+
+def _transfers(question: GridInstance, sizes: FloatArray, inside: NDArray[np.bool_]) -> FloatArray:
+    """Times of transfers of so many bytes inside a server or between servers [s]."""
+    servers = question.servers
+    far = sizes / servers.rate(inside=False) + servers.latency * (sizes > 0)
+    return np.where(inside, sizes / servers.rate(inside=True), far)
 
 
 @compiled
@@ -183,14 +211,14 @@ def _times(
 
 
 @compiled
-def _floor(passes: FloatArray, rooms: FloatArray, caps: FloatArray, fronts: Fronts) -> FloatArray:
+def _floor(plain: FloatArray, rooms: FloatArray, caps: FloatArray, fronts: Fronts) -> FloatArray:
     """(T, L) time of both passes of each layer as a stage by itself, without what replicas send [s]."""
     T, L = rooms.shape[0], len(fronts.run)
     floor = np.full((T, L), np.inf)
     for t in range(T):
         for i in range(L):
             r = fronts.run[i, i + 1]
-            floor[t, i] = passes[0, t, r] + passes[2, t, r] + least_time(fronts, caps, t, r, 1, rooms[t, r])
+            floor[t, i] = plain[0, t, r] + plain[1, t, r] + least_time(fronts, caps, t, r, 1, rooms[t, r])
     return floor
 
 

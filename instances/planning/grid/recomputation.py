@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer
+from instances.planning.grid.configurations import Configuration, ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.problem import GridInstance
 
 # The least time that it takes to fit consecutive layers into memory by recomputing some of them.
@@ -281,16 +281,8 @@ class GridArrays:
         return self._fronts
 
     @classmethod
-    def of(cls, question: GridInstance, chain: ConfiguredChain, context: int, expert: int) -> GridArrays | None:
-        """Arrays of all tensor degrees that fit into a server and that the question allows; None if there is none."""
-        size, wanted = question.servers.size, question.fixed.tp
-        degrees = [
-            (t, c, e)
-            for t, c, e in chain.degrees
-            if (c, e) == (context, expert) and t * c <= size and size % t == 0 and wanted in (None, t)
-        ]
-        if not degrees:
-            return None
+    def of(cls, question: GridInstance, chain: ConfiguredChain, degrees: Sequence[Degrees]) -> GridArrays:
+        """Arrays of some degrees, whose context and expert degrees are the same."""
         kinds = list(chain.kinds.values())
         plain = [[layer.modes(triple)[0] for layer in kinds] for triple in degrees]
         places = {kind: place for place, kind in enumerate(chain.kinds)}
@@ -315,14 +307,9 @@ class GridArrays:
         )
 
 
-def _menus(
-    question: GridInstance, kinds: list[ConfiguredLayer], of: IntArray, degrees: list[tuple[int, int, int]]
-) -> Menus:
+def _menus(question: GridInstance, kinds: list[ConfiguredLayer], of: IntArray, degrees: Sequence[Degrees]) -> Menus:
     """Ways to run each layer, given one layer of each kind, and the kind of each layer."""
-    ways = [
-        [[way for way in layer.modes(triple) if way.recompute in question.modes] for layer in kinds]
-        for triple in degrees
-    ]
+    ways = [[question.ways(layer, triple) for layer in kinds] for triple in degrees]
     J = max(len(menu) for row in ways for menu in row)
     shape = (len(degrees), len(kinds), J)
     stored, working, again = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
@@ -330,7 +317,7 @@ def _menus(
         for layer, menu in enumerate(row):
             for j, way in enumerate(menu):
                 stored[t, layer, j], working[t, layer, j] = way.stored_bytes, way.working_bytes
-                again[t, layer, j] = way.backward - menu[0].backward
+                again[t, layer, j] = way.backward - kinds[layer].modes(degrees[t])[0].backward
     caps = [_some(np.unique(sizes[possible])) for sizes, possible in zip(working, np.isfinite(again), strict=True)]
     for sizes, least in zip(working, caps, strict=True):  # at most as much as it is, so that times remain bounds
         sizes[:] = least[np.maximum(np.searchsorted(least, sizes, side="right") - 1, 0)]

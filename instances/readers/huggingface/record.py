@@ -181,6 +181,7 @@ class Experts:
     bias: bool = False  # of each expert
     router_vectors: int = 0  # parameters of the router besides its matrix
     width: int = 0  # of what they read and give, where matrices of all experts change the layer's width to it
+    groups: tuple[int, int] = (1, 1)  # groups of experts from which those of a token come, at most, and all groups
 
 
 @dataclass(frozen=True)
@@ -223,10 +224,8 @@ class Decoder:
     before: tuple[str, ...]  # modules before them
     after: tuple[str, ...]  # modules after them
     rotary_base: float | None = None  # of rotary positions; None if nothing states it
-    labels: int | None = None  # outputs of a classifier in place of the head that yields words; 0 without any head
 
     @property
     def modules(self) -> dict[str, Any]:
         """Paths of the modules before the layers, of the layers without their number, and behind them."""
-        head = [self.after[-1]] if self.labels is None else ["score"] * bool(self.labels)
-        return {"before": [*self.before], "layers": self.stack, "after": [*self.after[:-1], *head]}
+        return {"before": [*self.before], "layers": self.stack, "after": [*self.after]}

@@ -75,7 +75,7 @@ def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> No
 
 
 def test_megatron_gets_all_degrees(folder: Path) -> None:
-    command = f"{SMALL} --fix pp=2,tp=2,v=1 --memory 0.95GB --checkpoint full --for megatron --export run.sh"
+    command = f"{SMALL} --fix pp=2,tp=2,v=1 --memory 1GB --checkpoint full --for megatron --export run.sh"
     assert mtpp(f"{command} --out plan.json") == 0
     text = Path("run.sh").read_text()
     document = json.loads(Path("plan.json").read_text())
@@ -174,10 +174,10 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
-        ("--global-batch 8 --device T4", "choose one of V100-16"),
+        ("--global-batch 8 --device T5000", "There is no device 'T5000'"),
         ("--global-batch 8 --sequence 4096", "gpt2 knows 1024 positions"),
-        ("--global-batch 8 --dtype fp8", "times are those of 16-bit numbers"),
-        ("--global-batch 8 --checkpoint some", "choose from none, act, core, full, or auto"),
+        ("--global-batch 8 --dtype fp8", "A100-80 has no products of 8-bit numbers; use bf16 or fp16"),
+        ("--global-batch 8 --checkpoint some", "choose from none, act, core, half, full, or auto"),
         ("--global-batch 8 --export run.sh", "say with --for which runtime"),
         ("", "--global-batch is missing; give the samples of a step"),
     ],
@@ -212,12 +212,12 @@ def test_plan_makes_plans_for_a_global_batch_for_one_more_version(capsys: pytest
 
 def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The smallest layer is a proof, as of other verbs; an even share of all of them is none."""
-    gpt2 = "train gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8"
+    llama = "train llama-3-8b --cluster 1x4 --bandwidth 300GB/s --global-batch 8"
     for memory, code, message in (
-        ("1MB", 5, "nothing fits into 1 MB a device: layer head alone needs 139.097 MB"),
-        ("400MB", 1, "each layer fits alone, but all of them, divided evenly, need"),
+        ("1GB", 5, "nothing fits into 1 GB a device: layer head alone needs 1."),
+        ("8GB", 1, "each layer fits alone, but all of them, divided evenly, need"),
     ):
-        assert mtpp(f"{gpt2} --memory {memory}") == code
+        assert mtpp(f"{llama} --memory {memory}") == code
         err = capsys.readouterr().err
         assert message in err
         assert len(err.strip().splitlines()) == 1

@@ -30,7 +30,7 @@ from mtpp.questions.words import checked, words_of
 # belongs to other sources than these, or says another one's part in another way.
 _FLAGS = {"fit", "training", "colour_classes", "recompute", "full_duplex", "observe"}
 _RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix"}
-_CHOSEN = {"tp", "micro_batch", "checkpoint", "price", "first"}
+_CHOSEN = {"tp", "cp", "ep", "micro_batch", "checkpoint", "price", "first"}
 _OF_OTHER_SOURCES = {"reader", "cost", "weights", "input_work", "time_unit", "communication", "args", "kwargs"}
 _NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
 #: Of a runtime that nobody names there is no restriction but in serving; and kinds have rates of their own, which the
@@ -39,8 +39,13 @@ _IRRELEVANT = {(case, "runtime") for case in ("partition", "partition over kinds
 _IRRELEVANT |= {("partition over kinds", "bandwidth")}
 # What follows from another word: rates from a device, tokens of a step from the phase, tokens of a sample from dims.
 _IRRELEVANT |= {("train", "peak_flops"), ("train", "memory_bandwidth"), ("plan", "sequence")}
+_IRRELEVANT |= {(case, word) for case in ("plan", "train") for word in ("etp", "imbalance", "dispatch")}  # no experts
 _IRRELEVANT |= {(case, "dims.sequence") for case in ("flow", "serve")}
 _OTHERS = {
+    "etp": "1",
+    "imbalance": 2.0,
+    "dispatch": "copies",
+    "overlap": "tp",
     "bandwidth": "1GB/s",
     "memory": "100GB",
     "level": "layer",

@@ -29,6 +29,7 @@ all its layers but those of its last turn, and h = min(S, 2 (S - g) - 1) of thes
 
 - It runs M times both passes of its layers, of time τ. Before them the first microbatch passes g groups, after them
   the last one does, on its way back, and then what follows the last backward pass of the first layer takes its time.
+  Likewise what follows its own last backward pass takes its time, with all its layers.
 - If h < S, or M = S, it has run S forward passes of all its layers before the first backward one, but only h of the
   last turn. That one needs all forward passes of the first microbatch, and the backward passes of the stages after it.
   When the last microbatch is back from that turn, the backward passes of all other turns are left, S of each, and those
@@ -59,7 +60,14 @@ import numpy as np
 
 from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.problem import GridInstance
-from mtpp.verification.planning.grid.costs import after_time, kept_bytes, meanwhile
+from mtpp.verification.planning.grid.costs import (
+    after_time,
+    copies_of,
+    kept_bytes,
+    meanwhile,
+    ring_rates,
+    transfer_time,
+)
 from mtpp.verification.verdict import Clock
 
 MARGIN = 5e-10
@@ -78,17 +86,20 @@ def settings_of(question: GridInstance) -> Iterator[Setting]:
     for chain in question.chains:
         triples = {(way.tp, way.cp, way.ep) for layer in chain.layers for way in layer.configurations}
         for cp, ep in sorted({(cp, ep) for _, cp, ep in triples}):
-            tensor = sorted(
-                t
-                for t, c, e in triples
-                if (c, e) == (cp, ep) and t * cp <= servers.size and servers.size % t == 0 and wanted.tp in (None, t)
-            )
+            possible = sorted(t for t, c, e in triples if (c, e) == (cp, ep) and _has_room(question, t, cp))
             samples = question.global_batch
             for d in range(1, servers.devices // cp + 1):
-                if not tensor or samples % (d * chain.micro_batch) or wanted.dp not in (None, d) or (d * cp) % ep:
+                tensor = [t for t in possible if wanted.tp in (None, t) and copies_of(question, (t, cp, ep), d)[1]]
+                if not tensor or samples % (d * chain.micro_batch) or wanted.dp not in (None, d):
                     continue
                 for zero in question.zero:
                     yield Setting(question, chain, tensor, cp, ep, d, zero)
+
+
+def _has_room(question: GridInstance, t: int, cp: int) -> bool:
+    """Whether tensor groups fill servers evenly, and stages of a pipeline lie in one or in whole ones."""
+    size = question.servers.size
+    return size % t == 0 and (t * cp <= size or (t * cp) % size == 0)
 
 
 @dataclass
@@ -111,14 +122,11 @@ class Setting:
         alike = {layer.kind: layer for layer in self.chain.layers}  # layers of one kind have the same configurations
         self.ways = {}
         for t in self.tensor:
-            ways = {
-                kind: [
-                    way
-                    for way in sorted(layer.configurations, key=lambda way: way.recompute != "none")
-                    if (way.tp, way.cp, way.ep) == (t, self.cp, self.ep) and way.recompute in allowed
-                ]
-                for kind, layer in alike.items()
-            }
+            ways = {}
+            for kind, layer in alike.items():
+                every = [way for way in layer.configurations if (way.tp, way.cp, way.ep) == (t, self.cp, self.ep)]
+                every.sort(key=lambda way: way.recompute != "none")
+                ways[kind] = [way for way in every if way.recompute in allowed] or every[:1]
             self.ways[t] = [ways[layer.kind] for layer in self.chain.layers]
         kinds: dict[tuple[Configuration, ...], int] = {}
         numbers = {kind: kinds.setdefault(layer.configurations, len(kinds)) for kind, layer in alike.items()}
@@ -238,8 +246,9 @@ class Setting:
         again = self._again(t, i, j, resident, room + more)
         if again is None:
             return None
-        forward = max(forward, flow[0])
-        return forward + max(backward + again, flow[1]), forward, after, c
+        exposed = self.question.exposed
+        forward = max(forward + exposed * flow[0], flow[0])
+        return forward + max(backward + again + exposed * flow[1], flow[1]), forward, after, c
 
     def _plain(self, t: int, i: int, j: int) -> tuple[tuple[float, tuple[float, float]], float, float, float, float]:
         key = (t, i, j)
@@ -247,22 +256,22 @@ class Setting:
             return self._known[key]
         question, servers = self.question, self.question.servers
         layers, whole = [menu[0] for menu in self.ways[t][i:j]], j - i == self.chain.n
-        shards = (self.d * self.cp, self.d * self.cp // self.ep)
-        width = t * self.cp
-        rate = self._rate(width * self.d <= servers.size)
-        beside = self._rate(width + self.tensor[0] * self.cp <= servers.size)
-        after = after_time(question, layers, self.zero, shards, rate, whole)
+        degrees, width, L = (t, self.cp, self.ep), t * self.cp, self.chain.n
+        shards = copies_of(question, degrees, self.d)
+        rates = ring_rates(question, self._most_in_ring(t), degrees)
+        near = width + self.tensor[0] * self.cp <= servers.size
+        after = after_time(question, layers, self.zero, shards, rates, whole)
         tied = Fraction(self.ways[t][-1][0].tied_parameters)
-        if not whole and (i == 0 or j == self.chain.n):
-            after += tied * Fraction(question.state_bytes.gradients) / beside
-        flow = meanwhile(question, layers, self.zero, shards, rate, whole)
+        if not whole and (i == 0 or j == L):
+            after += transfer_time(question, tied * Fraction(question.state_bytes.gradients), near)
+        flow = meanwhile(question, layers, self.zero, shards, rates, whole)
         state_bytes = sum(kept_bytes(question, layers, self.zero, shards, whole))
         numbers = (
             (math.fsum(way.forward for way in layers), (float(flow[0]), float(flow[1]))),
             math.fsum(way.input_backward + way.weight_backward for way in layers),
             float(after),
             question.memory * (1 + 2 * MARGIN) - float(state_bytes),
-            float(Fraction(layers[-1].output_bytes) / beside),
+            float(transfer_time(question, Fraction(layers[-1].output_bytes), near)),
         )
         self._known[key] = numbers
         return numbers
@@ -271,9 +280,13 @@ class Setting:
         default_factory=dict
     )
 
-    def _rate(self, near: bool) -> Fraction:
-        servers = self.question.servers
-        return Fraction(servers.reached) * Fraction(servers.inner if near else servers.outer)
+    def _most_in_ring(self, t: int) -> int | None:
+        """Devices of a tensor rank in each server, at most; None if all of them may lie in one."""
+        size, width = self.question.servers.size, t * self.cp
+        if width > size:
+            return size // t
+        servers = -(-self.d // (size // width))  # that replicas need
+        return None if servers == 1 else self.d // servers * self.cp
 
     def _again(self, t: int, i: int, j: int, resident: int, room: float) -> float | None:
         """Least time to recompute such that `resident` microbatches fit; None if nothing does."""
@@ -392,6 +405,7 @@ class _Others:
     between: dict[int, list[tuple[float, float]]]  # by degree: passes of each layer of the model between its ends
     backward: tuple[float, float, float]  # of the first layer, an equal one, the last one
     both: tuple[float, float]  # of the first layer, and of any layer between the ends
+    there: tuple[float, float]  # the same for forward passes
     sent: tuple[float, float, float]  # to the next stage: after any layer, others than the first, at the last degree
     after: float
 
@@ -401,11 +415,12 @@ class _Others:
         first, equal, last = (min(setting.layer(t, i)[1] for t in tensor) for i in (0, 1, n - 1))
         between = {t: sorted({whole.layer(t, i) for i in range(1, layers - 1)}) for t in tensor}
         both = min(sum(setting.layer(t, 0)) for t in tensor), min(sum(passes) for t in tensor for passes in between[t])
+        there = min(setting.layer(t, 0)[0] for t in tensor), min(passes[0] for t in tensor for passes in between[t])
         at_last = min(setting.sent(tensor[-1], i) for i in range(1, n - 1))
         inner = min(setting.sent(t, i) for t in tensor for i in range(1, n - 1))
         sent = min(inner, *(setting.sent(t, 0) for t in tensor)), inner, at_last
         after = min(setting.after(t, 0, 1) for t in tensor)
-        return cls(tensor, layers, layers - n, between, (first, equal, last), both, sent, after)
+        return cls(tensor, layers, layers - n, between, (first, equal, last), both, there, sent, after)
 
     def transfers(self, S: int, v: int) -> float:
         """Time of all transfers of a microbatch: the group with the last degree has 2 v - 1 neighbours or more."""
@@ -438,13 +453,15 @@ def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: f
     L, M, h, end = setting.chain.n, setting.M, min(S, 2 * (S - g) - 1), g == S - 1
     first, inner = others.both
     ways = others.after + (first + (g - 1) * inner + 2 * g * others.sent[0] if g else 0.0)
+    there = others.there[0] + (g - 1) * others.there[1] + g * others.sent[0] if g else 0.0
     turn = _LastTurn.of(setting, others, t, S, h, end, ceiling - work)
     times, v = {}, setting.question.fixed.v or 2
     beside = int(others.omitted < v - 1)  # equal layers that turns beside the last one must hold
     for count in range(others.omitted < v - (g == 0 or end), L - 1):
         span = (0, count + 1) if g == 0 else (L - 1 - count, L) if end else (1, count + 1)
         least = setting.passes(t, *span, h) if span != (1, 1) else 0.0
-        if least is None or M * least + ways >= ceiling:
+        beyond = max(ways, there + (setting.after(t, *span) if span != (1, 1) else 0.0))
+        if least is None or M * least + beyond >= ceiling:
             break
         time, limit, before = least, count - beside, math.inf if h < S or M == S else -math.inf
         while limit < before and time < math.inf:
@@ -452,7 +469,7 @@ def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: f
             more = (S - h) * (limit * turn.stored[0] + turn.stored[1])
             again = setting.passes(t, *span, S, more) if h < S and limit >= 0 and span != (1, 1) else least
             time = math.inf if again is None or limit < 0 else max(least, again)
-        if M * time + ways < ceiling:
+        if M * time + beyond < ceiling:
             times[count] = time
     return times
 

@@ -7,6 +7,7 @@ expert degree.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -22,6 +23,16 @@ def way_of(chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int], mo
     for way in chain.layers[layer].configurations:
         if (way.tp, way.cp, way.ep) == degrees and way.recompute == mode:
             return way
+    return None
+
+
+def allowed_way(
+    stated: StatedGrid, chain: ConfiguredChain, layer: int, degrees: tuple[int, int, int]
+) -> Configuration | None:
+    """The stated configuration of a layer, if the question allows it; of one that has no allowed one, the plain one."""
+    mode, allowed = stated.modes[layer], stated.instance.modes
+    if mode in allowed or (mode == "none" and all(way_of(chain, layer, degrees, other) is None for other in allowed)):
+        return way_of(chain, layer, degrees, mode)
     return None
 
 
@@ -46,21 +57,59 @@ def kept_bytes(
     return parts
 
 
+def copies_of(question: GridInstance, degrees: tuple[int, int, int], pipelines: int) -> tuple[int, int]:
+    """Devices that hold the same dense numbers, and the same experts; these are 0 if the degrees do not divide."""
+    tp, cp, ep = degrees
+    all_experts = pipelines * cp * tp if question.whole_experts else pipelines * cp
+    return pipelines * cp, 0 if all_experts % ep else all_experts // ep
+
+
+def ring_rates(
+    question: GridInstance, in_server: int | None, degrees: tuple[int, int, int]
+) -> tuple[Fraction, Fraction]:
+    """Rates of rings with so many devices of a tensor rank in each server, None if all are in one; of experts, too."""
+    servers, (tp, _, ep) = question.servers, degrees
+    inner, outer = Fraction(servers.inner), Fraction(servers.outer)
+    if in_server is None:
+        return (Fraction(servers.reached) * inner,) * 2
+    of_experts = in_server * tp // ep if question.whole_experts else in_server // ep
+    dense, experts = (min(inner, ranks * outer) for ranks in (in_server, max(of_experts, 1)))
+    return Fraction(servers.reached) * dense, Fraction(servers.reached) * experts
+
+
+def transfer_time(question: GridInstance, size: Fraction, near: bool) -> Fraction:
+    """Time to send so many bytes to another device, in the same server or not."""
+    servers = question.servers
+    if near or not size:
+        return size / (Fraction(servers.reached) * Fraction(servers.inner))
+    return size / (Fraction(servers.reached) * Fraction(servers.outer)) + Fraction(servers.latency)
+
+
 def after_time(
-    question: GridInstance, layers: list[Configuration], zero: int, shards: tuple[int, int], rate: Fraction, whole: bool
+    question: GridInstance,
+    layers: list[Configuration],
+    zero: int,
+    shards: tuple[int, int],
+    rates: tuple[Fraction, Fraction],
+    whole: bool,
 ) -> Fraction:
     """Time after the last backward pass, without what copies of tied parameters exchange."""
     w, g, update = (
         Fraction(x) for x in (question.state_bytes.weights, question.state_bytes.gradients, question.update_time)
     )
     moved, total = (2 * g, g + w, w, Fraction(0))[zero], Fraction(0)
-    for numbers, shared in zip(_numbers(layers, whole), shards, strict=True):
+    for numbers, shared, rate in zip(_numbers(layers, whole), shards, rates, strict=True):
         total += numbers * (moved * (shared - 1) / shared / rate + update / (shared if zero else 1))
     return total
 
 
 def meanwhile(
-    question: GridInstance, layers: list[Configuration], zero: int, shards: tuple[int, int], rate: Fraction, whole: bool
+    question: GridInstance,
+    layers: list[Configuration],
+    zero: int,
+    shards: tuple[int, int],
+    rates: tuple[Fraction, Fraction],
+    whole: bool,
 ) -> tuple[Fraction, Fraction]:
     """Time that replicas send during a forward and a backward pass."""
     w, g = Fraction(question.state_bytes.weights), Fraction(question.state_bytes.gradients)
@@ -68,7 +117,7 @@ def meanwhile(
     flow = sum(
         (
             numbers * (shared - 1) / shared / rate
-            for numbers, shared in zip(_numbers(layers, whole), shards, strict=True)
+            for numbers, shared, rate in zip(_numbers(layers, whole), shards, rates, strict=True)
         ),
         Fraction(0),
     )
@@ -91,31 +140,37 @@ class GridCosts:
         stages = []
         for n, (begin, end) in enumerate(pairwise(stated.cuts)):
             degrees = (stated.tensor[n % stated.groups], stated.context, stated.expert)
-            ways = [way_of(chain, layer, degrees, stated.modes[layer]) for layer in range(begin, end)]
+            ways = [allowed_way(stated, chain, layer, degrees) for layer in range(begin, end)]
             if None in ways:
                 return None
             stages.append(tuple(way for way in ways if way is not None))
         server = [[0] * stated.pipelines for _ in range(stated.groups)]
-        for _, place, _, stage, _, _, pipeline in stated.ranks:
-            server[stage][pipeline] = place
+        for _, place, _, stage, tp, cp, pipeline in stated.ranks:
+            if tp == cp == 0:  # of a stage in several servers the first one counts
+                server[stage][pipeline] = place
         return cls(stated, chain, tuple(stages), tuple(map(tuple, server)))
 
-    @property
-    def shards(self) -> tuple[int, int]:
-        """Devices that hold the same dense numbers, and the same experts."""
-        both = self.stated.pipelines * self.stated.context
-        return both, both // self.stated.expert
+    def degrees(self, group: int) -> tuple[int, int, int]:
+        """Tensor, context and expert degree of a group."""
+        return self.stated.tensor[group], self.stated.context, self.stated.expert
+
+    def shards(self, group: int) -> tuple[int, int]:
+        """Devices that hold the same dense numbers of a group, and the same experts."""
+        return copies_of(self.stated.instance, self.degrees(group), self.stated.pipelines)
 
     @cached_property
     def durations(self) -> tuple[list[Fraction], list[Fraction]]:
         """Time of each stage's forward and backward pass."""
         forward, backward = [], []
+        exposed = Fraction(self.stated.instance.exposed)
         for n, layers in enumerate(self.stages):
-            rate = self._rate_of(n % self.stated.groups)
-            sent = meanwhile(self.stated.instance, list(layers), self.stated.zero, self.shards, rate, self._whole)
-            forward.append(max(sum((Fraction(way.forward) for way in layers), Fraction(0)), sent[0]))
+            g = n % self.stated.groups
+            question, zero, rates = self.stated.instance, self.stated.zero, self._rates_of(g)
+            sent = meanwhile(question, list(layers), zero, self.shards(g), rates, self._whole)
+            compute = sum((Fraction(way.forward) for way in layers), Fraction(0))
+            forward.append(max(compute + exposed * sent[0], sent[0]))
             both = (Fraction(way.input_backward) + Fraction(way.weight_backward) for way in layers)
-            backward.append(max(sum(both, Fraction(0)), sent[1]))
+            backward.append(max(sum(both, Fraction(0)) + exposed * sent[1], sent[1]))
         return forward, backward
 
     def transfer(self, n: int) -> Fraction:
@@ -126,16 +181,18 @@ class GridCosts:
         received = way_of(self.chain, stated.cuts[n + 1] - 1, degrees, "none")
         sizes = [self.stages[n][-1].output_bytes] + ([] if received is None else [received.output_bytes])
         near = all(a == b for a, b in zip(self.server[sender], self.server[receiver], strict=True))
-        return Fraction(max(sizes)) / self._rate(near)
+        return transfer_time(stated.instance, Fraction(max(sizes)), near)
 
     def after(self, n: int) -> Fraction:
-        """Time after the last backward pass of stage n."""
-        question, last = self.stated.instance, len(self.stages) - 1
-        rate = self._rate_of(n % self.stated.groups)
-        time = after_time(question, list(self.stages[n]), self.stated.zero, self.shards, rate, self._whole)
-        if last > 0 and n in (0, last):
-            near = self.server[0] == self.server[last % self.stated.groups]
-            time += self._tied * Fraction(question.state_bytes.gradients) / self._rate(near)
+        """Time after the last backward pass of stage n: that of its group, whose last one it is, or none."""
+        question, S, last = self.stated.instance, self.stated.groups, len(self.stages) - 1
+        if n >= S:
+            return Fraction(0)
+        layers, rates = self.layers_of(n), self._rates_of(n)
+        time = after_time(question, layers, self.stated.zero, self.shards(n), rates, self._whole)
+        if last > 0 and n in (0, S - 1):
+            near = self.server[0] == self.server[S - 1]
+            time += transfer_time(question, self._tied * Fraction(question.state_bytes.gradients), near)
         return time
 
     def layers_of(self, group: int) -> list[Configuration]:
@@ -154,9 +211,10 @@ class GridCosts:
     def _whole(self) -> bool:
         return len(self.stages) == 1
 
-    def _rate_of(self, group: int) -> Fraction:
-        return self._rate(len(set(self.server[group])) == 1)
-
-    def _rate(self, near: bool) -> Fraction:
-        servers = self.stated.instance.servers
-        return Fraction(servers.reached) * Fraction(servers.inner if near else servers.outer)
+    def _rates_of(self, group: int) -> tuple[Fraction, Fraction]:
+        """Rates of the rings of a group."""
+        stated, size, servers = self.stated, self.stated.instance.servers.size, self.server[group]
+        width, pipelines = stated.tensor[group] * stated.context, Counter(servers)
+        ranks = min(stated.context, size // stated.tensor[group]) * min(pipelines.values())
+        inside = len(pipelines) == 1 and width <= size
+        return ring_rates(stated.instance, None if inside else ranks, self.degrees(group))

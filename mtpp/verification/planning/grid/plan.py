@@ -13,7 +13,7 @@ from instances.json_files import Value
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import StatedGrid, grid_from_document
 from mtpp.verification.planning.grid.bounds import MARGIN, TooManyWaysError, equalised, may_hold, settings_of
-from mtpp.verification.planning.grid.costs import GridCosts, kept_bytes
+from mtpp.verification.planning.grid.costs import GridCosts, copies_of, kept_bytes
 from mtpp.verification.verdict import (
     ROUNDING,
     Check,
@@ -119,22 +119,40 @@ def _structure_faults(stated: StatedGrid) -> Iterator[str]:
         yield f"the question has no times for microbatches of {stated.micro_batch} samples"
     if question.global_batch % (stated.micro_batch * stated.pipelines):
         yield f"{question.global_batch} samples are no whole microbatches in {stated.pipelines} pipelines"
-    if stated.zero not in question.zero or any(mode not in question.modes for mode in stated.modes):
-        yield "the question does not allow this stage of ZeRO, or what a layer recomputes"
-    if (stated.pipelines * stated.context) % stated.expert:
-        yield f"an expert degree of {stated.expert} does not divide pipelines times context degree"
+    if stated.zero not in question.zero:
+        yield "the question does not allow this stage of ZeRO"
+    for t in set(stated.tensor):
+        if not copies_of(question, (t, stated.context, stated.expert), stated.pipelines)[1]:
+            yield f"an expert degree of {stated.expert} does not divide the devices that share experts"
     fixed = question.fixed
     for name, wanted, value in (("pp", fixed.pp, S), ("dp", fixed.dp, stated.pipelines), ("v", fixed.v, stated.turns)):
         if wanted not in (None, value):
             yield f"the question asks for {name} {wanted}, not {value}"
+    if fixed.recomputed is not None:
+        yield from _recomputation_faults(stated, fixed.recomputed)
     if fixed.tp is not None and set(stated.tensor) != {fixed.tp}:
         yield f"the question asks for tp {fixed.tp} in all stages"
     yield from _device_faults(stated)
 
 
+def _recomputation_faults(stated: StatedGrid, first: int) -> Iterator[str]:
+    """The first layers of each stage that can recompute everything, and no others."""
+    layers = stated.instance.chains[0].layers
+    able = [any(way.recompute == "full" for way in layer.configurations) for layer in layers]
+    for begin, end in pairwise(stated.cuts):
+        before = 0
+        for layer in range(begin, end):
+            wanted = "full" if able[layer] and before < first else "none"
+            before += able[layer]
+            if stated.modes[layer] != wanted:
+                yield f"layer {layer} recomputes {stated.modes[layer]}, and the question asks for {wanted}"
+                return
+
+
 def _device_faults(stated: StatedGrid) -> Iterator[str]:
-    """Each device is used once, and those of a stage of a pipeline lie in one server."""
-    servers, used, places = stated.instance.servers, set[tuple[int, int]](), dict[tuple[int, int], set[int]]()
+    """Each device is used once; those of a stage of a pipeline lie in one server, or take whole ones in their order."""
+    servers, used = stated.instance.servers, set[tuple[int, int]]()
+    places, strange = dict[tuple[int, int], list[tuple[int, int]]](), False
     wanted = (
         {
             (g, tp, cp, d)
@@ -151,13 +169,18 @@ def _device_faults(stated: StatedGrid) -> Iterator[str]:
             yield f"ranks[{number}] is out of order, or its device is not there or used twice"
             return
         used.add((server, gpu))
-        wanted.discard((stage, tp, cp, dp)) if (stage, tp, cp, dp) in wanted else places.setdefault((-1, -1), set())
-        places.setdefault((stage, dp), set()).add(server)
-    if wanted or (-1, -1) in places or not stated.ranks:
+        strange |= (stage, tp, cp, dp) not in wanted
+        wanted.discard((stage, tp, cp, dp))
+        if not strange:
+            places.setdefault((stage, dp), []).append((cp * stated.tensor[stage] + tp, server))
+    if wanted or strange or not stated.ranks:
         yield "ranks do not name each place of each degree once"
+        return
     for (stage, dp), hosts in places.items():
-        if len(hosts) > 1:
-            yield f"stage {stage} of pipeline {dp} lies in several servers"
+        if len({server for _, server in hosts}) > 1:
+            whole = all(server == min(hosts)[1] + place // servers.size for place, server in hosts)
+            if not whole or len(hosts) % servers.size or servers.size % stated.tensor[stage]:
+                yield f"stage {stage} of pipeline {dp} lies in several servers that it does not fill"
 
 
 def _order_faults(stated: StatedGrid, costs: GridCosts, slack: Fraction, clock: Clock) -> Iterator[str]:
@@ -216,7 +239,7 @@ def _faults_of_memory(stated: StatedGrid, costs: GridCosts) -> Iterator[str]:
         return
     for g in range(S):
         layers = costs.layers_of(g)
-        parts = kept_bytes(question, layers, stated.zero, costs.shards, len(layers) == question.layers)
+        parts = kept_bytes(question, layers, stated.zero, costs.shards(g), len(layers) == question.layers)
         parts += [_most_stored(stated, costs, g), max(Fraction(layer.working_bytes) for layer in layers)]
         for name, claimed, true in zip(
             ("weights", "gradients", "optimizer", "stored", "working"), stated.memory[g], parts, strict=True

@@ -163,7 +163,16 @@ def test_after_the_deadline_bounds_are_even_shares_of_work() -> None:
         narrow, work = grid_bounds(plan, deadline)
         assert not narrow.optimal
         assert narrow.value == work.value < 47
-        assert solve(question, GridArrays.of(question, question.chains[0], 1, 1), setting, np.inf, deadline) is None
+        assert (
+            solve(
+                question,
+                GridArrays.of(question, question.chains[0], question.chains[0].degrees),
+                setting,
+                np.inf,
+                deadline,
+            )
+            is None
+        )
         assert turns_bound(plan, deadline) is None
         assert fronts_of(arrays.menus, deadline) is None
     with pytest.raises(KeyboardInterrupt):

@@ -6,9 +6,10 @@ import pytest
 
 from instances.errors import InputError
 from instances.planning.grid import GridInstance, GridPlan, Servers
+from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
 from instances.planning.grid.layers import Clockwork, LayerCosts, configured
-from instances.planning.grid.transformer import ACCELERATORS, TRANSFORMERS, Transformer
+from instances.planning.grid.transformer import TRANSFORMERS, Transformer
 
 PARAMETERS = {
     "gpt2": 124_439_808,
@@ -33,7 +34,7 @@ def chain_of(
     model: Transformer, *, sequence: int = 2048, micro: int = 1, tp: int = 1, fused: bool = True
 ) -> ConfiguredChain:
     device = ACCELERATORS["A100-80"]
-    costs = LayerCosts(model, Clockwork(device, 300e9), micro, sequence, 2, fused, 25e9, 8)
+    costs = LayerCosts(model, Clockwork(device, 300e9), micro, sequence, 2, Servers(4, 8, 300e9, 25e9), fused)
     return configured(costs, ((tp, 1, 1),), "bf16")
 
 

@@ -14,8 +14,10 @@ from transformers_configurations import random_sizes
 
 from instances.errors import UnknownLayersError
 from instances.json_files import parse_json
+from instances.planning.grid import Servers
+from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.layers import Clockwork, LayerCosts
-from instances.planning.grid.transformer import ACCELERATORS, Transformer, transformer_of
+from instances.planning.grid.transformer import Transformer, transformer_of
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import decoder_of, encoder_of, model_types
 from instances.readers.huggingface.files import find_architecture, find_record
@@ -157,7 +159,9 @@ def plain(layer: Layer) -> bool:
 
 
 def operations(model: Transformer, sequence: int) -> float:
-    return LayerCosts(model, Clockwork(ACCELERATORS["A100-80"], 300e9), 1, sequence, 2).operations
+    return LayerCosts(
+        model, Clockwork(ACCELERATORS["A100-80"], 300e9), 1, sequence, 2, Servers(1, 8, 300e9, 25e9)
+    ).operations
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma3_text", "deepseek_v3", "qwen2_moe", "llama4_text", "electra"])

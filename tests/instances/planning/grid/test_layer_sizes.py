@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instances.errors import InputError, UnknownLayersError
+from instances.planning.grid import Servers
+from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
-from instances.planning.grid.layers import Clockwork, LayerCosts, configured
-from instances.planning.grid.transformer import ACCELERATORS, LayerSizes, Transformer
+from instances.planning.grid.layers import Clockwork, LayerCosts, Product, configured
+from instances.planning.grid.transformer import LayerSizes, Transformer
 from instances.readers.huggingface.record import Attention, Experts, FeedForward, LatentAttention, Layer, Recurrence
 
 CLOCK = Clockwork(ACCELERATORS["A100-80"], 300e9)
@@ -38,7 +40,7 @@ def with_experts(layer: Layer, **others: Any) -> Layer:
 
 
 def chain_of(one: Transformer, degrees: tuple[int, int, int] = (1, 1, 1), sequence: int = S) -> ConfiguredChain:
-    return configured(LayerCosts(one, CLOCK, 1, sequence, E, server=8, outer_link=25e9), (degrees,), "bf16")
+    return configured(LayerCosts(one, CLOCK, 1, sequence, E, Servers(4, 8, 300e9, 25e9)), (degrees,), "bf16")
 
 
 def plain(layer: Layer, degrees: tuple[int, int, int] = (1, 1, 1), sequence: int = S) -> Configuration:
@@ -82,7 +84,7 @@ def test_a_shared_network_is_added_to_the_experts() -> None:
     assert both.parameters - alone.parameters == 3 * H * 48
     assert both.stored_bytes - alone.stored_bytes == E * S * (H + 3 * 48)
     assert both.expert_parameters == alone.expert_parameters == 8 * 3 * H * 32
-    products = CLOCK.product(S, 2 * 48, H) + CLOCK.product(S, H, 48)
+    products = CLOCK.product(Product(S, 2 * 48, H)) + CLOCK.product(Product(S, H, 48))
     moved = CLOCK.moved(2 * E * S * 48) - CLOCK.moved(0)
     assert both.forward - alone.forward == pytest.approx(products + moved)
     gated = plain(with_experts(ROUTED, shared=48, shared_gate=True))

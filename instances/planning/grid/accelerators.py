@@ -1,0 +1,192 @@
+"""Accelerators by name, and the constants of their times, as measured runs have them.
+
+The constants of A100 and H100 were fitted to published steps of training (Megatron-LM, llm-foundry and torchtitan), in
+whole families of models; `experiments.studies.training` holds predictions beside all of these. Software counts as much
+as a device does: one plan on one machine took up to a third longer a release earlier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from instances.errors import InputError, printable
+from instances.json_files import Value, read_json
+from instances.machines import ListedDevice, catalogue, listed_devices
+from instances.registry import unknown
+
+#: Types of numbers of products, with their bytes in memory: inputs of products of 8 bits are made of 16 bits.
+DTYPES = {"bf16": 2, "fp16": 2, "fp8": 2}
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Constants of the times of training: of a device, a type of numbers, and a runtime."""
+
+    gemm: float = 0.821  # part of the peak that large products of layers reach
+    attention: float = 0.575  # part of the 16-bit peak that attention in one kernel reaches
+    vector: float = 1.0  # bytes that operators on single numbers move, as a multiple of the least
+    tp_exposed: float = 1.0  # part of the time of tensor collectives that nothing hides
+    zero3_exposed: float = 0.54  # part of what ZeRO 2 and 3 send during passes that nothing hides
+    row: float = 0.29e-6  # of routing a token to an expert and back, forward and backward pass together [s]
+    scale: float = 0.0024  # part that a step takes longer with each doubling of the devices beyond a server
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 <= value <= 100 or not math.isfinite(value):
+                raise InputError(f"The constant {name} is {value}; it must be from 0 to 100.")
+        for name in ("gemm", "attention", "vector"):
+            if getattr(self, name) < 1e-3:
+                raise InputError(f"The constant {name} is {getattr(self, name)}; it must be from 0.001 to 100.")
+
+    def longer(self, devices: int) -> float:
+        """How much longer steps on so many devices take than their operators."""
+        return 1 + self.scale * max(0.0, math.log2(devices / 8))
+
+
+_RANGES = {
+    "peak_flops": (1e9, 1e18),
+    "memory_bandwidth": (1e9, 1e15),
+    "memory": (1e6, 1e14),
+    "processors": (1, 100_000),
+    "eight": (1, 64),
+}
+_GENERATIONS = ("A100", "H100", "H100-500W")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One device."""
+
+    name: str  # to ask for
+    peak_flops: float  # of 16-bit matrix products, without sparsity [1/s]
+    memory_bandwidth: float  # [bytes/s]
+    memory: float  # [bytes]
+    processors: int = 108  # multiprocessors, which share the tiles of a product
+    eight: float = 1.0  # peak of 8-bit products, as a multiple of that; 1 where there is none
+    generation: str = "A100"  # of which times were measured, the nearest one
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise InputError(f"{name} of {printable(self.name)} is {value:g}; give from {low:g} to {high:g}.")
+        if self.generation not in _GENERATIONS:
+            raise InputError(
+                f"generation of {printable(self.name)} is {self.generation}; choose from {', '.join(_GENERATIONS)}."
+            )
+
+
+#: Of A100 and Megatron-LM.
+MEASURED_FIRST = Constants()
+_H100 = Constants(gemm=0.648, attention=0.505, tp_exposed=0.0)
+_SLOWER = 0.8  # of 500 watts in place of 700
+_MEGATRON = {
+    ("A100", "bf16"): MEASURED_FIRST,
+    ("H100", "bf16"): _H100,
+    ("H100", "fp8"): replace(_H100, gemm=0.570),
+}
+#: Attention of runtimes that are no Megatron, as a multiple of that, and what they move where nothing is compiled.
+_OTHER_ATTENTION, _EAGER = 0.360 / 0.505, 2.03
+
+#: Runtimes whose constants were measured; the first is that of plans for no runtime.
+RUNTIMES = ("megatron", "torchtitan", "fsdp")
+#: Devices with measured steps of their own.
+_MEASURED = ("A100-40", "A100-80", "H100-80", "H100-96")
+
+
+def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Constants:
+    """Constants of a device, those of the nearest generation that was measured; `gemm` is a part of this type's peak.
+
+    Raises
+    ------
+    InputError
+        If the device has no products of this type.
+    """
+    if dtype == "fp8" and device.eight == 1:
+        raise InputError(f"{device.name} has no products of 8-bit numbers; use bf16 or fp16.")
+    slower = device.generation.endswith("-500W")
+    generation = device.generation.removesuffix("-500W")
+    constants = _MEGATRON[generation, "fp8" if dtype == "fp8" else "bf16"]
+    if runtime not in (None, RUNTIMES[0]):
+        constants = replace(
+            constants,
+            attention=constants.attention * _OTHER_ATTENTION,
+            vector=_EAGER if runtime == "fsdp" else 1.0,
+        )
+    if slower:
+        constants = replace(constants, gemm=_SLOWER * constants.gemm, attention=_SLOWER * constants.attention)
+    return constants
+
+
+def basis(device: Accelerator) -> str:
+    """On which measured steps the times of a device rest, in words."""
+    if device.name in _MEASURED:
+        return f"estimated for {device.name}"
+    return f"estimated for {device.name} by constants of {device.generation.removesuffix('-500W')}, not calibrated"
+
+
+def _accelerator(listed: ListedDevice) -> Accelerator:
+    return Accelerator(
+        name=listed.training,
+        peak_flops=listed.peak_tflops * 1e12,
+        memory_bandwidth=listed.memory_bandwidth * 1e9,
+        memory=listed.memory * (2**30 if listed.binary else 1e9),
+        processors=listed.processors,
+        eight=listed.eight,
+        generation=listed.generation,
+    )
+
+
+#: Name to accelerator.
+ACCELERATORS = {device.training: _accelerator(device) for device in listed_devices().values()}
+
+
+_OPTIONAL = ("processors", "eight", "generation")
+_READ: dict[str, Callable[[Value], Any]] = {"name": Value.text, "generation": Value.text, "processors": Value.whole}
+
+#: Files of one device.
+DEVICE_FORMAT = "mtpp-device/1"
+
+
+def read_accelerator(name: str) -> Accelerator:
+    """The accelerator of a name, with its memory or without, in capitals or not; or of a file ``mtpp-device/1``.
+
+    Raises
+    ------
+    InputError
+        If there is none, with those that are near; or the file is not one, with the place.
+    """
+    if name.endswith(".json"):
+        document = read_json(name)
+        document.check_format(DEVICE_FORMAT)
+        fields = dict(document.members(("format", "name", "peak_flops", "memory_bandwidth", "memory"), _OPTIONAL))
+        fields.pop("format")
+        with document.refusing():
+            return Accelerator(**{key: _READ.get(key, Value.number)(value) for key, value in fields.items()})
+    names = {key.lower(): device for device in ACCELERATORS.values() for key in (device.name, device.name + "GB")}
+    names |= {listed.name.lower(): ACCELERATORS[listed.training] for listed in listed_devices().values()}
+    if name.lower() not in names:
+        raise InputError(unknown(ACCELERATORS, name.upper(), "device"))
+    return names[name.lower()]
+
+
+@dataclass(frozen=True)
+class ListedServer:
+    """A server of the catalogue: devices with a fast link, and each one's part of the network."""
+
+    name: str
+    device: str
+    devices: int
+    inner: float  # of a device within its server, one direction [GB/s]
+    outer: float  # to other servers [GB/s]
+    source: str
+
+
+@cache
+def listed_servers() -> dict[str, ListedServer]:
+    """Servers of the catalogue by name."""
+    return {row["name"]: ListedServer(**row) for row in catalogue()["servers"]}
