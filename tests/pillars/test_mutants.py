@@ -132,7 +132,7 @@ def test_near_a_file_are_its_tests_first_and_those_of_its_folder_then(project: P
     [
         ("a + b", 120.0, ("killed", "tests/tiny/test_sums.py::test_add")),
         ("a * 1", 120.0, ("survived", "")),
-        pytest.param("n -= 1", 6.0, ("killed", "tests/tiny/test_others.py::test_count"), marks=pytest.mark.slow),
+        pytest.param("n -= 1", 3.0, ("killed", "tests/tiny/test_others.py::test_count"), marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_is_killed_by_a_test_that_fails_or_never_ends(

@@ -50,8 +50,8 @@ PARSED_ONLY = {
 }
 #: Other programs in blocks of commands; they are not run here.
 PROGRAMS = ("make", "python3", "pip", "cbc")
-#: Snippets of Python have a second where they say a minute.
-A_MINUTE, A_SECOND = "time_limit=60", "time_limit=1"
+#: Snippets of Python have a moment where they say a minute.
+A_MINUTE, A_MOMENT = "time_limit=60", "time_limit=0.3"
 
 each_page = pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.stem)
 
@@ -96,12 +96,12 @@ def test_blocks_are_of_languages_that_are_checked(page: Path) -> None:
 def test_blocks_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From top to bottom in one folder; what is shown below a command is printed. Others have a second for each k."""
+    """From top to bottom in one folder; what is shown below a command is printed. Others have a moment for each k."""
     monkeypatch.chdir(tmp_path)
     _write_model(tmp_path)
     for block in blocks(page):
         if block.language == "python":
-            exec(compile(block.text.replace(A_MINUTE, A_SECOND), page.name, "exec"), {})
+            exec(compile(block.text.replace(A_MINUTE, A_MOMENT), page.name, "exec"), {})
             assert capsys.readouterr().out
         elif block.language in ("sh", "text"):
             _run_commands(block, capsys)
@@ -141,8 +141,8 @@ def _run_commands(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _hurried(command: str) -> str:
-    """The same with a second instead of its time limit."""
-    return re.sub(r"--time-limit \S+", "--time-limit 1", command)
+    """The same with a moment instead of its time limit."""
+    return re.sub(r"--time-limit \S+", "--time-limit 0.3", command)
 
 
 @each_page
