@@ -23,6 +23,8 @@ def index_range(n: int) -> str:
 
 def numbers(values: ArrayLike, label: str) -> FloatArray:
     """Copy a plain list of numbers into an array."""
+    for i in [i for i, value in enumerate(values) if value is None] if isinstance(values, list | tuple) else ():
+        raise InputError(f"Node {i}: {label} is missing; give a number, 0 if there is none.")
     try:
         array = np.atleast_1d(np.array(values, dtype=np.float64)) + 0.0  # no negative zero: it would change hashes
     except (TypeError, ValueError):

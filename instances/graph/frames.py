@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -52,8 +53,15 @@ def frame_columns(nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
         "work": _weights(nodes, "work", labels),
         "output_bytes": _sizes(nodes, labels),
         **{word: _weights(nodes, word, labels) for word in _HELD if word in nodes},
-        "names": tuple(map(str, labels)),
+        "names": _texts(labels),
     }
+
+
+def _texts(labels: Sequence[Any]) -> tuple[str, ...]:
+    """Names as texts; those that would be the same, as 1 and "1", are written as Python does."""
+    texts = [str(label) for label in labels]
+    counts = Counter(texts)
+    return tuple(text if counts[text] == 1 else repr(label) for text, label in zip(texts, labels, strict=True))
 
 
 def _check_words(frame: pd.DataFrame, words: tuple[str, ...], needed: tuple[str, ...], what: str) -> None:
@@ -147,6 +155,9 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
         _check_attributes(data, _NODE_ATTRIBUTES, f"Node {node!r}", "node")
         if "work" not in data:
             raise InputError(f"Node {node!r} has no attribute 'work', its time; set it, 0.0 if it takes none.")
+        for word in _WEIGHTS:
+            if word in data and data[word] is None:
+                raise InputError(f"Node {node!r}: {word} is None; give a number, 0 if there is none.")
     index = {node: i for i, (node, _) in enumerate(nodes)}
     edges = []
     for u, v, data in graph.edges(data=True):
@@ -156,7 +167,7 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
     return {
         "edges": edges,
         **{word: [data.get(word, 0.0) for _, data in nodes] for word in _WEIGHTS},
-        "names": tuple(str(data.get("name", node)) for node, data in nodes),
+        "names": _texts([data.get("name", node) for node, data in nodes]),
         **{word: str(graph.graph[word]) for word in ("name", "time_unit") if graph.graph.get(word)},
     }
 

@@ -25,8 +25,7 @@ from instances.results import A, Q
 from mtpp.cli import options
 from mtpp.cli.options import option_of
 from mtpp.questions.files import as_partition
-from mtpp.questions.words import PANELS, Word, checked, types_of, words_of
-from mtpp.text.numbers import parse_dims, parse_options
+from mtpp.questions.words import PAIRS, PANELS, Word, checked, types_of, words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -326,10 +325,8 @@ def _in_text(parameter: inspect.Parameter) -> inspect.Parameter:
 
 def _value(name: str, text: Any, hint: Any) -> Any:
     """The value of an option that comes as a text."""
-    if name == "dims" and text is not None:
-        return parse_dims(text) or None
-    if name == "solver_options" and text is not None:
-        return parse_options(text) or None
+    if name in PAIRS and text is not None:
+        return PAIRS[name](text) or None
     kind, *others = types_of(hint)
     if not isinstance(text, str) or others or kind not in (int, float):
         return text

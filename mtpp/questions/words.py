@@ -32,6 +32,7 @@ import numpy as np
 from instances.errors import WordError, assuming, assumptions
 from instances.registry import unknown
 from instances.results import Result
+from mtpp.text.numbers import parse_dims, parse_options
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,6 +59,9 @@ PANELS = QUESTION, MACHINES, LIMITS, SEARCH, FILES, OUTPUT = (
     "Files",
     "Output",
 )
+
+#: Readers of the words that are mappings, as texts give them, one "name=value" each.
+PAIRS: dict[str, Callable[[Iterable[str]], Mapping[str, Any]]] = {"dims": parse_dims, "solver_options": parse_options}
 
 W = TypeVar("W", bound=Mapping[str, Any])
 F = TypeVar("F", bound=Callable[..., Any])
@@ -138,6 +142,9 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
         raise WordError(name, None, "it needs a value, not None.")
     kinds = types_of(hint)
     if kinds == {Mapping} and not isinstance(value, Mapping):
+        texts = value.replace(",", " ").split() if isinstance(value, str) else value
+        if name in PAIRS and isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            return PAIRS[name](texts)
         raise WordError(name, value, "give a mapping of names to values.")
     if kinds - {bool, int, float, str}:  # a record, a mapping or a file: whoever reads it knows more
         return value

@@ -277,7 +277,7 @@ class GridSearch:
         """Time of a plan, infinite if it does not fit [s]; the best one is kept."""
         key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
         if self.times.get(key, -np.inf) < self.ceiling:
-            plan = min(built(self.question, sketch), key=lambda plan: plan.time, default=None)
+            plan = min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
             if plan is None:
                 return np.inf
             self.times[key] = plan.time

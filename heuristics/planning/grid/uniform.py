@@ -32,10 +32,15 @@ class Sketch:
     modes: tuple[str, ...]  # empty if they are still to be chosen
 
 
-def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
-    """The plan in each placing; none if it does not fit."""
+#: Runtimes that may lay the stages of a pipeline side by side; the others lay replicas so.
+_WITH_BOTH = (None, "megatron")
+
+
+def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) -> list[GridPlan]:
+    """The plan in each placing that the runtime has; none if it does not fit."""
     plans, setting = [], sketch.setting
-    for placing in PLACINGS[: 1 if setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 else 2]:
+    single = setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 or runtime not in _WITH_BOTH
+    for placing in PLACINGS[: 1 if single else 2]:
         try:
             plan = GridPlan(
                 question,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -21,6 +22,7 @@ from instances.readers.huggingface.record import MOST_LAYERS, Decoder, Experts, 
 
 
 _SHOWN = 5
+_MOST_LABELS = 1_000_000
 #: Fields of multimodal models that hold the configuration of their decoder.
 _INSIDE = ("text_config", "llm_config", "language_config")
 #: Fields of parts that are no decoder, or no part of its forward pass, in words.
@@ -35,13 +37,23 @@ _DRAFTERS = {
     "medusa_num_heads": "heads that draft further tokens",
     "draft_vocab_size": "a table that maps the words of a drafter",
 }
-#: How the names of classes end whose models are a decoder with its head.
-_HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+#: How the names of classes end whose models are a decoder with its head, and with another one: its outputs (None: those
+#: that are stated) and whether it has a bias.
+_HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "DoubleHeadsModel")
+_OTHER_HEADS: dict[str, tuple[int | None, bool]] = {
+    "ForSequenceClassification": (None, False),
+    "ForTokenClassification": (None, True),
+    "ForQuestionAnswering": (2, True),
+    "Model": (0, False),
+}
+#: Model types that transformers reads as others.
+_SAME = {"kimi_k2": "deepseek_v3", "code_llama": "llama"}
+_TIED = "tie_word_embeddings"
 
 
 @cache
 def model_types(family: str = "decoders") -> dict[str, dict[str, Any]]:
-    """The words of each model type of decoders, or of encoders."""
+    """The words of each model type of decoders, of encoders, or of wrappers of decoders."""
     table = tomllib.loads(files(__package__).joinpath(f"{family}.toml").read_text(encoding="utf-8"))
 
     def words(name: str) -> dict[str, Any]:
@@ -75,17 +87,18 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     """
     warnings: list[str] = []
     outer = members = config.open_members(("model_type",))
-    kind = members["model_type"].text()
+    whole = members["model_type"].text()
+    kind = _SAME.get(whole, whole)
     inside = next((name for name in _INSIDE if name in members), "")
     if kind not in model_types() and not inside and f"{kind}_text" in model_types():
         kind = f"{kind}_text"  # as these models had it before their decoders had a configuration of their own
         warnings.append(f"only its decoder counts, a {kind}.")
     if kind not in model_types() and inside:
         members = members[inside].open_members(())
-        inner = members["model_type"].text() if "model_type" in members else f"{kind}_text"
-        warnings.append(f"only the decoder of its {inside} counts, a {inner}.")
-        members = {**members, **{name: outer[name] for name in ("tie_word_embeddings",) if name in outer}}
-        kind = inner
+        default = model_types("wrappers").get(kind, {}).get("text", f"{kind}_text")
+        inner = members["model_type"].text() if "model_type" in members else default
+        kind = _SAME.get(inner, inner)
+        warnings.append(f"only the decoder of its {inside} counts, a {kind}.")
     if "auto_map" in members and kind not in model_types():
         members["auto_map"].fail(
             f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}", UnknownLayersError
@@ -98,20 +111,65 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
     type_fields, type_words = type_defaults(kind), model_types()[kind]
+    if kind != whole:
+        members, doubts = _with_ties(whole, outer, members, bool(type_fields["defaults"].get(_TIED)))
+        warnings += doubts
     fields = Fields(_flat(members, type_words), type_fields["defaults"], type_fields["aliases"], type_words, config)
     for name, part in {**_TOWERS, **_DRAFTERS}.items():
         if any(name in source and source[name].data for source in (outer, members)):
             but = "; with weights beside it its bytes count" if name in _TOWERS else ""
             warnings.append(f"{part} ({name}) is left out{but}.")
-    classes = outer["architectures"].texts() if "architectures" in outer and outer["architectures"].data else ()
-    if classes and not any(name.endswith(_HEADED) for name in classes):
+    classes = outer["architectures"].texts() if "architectures" in outer and outer["architectures"].data else []
+    labels, biased = _labels(classes, outer)
+    if labels is None and classes and not classes[0].endswith(_HEADED):
         warnings.append(f"it is a {classes[0]}; a {kind} with its head counts, which may have other parts.")
     if "quantization_config" in members and members["quantization_config"].data:
         warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
     if unknown := _unknown(members, type_fields, type_words):
         listed = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         warnings.append(f"fields that a {kind} does not have are left out: {listed}.")
-    return _decoder(kind, fields), warnings
+    record = _decoder(kind, fields)
+    return record if labels is None else replace(record, tied=False, labels=labels, head_bias=biased), warnings
+
+
+def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int | None, bool]:
+    """Outputs of the head of a class of models, None for a head that yields words, and whether it has a bias."""
+    if not classes or classes[0].endswith(_HEADED):
+        return None, False
+    stated, biased = next((head for end, head in _OTHER_HEADS.items() if classes[0].endswith(end)), (None, None))
+    if biased is None:
+        return None, False
+    if stated is not None:
+        return stated, biased
+    names = members["id2label"].open_members(()) if "id2label" in members and members["id2label"].data else {}
+    if not names and "num_labels" in members:
+        count = members["num_labels"].whole()
+        if not 1 <= count <= _MOST_LABELS:
+            members["num_labels"].fail(f"the number is {count}; it must be from 1 to {_MOST_LABELS}.")
+        return count, biased
+    return len(names) or 2, biased
+
+
+def _with_ties(
+    whole: str, outer: Mapping[str, Value], members: Mapping[str, Value], default: bool
+) -> tuple[dict[str, Value], list[str]]:
+    """The fields of a wrapper's decoder, where the wrapper says whether the head is the table of words, and doubts."""
+    words, own, stated = model_types("wrappers").get(whole), members.get(_TIED), outer.get(_TIED)
+    text = default if own is None else own.data is not None and own.truth()
+    of_text = words is not None and words["tied"] == "text"
+    if stated is not None and not (of_text and stated.data is None):
+        tied = stated.data is not None and stated.truth()
+    else:
+        tied = text if words is None or of_text else words["tied"]
+    doubts = []
+    if words is None and stated is None and members is not outer:
+        doubts.append(
+            f"whether its head is its table of words is what its decoder says ({tied}); a {whole} is unknown."
+        )
+    if words is not None and words.get("or_text"):
+        tied = tied or text
+    source = stated or own or next(iter(outer.values()))
+    return {**members, _TIED: Value(tied, source.file, _TIED)}, doubts
 
 
 def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, Value]:

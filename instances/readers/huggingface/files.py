@@ -21,7 +21,7 @@ from instances.json_files import Value, check_readable, parse_json, read_text
 from instances.readers.huggingface import configured_architecture, configured_record, record_architecture
 from instances.readers.huggingface.network import other_caches
 from instances.readers.huggingface.record import Decoder
-from instances.readers.huggingface.weights import Parts, as_stored, stored_weights, stored_widths, with_towers
+from instances.readers.huggingface.weights import Parts, as_stored, stored_weights, stored_widths, with_others
 
 CONFIGURATION = "config.json"
 #: Bytes of a configuration; the largest have 200,000.
@@ -100,8 +100,8 @@ def read_configuration(
     if training and weights is not None:
         raise WordError("weights", str(weights), "a step of training holds numbers of element_bytes; leave it out.")
     if stored is not None:
-        record = as_stored(record, stored)
-        warnings += stored.doubts
+        record, doubts = as_stored(record, stored)
+        warnings += [*stored.doubts, *doubts]
     architecture = record_architecture(record, _name(file), str(file))
     build = partial(architecture.build, level=level, training=training, device=device or DEFAULT_DEVICE)
     try:
@@ -116,7 +116,7 @@ def read_configuration(
         parts = Parts.of(record)
         graph = build(**sizes, widths=stored_widths(graph, parts, stored))
         graph = replace(graph, source=f"{graph.source}; bytes of parameters as in {stored.source}")
-        graph, more = with_towers(graph, parts, stored)
+        graph, more = with_others(graph, parts, stored)
         warnings += more
     attributes = dict(graph.attributes)
     if isinstance(record, Encoder) or _is_alone(config, record):
@@ -172,7 +172,10 @@ def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None
     if file is None:
         return None
     config = _read(file)
-    return (_name(file), *configured_record(config))
+    record, doubts = configured_record(config)
+    if isinstance(record, Decoder) and record.labels is not None:
+        doubts.append("it has no head that yields words; one counts here.")
+    return _name(file), record, doubts
 
 
 def find_architecture(spec: object) -> Architecture | None:

@@ -356,6 +356,10 @@ def record_network(
             x = _norm(net, x, record.norm)
         if record.embedding != record.hidden:
             x = net.linear(x, record.embedding, "project_out", bias=False)
+    if record.labels:
+        net.linear(x, record.labels, "score", bias=record.head_bias)
+    if record.labels is not None:
+        return
     with net.scope(head):
         weight = table.view(record.embedding, record.vocabulary) if record.tied else None
         if weight is None:

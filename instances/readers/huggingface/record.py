@@ -224,8 +224,10 @@ class Decoder:
     before: tuple[str, ...]  # modules before them
     after: tuple[str, ...]  # modules after them
     rotary_base: float | None = None  # of rotary positions; None if nothing states it
+    labels: int | None = None  # outputs of a classifier in place of the head that yields words; 0 without any head
 
     @property
     def modules(self) -> dict[str, Any]:
         """Paths of the modules before the layers, of the layers without their number, and behind them."""
-        return {"before": [*self.before], "layers": self.stack, "after": [*self.after]}
+        head = [self.after[-1]] if self.labels is None else ["score"] * bool(self.labels)
+        return {"before": [*self.before], "layers": self.stack, "after": [*self.after[:-1], *head]}

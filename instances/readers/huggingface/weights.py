@@ -258,9 +258,14 @@ _BUFFERS = re.compile(
     r"rotary_emb\..*|position_ids)$"
 )
 _HEADS = frozenset(("output", "lm_head", "embed_out", "output_projection"))
+#: Modules of classifiers, reward models and language models of encoders.
+_OWN_HEAD = re.compile(
+    r"(?:^|\.)(?:score|classifier|pre_classifier|classification_head|regression_head|value_head|v_head|reward_head|"
+    r"qa_outputs|cls|vocab_(?:projector|transform|layer_norm)|(?:generator|discriminator)_\w+|logit_scale)(?:\.|$)"
+)
 _BEHIND = frozenset(("norm", "output_norm", "project_out"))
-#: The least share of its parameters that a quantised part has as elements; conversions drop some rows.
-_LEAST = 0.98
+#: The least and the most elements of a quantised part for a parameter: conversions drop some rows, and scales count.
+_LEAST, _MOST = 0.98, 1.25
 
 
 @dataclass(frozen=True)
@@ -272,13 +277,17 @@ class Parts:
     before: str  # the module with the table of words
     after: tuple[str, ...]  # modules after the layers
     tied: bool  # whether the head is the table of words
+    headed: bool  # whether there is a head that yields words
+    classes: bool  # whether there is a classifier in its place
 
     @classmethod
     def of(cls, record: Decoder | Encoder) -> Parts:
         """Of a network."""
-        layers = record.layers if isinstance(record.layers, int) else len(record.layers)
         modules = record.modules
-        return cls(layers, modules["layers"], modules["before"][0], (*modules["after"],), getattr(record, "tied", True))
+        sizes = (modules["layers"], modules["before"][0], (*modules["after"],))
+        if isinstance(record, Encoder):
+            return cls(record.layers, *sizes, tied=False, headed=False, classes=False)
+        return cls(len(record.layers), *sizes, record.tied, record.labels is None, bool(record.labels))
 
     def of_node(self, name: str) -> int:
         """The part that a node or a parameter of the graph is in."""
@@ -294,10 +303,18 @@ class Parts:
         if match := _LAYER.search(name):
             number = int(match[1])
             return number if number < self.layers else None
+        if self.is_of_own_head(name):
+            return AFTER if self.classes else None
         if self.is_of_head(name):
-            return None if self.tied else AFTER
+            return AFTER if self.headed and not self.tied else None
         ends = {path.rpartition(".")[2] for path in self.after}
-        return AFTER if not (ends | _BEHIND).isdisjoint(name.split(".")) else BEFORE
+        modules = name.split(".")
+        return BEFORE if "embeddings" in modules or (ends | _BEHIND).isdisjoint(modules) else AFTER
+
+    @staticmethod
+    def is_of_own_head(name: str) -> bool:
+        """Whether a tensor is of a head that yields something else than words, or the words of an encoder."""
+        return bool(_OWN_HEAD.search(name)) and not _LAYER.search(name)
 
     @staticmethod
     def is_of_head(name: str) -> bool:
@@ -317,11 +334,27 @@ class Parts:
         )
 
 
-def as_stored(record: Decoder | Encoder, stored: Stored) -> Decoder | Encoder:
-    """The network as it is loaded: llama.cpp loads a head that is there beside the table of words."""
-    if isinstance(record, Decoder) and record.tied and stored.is_gguf:
-        return replace(record, tied=not any(Parts.is_of_head(tensor.name) for tensor in stored.tensors))
-    return record
+def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Encoder, list[str]]:
+    """The network as it is loaded, and what is in doubt.
+
+    llama.cpp loads a head that is there beside the table of words. Without a tensor of its own a decoder has no head
+    and an encoder no pooler; another head than the one of the class counts with its bytes alone.
+    """
+    names = [tensor.name for tensor in stored.tensors]
+    if not names:
+        return record, []
+    headed = any(map(Parts.is_of_head, names))
+    if isinstance(record, Encoder):
+        return replace(record, pooled=record.pooled and any("pooler" in name for name in names)), []
+    if record.tied:
+        return replace(record, tied=not (stored.is_gguf and headed)), []
+    if record.labels is None and not headed:
+        return replace(record, labels=0, head_bias=False), ["its weights have no head; it counts without one."]
+    if record.labels:
+        own = sum(tensor.elements for tensor in stored.tensors if Parts.is_of_own_head(tensor.name))
+        if own != record.labels * (record.embedding + record.head_bias):
+            return replace(record, labels=0, head_bias=False), []
+    return record, []
 
 
 def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Callable[[str], float]:
@@ -382,18 +415,29 @@ def _fits(tensors: Sequence[StoredTensor], count: int) -> bool:
     elements = sum(tensor.elements for tensor in tensors)
     if all(tensor.plain for tensor in tensors):
         return elements == count
-    return not all(tensor.whole for tensor in tensors) or elements >= _LEAST * count
+    return not all(tensor.whole for tensor in tensors) or _LEAST * count <= elements <= _MOST * count
 
 
-def with_towers(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[ComputationGraph, list[str]]:
-    """The graph with the bytes of towers at the embedding, as runtimes have them, and what is in doubt."""
-    drafts = sum(tensor.bytes for tensor in stored.tensors if parts.is_behind(tensor.name))
+def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[ComputationGraph, list[str]]:
+    """The graph with bytes of what is loaded beside the network, and what is in doubt.
+
+    Towers count at the embedding, as runtimes have them, other heads at the last node that holds something.
+    """
+
+    def size_of(is_of: Callable[[str], bool]) -> int:
+        return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name))
+
+    drafts, towers = size_of(parts.is_behind), size_of(parts.is_of_tower)
+    heads = 0 if parts.classes else size_of(parts.is_of_own_head)
     doubts = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
-    towers = sum(tensor.bytes for tensor in stored.tensors if parts.is_of_tower(tensor.name))
-    if not towers:
-        return graph, doubts
-    embedding = next(v for v, name in enumerate(graph.names) if name.startswith(parts.before))
     param_bytes = graph.param_bytes.copy()
-    param_bytes[embedding] += towers
-    doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {parts.before}, their work does not.")
+    if towers:
+        param_bytes[next(v for v, name in enumerate(graph.names) if name.startswith(parts.before))] += towers
+        doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {parts.before}, their work does not.")
+    if heads:
+        last = max(v for v in range(graph.n) if param_bytes[v])
+        param_bytes[last] += heads
+        doubts.append(
+            f"{figures(heads, 'bytes')} of its head count as weights of {graph.names[last]}, their work does not."
+        )
     return replace(graph, param_bytes=param_bytes), doubts

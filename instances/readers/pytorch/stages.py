@@ -150,7 +150,10 @@ def _calls_of(module: GraphModule, program: ExportedProgram, flow: Dataflow) -> 
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed or [node.target for node in calls] != [node.target for node in original]:
         which = f" ({', '.join(changed[:3])}{', …' if len(changed) > 3 else ''})" if changed else ""
-        raise InputError(f"The program changes its buffers or inputs{which}; export it in the mode for inference.")
+        raise InputError(
+            f"The program changes its buffers or inputs{which}; export it in the mode for inference, module.eval(), or "
+            "without what changes them. mtpp.partition takes it as it is."
+        )
     return {call: flow.home[node] for call, node in zip(calls, original, strict=True) if node in flow.home}
 
 

@@ -48,7 +48,7 @@ EDGES = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
         (with_edge(bytes=3), r"has 3 bytes, but the output that it reads has 8.0; set output_bytes of node 'a'"),
         (with_edge(output=1), r"reads output 1 of node 0"),
         (digraph(work=float("nan")), r"Node 0 \(a\): work is nan; it must be a finite number"),
-        (digraph(work=None), r"Node 0 \(a\): work is nan"),
+        (digraph(work=None), r"Node 'a': work is None; give a number, 0 if there is none"),
         (digraph(work="long"), r"work holds something that is not a number"),
         (nx.DiGraph([("a", "b")]), r"Node 'a' has no attribute 'work'"),
         (half_weighted(), r"Node 'b' has no attribute 'work', its time; set it, 0.0 if it takes none"),

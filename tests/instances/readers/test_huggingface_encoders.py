@@ -70,10 +70,11 @@ def test_device_maps_name_the_modules_of_transformers(tmp_path, config, devices)
     assert [*json.loads(mtpp.export(result, "accelerate"))] == devices
 
 
+@pytest.mark.filterwarnings("ignore::instances.InputWarning")
 def test_a_decoder_within_another_model_has_other_names(tmp_path):
     for config in ({"model_type": "llava", "text_config": LLAMA}, LLAMA | {"architectures": ["LlamaModel"]}):
         path = written(tmp_path, config)
-        with pytest.warns(InputWarning), pytest.raises(InputError, match="nothing tells the names of its modules"):
+        with pytest.raises(InputError, match="nothing tells the names of its modules"):
             mtpp.partition(path, 2, method="kahn", bandwidth="25GB/s", runtime="accelerate")
 
 

@@ -306,6 +306,15 @@ def test_bug_without_a_pipeline_microbatches_follow_one_another() -> None:
     assert toml(plan)["training"]["local_batch_size"] == 1
 
 
+def test_bug_plans_for_torchtitan_have_replicas_side_by_side() -> None:
+    """A plan for it had the stages of a pipeline in one server, where torchtitan puts replicas, and its time."""
+    words = {"global_batch": 4096, "bandwidth": "300GB/s,0.2GB/s", "micro_batch": "4", "sequence": 1024}
+    plans = [planned("gpt2", "2x2", "pp=2,tp=1,dp=2,v=1", runtime=name, **words) for name in ("megatron", "torchtitan")]
+    assert [plan.placing for plan in plans] == ["pipelines", "stages"]
+    told = ["its step may take longer" in grid_settings(plan, "torchtitan") for plan in plans]
+    assert told == [True, False]
+
+
 def test_torchtitan_refuses_what_it_would_not_start() -> None:
     whole = planned("gpt2", fix="pp=2,tp=1,dp=2,v=1", zero="0")
     with pytest.raises(InputError, match="torchtitan has no whole replicas of several devices; plan with ZeRO 1"):

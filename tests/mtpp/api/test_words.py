@@ -101,7 +101,11 @@ def test_words_that_are_not_given_have_their_defaults() -> None:
         (lambda: mtpp.partition(PATH, b"24"), "give the number of blocks"),
         (lambda: mtpp.partition(PATH, {2: 3}), "give the number of blocks"),
         (lambda: mtpp.load("bert-base", dims=3), "dims=3: give a mapping"),
-        (lambda: mtpp.load("bert-base", dims=["batch=2"]), "give a mapping"),
+        (
+            lambda: mtpp.load("bert-base", dims=["batch=x"]),
+            "dims='batch=x': give name=number, for example dims='batch=8'",
+        ),
+        (lambda: mtpp.load("bert-base", dims=[2]), "give a mapping"),
         (lambda: mtpp.certify(PATH, 2, constraints=3), "constraints=3: give a file, a mapping or mtpp.Constraints"),
         (lambda: mtpp.certify(PATH, 2, bandwidth=10**400), "it is too large"),
         (lambda: mtpp.plan("gnmt", "1x2", 4, None, bandwidth=1e9), "given by its name, not by NoneType"),
