@@ -158,7 +158,7 @@ _AS_MODEL = (
 )
 _RUN = (f"train-iters {_STEPS}", "eval-iters 0", "lr 1e-4", "log-interval 1", "log-throughput", "mock-data")
 _NUMBERS = {"bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("bf16", "fp8-format hybrid")}
-_ATTENTION = MODES[2]
+_ATTENTION, _HALF = MODES[2:4]
 
 
 def _megatron(plan: GridPlan) -> str:
@@ -218,7 +218,7 @@ def _parallel_arguments(plan: GridPlan) -> list[str]:
     if plan.expert > 1:
         lines.append(f"expert-model-parallel-size {plan.expert}")
     if any(way.expert_parameters for way in plan.layers):
-        lines.append(f"expert-tensor-parallel-size {tensor}")
+        lines.append(f"expert-tensor-parallel-size {1 if question.whole_experts else tensor}")
     if plan.placing != PLACINGS[0] and plan.groups > 1:
         lines.append("use-tp-pp-dp-mapping")
     if plan.zero == 1:
@@ -266,8 +266,9 @@ _TOML = """# {title}: {steps} steps on the data of its tests.
 
 def _torchtitan(plan: GridPlan) -> str:
     """A TOML file of torchtitan 0.2."""
-    counts, servers = _recomputed(plan), _processes(plan)
-    if sum(counts) not in (0, len(plan.modes) - 2):
+    servers, half = _processes(plan), set(plan.modes[1:-1]) == {_HALF}  # as its selective recomputation of operators
+    count = 0 if half else sum(_recomputed(plan))
+    if count not in (0, len(plan.modes) - 2):
         raise InputError("torchtitan recomputes all layers or none; this plan recomputes some: plan for it.")
     flavor, sentence = _flavor(plan)
     text = _TOML.format(
@@ -287,7 +288,8 @@ def _torchtitan(plan: GridPlan) -> str:
     if plan.chain.sequence is not None:
         training["seq_len"] = plan.chain.sequence
     text += _table("training", training) + _table("parallelism", _parallelism(plan))
-    return text + _table("activation_checkpoint", {"mode": "full" if sum(counts) else "none"})
+    recomputed = {"mode": "selective", "selective_ac_option": "op"} if half else {"mode": "full" if count else "none"}
+    return text + _table("activation_checkpoint", recomputed)
 
 
 def _table(name: str, members: Mapping[str, object]) -> str:
@@ -310,7 +312,7 @@ def _parallelism(plan: GridPlan) -> dict[str, object]:
         "expert_parallel_degree": plan.expert,
         "pipeline_parallel_degree": plan.groups,
     }
-    if plan.expert > 1 and tensor > 1:
+    if plan.expert > 1 and tensor > 1 and not plan.instance.whole_experts:
         members["expert_tensor_parallel_degree"] = tensor
     if plan.groups > 1:
         members["pipeline_parallel_schedule"] = "1F1B" if plan.turns == 1 else "Interleaved1F1B"

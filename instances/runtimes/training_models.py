@@ -99,7 +99,10 @@ def _of_layer(layer: Layer) -> _Arguments:
     if experts is None:
         shared |= {"ffn-hidden-size": feed.inner}
     else:
+        chosen, groups = experts.groups if experts.groups != (1, 1) else (None, None)
         shared |= {
+            "moe-router-num-groups": groups,
+            "moe-router-group-topk": chosen,
             "num-experts": experts.count,
             "moe-router-topk": experts.chosen,
             "moe-router-pre-softmax": experts.chosen == 1,  # shares of a single expert would all be 1

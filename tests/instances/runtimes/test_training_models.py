@@ -42,6 +42,8 @@ LATENT = {
     "num_experts_per_tok": 2,
     "n_shared_experts": 2,
     "first_k_dense_replace": 2,
+    "n_group": 4,
+    "topk_group": 2,
     "q_lora_rank": 24,
     "kv_lora_rank": 16,
     "qk_nope_head_dim": 8,
@@ -113,6 +115,8 @@ def test_experts_and_latent_attention_have_theirs() -> None:
         "moe-shared-expert-intermediate-size": "64",
         "moe-layer-freq": "([0]*2+[1]*3)",
         "moe-token-dispatcher-type": "alltoall",
+        "moe-router-num-groups": "4",
+        "moe-router-group-topk": "2",
         "expert-model-parallel-size": "2",
         "expert-tensor-parallel-size": "1",
         "q-lora-rank": "24",
@@ -147,6 +151,14 @@ def test_arguments_make_the_parameters_of_the_model(kind: str) -> None:
         return
     added = (padded_rows(arguments) - model.vocabulary) * model.hidden * (1 + (not model.tied))
     assert parameters_of(arguments) - added == model.parameters
+
+
+def test_devices_have_whole_experts_or_parts_of_them() -> None:
+    model = model_of(LATENT)
+    for etp, parts in (("1", "1"), ("tp", "2")):
+        plan = planned(model, fix="pp=1,tp=2,dp=2,ep=2,v=1", etp=etp)
+        assert arguments_of(grid_settings(plan, "megatron"))["expert-tensor-parallel-size"] == parts
+        assert toml(plan)["parallelism"].get("expert_tensor_parallel_degree", 1) == int(parts)
 
 
 def test_recomputation_is_that_of_the_plan() -> None:
@@ -313,6 +325,12 @@ def test_bug_plans_for_torchtitan_have_replicas_side_by_side() -> None:
     assert [plan.placing for plan in plans] == ["pipelines", "stages"]
     told = ["its step may take longer" in grid_settings(plan, "torchtitan") for plan in plans]
     assert told == [True, False]
+
+
+def test_torchtitan_recomputes_every_other_product_of_all_layers() -> None:
+    plan = planned("gpt2", runtime="torchtitan", checkpoint="half")
+    assert set(plan.modes[1:-1]) == {"half"}
+    assert toml(plan)["activation_checkpoint"] == {"mode": "selective", "selective_ac_option": "op"}
 
 
 def test_torchtitan_refuses_what_it_would_not_start() -> None:
