@@ -16,11 +16,18 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
 from instances.devices import Device
-from instances.errors import InputError, one_line
+from instances.errors import InputError, is_refused, one_line
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import check_readable
-from instances.readers.onnx.model import all_graphs, drop_weights, load_model, set_dims
+from instances.readers.onnx.model import (
+    OpenDimensionsError,
+    all_graphs,
+    drop_weights,
+    load_model,
+    proposals,
+    set_dims,
+)
 from instances.readers.onnx.operators import LiveNode, Price, Scope, TensorType, is_view, price, tensor_type, type_of
 from instances.readers.onnx.profiling import measure
 from instances.system.processes import SubprocessError as SubprocessError
@@ -328,7 +335,12 @@ def _is_open(live: LiveNode) -> bool:
 
 def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) -> tuple[ComputationGraph, list[int]]:
     """Read a model as `read_onnx` does, with a node for each operator that depends on an input; and list its views."""
-    scope, way = typed_scope(path, dims)
+    try:
+        scope, way = typed_scope(path, dims)
+    except OpenDimensionsError as error:  # sizes are proposed with which the model is read
+        tried = ((sizes, {**dims, **sizes}) for sizes in proposals(error.missing))
+        fitting = (sizes for sizes, all_sizes in tried if not is_refused(build, path, all_sizes, device, "roofline"))
+        raise InputError(error.words(next(fitting, None))) from None
     try:
         prices = [price(live, scope, device) for live in scope.live]
         work = [item.seconds for item in prices]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -24,20 +24,46 @@ from instances.json_files import check_readable
 #: Parts of names of dimensions, and a usual value; others are 1.
 _USUAL = {"seq": 128, "length": 128, "token": 128, "height": 224, "width": 224, "sample": 16000, "frame": 100}
 _SHOWN = 20
+#: In place of 1, where a model does not take that, as one whose convolutions need more.
+_LARGER = (512, 64, 4096)
 
 
-def no_value(missing: Mapping[str, str]) -> str:
+class OpenDimensionsError(InputError):
+    """Dimensions of inputs have no value: `missing` names the input in which each is first."""
+
+    def __init__(self, missing: Mapping[str, str], path: str | Path, names: Iterable[str]) -> None:
+        self.missing, self.path, self.names = missing, path, tuple(names)
+        super().__init__(self.words(next(proposals(missing))))
+
+    def __reduce__(self) -> tuple[type[OpenDimensionsError], tuple[Mapping[str, str], str | Path, tuple[str, ...]]]:
+        return OpenDimensionsError, (self.missing, self.path, self.names)
+
+    def words(self, sizes: Mapping[str, int] | None) -> str:
+        """The message with these sizes as an example, or with none that the model is known to take."""
+        return f"{self.path}: {no_value(self.missing, sizes)} (the model has {', '.join(self.names)})."
+
+
+def proposals(missing: Iterable[str]) -> Iterator[dict[str, int]]:
+    """Sizes for dimensions, the most usual ones first."""
+    usual = {name: _usual(name) for name in missing}
+    yield usual
+    for size in _LARGER:
+        yield {name: size if value == 1 and not _is_one(name) else value for name, value in usual.items()}
+
+
+def no_value(missing: Mapping[str, str], sizes: Mapping[str, int] | None) -> str:
     """Words for all dimensions that have no value, by the input in which each is first, with values for them.
 
     Examples
     --------
-    >>> no_value({"batch": "x"})
+    >>> no_value({"batch": "x"}, {"batch": 1})
     "dimension 'batch' of input 'x' has no value; give for example dims='batch=1'"
-    >>> no_value({"batch": "x", "seq_len": "x"})
+    >>> no_value({"batch": "x", "seq_len": "x"}, {"batch": 1, "seq_len": 128})
     "dimensions 'batch', 'seq_len' have no value; give for example dims='batch=1' dims='seq_len=128'"
     """
     names = list(missing)[:_SHOWN]
-    example = " ".join(said("dims", f"{name}={_usual(name)}") for name in names)
+    example = " ".join(said("dims", f"{name}={(sizes or {}).get(name, 'N')}") for name in names)
+    example += "" if sizes else ", with sizes that the model takes, as none of the usual ones fit"
     if len(missing) == 1:
         return f"dimension '{names[0]}' of input '{missing[names[0]]}' has no value; give for example {example}"
     more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
@@ -47,9 +73,13 @@ def no_value(missing: Mapping[str, str]) -> str:
 
 def _usual(name: str) -> int:
     lower = name.lower()
-    if "past" in lower or "batch" in lower:
-        return 1
-    return next((value for part, value in _USUAL.items() if part in lower), 1)
+    return 1 if _is_one(lower) else next((value for part, value in _USUAL.items() if part in lower), 1)
+
+
+def _is_one(name: str) -> bool:
+    """Whether a dimension is 1 as a rule."""
+    lower = name.lower()
+    return "past" in lower or "batch" in lower or lower.endswith(":0")
 
 
 # ONNX models as files: parsed without weights in other files, checked, and with a number for every input dimension.
@@ -210,7 +240,9 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
     Raises
     ------
     InputError
-        If a dimension is unknown, has no value, or is not a positive number.
+        If a dimension is unknown, or is not a positive number.
+    OpenDimensionsError
+        If it has no value.
     """
     inputs = inputs_of(model.graph)
     places = _places(inputs)
@@ -263,7 +295,7 @@ def _require_shapes(inputs: list[ValueInfoProto], places: Mapping[str, object], 
             if not dim.HasField("dim_value") or dim.dim_value < 0:
                 missing.setdefault(dim.dim_param or f"{value.name}:{axis}", value.name)
     if missing:
-        raise InputError(f"{path}: {no_value(missing)} (the model has {', '.join(places)}).")
+        raise OpenDimensionsError(missing, path, places)
 
 
 def _follow_batch(graph: GraphProto, old: int, new: int) -> None:

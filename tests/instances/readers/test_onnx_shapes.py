@@ -72,6 +72,20 @@ def test_dimensions_without_a_value_are_refused(dims: dict[str, int], message: s
         read(tmp_path, model("g (float[batch,?,4] x) => (float[n] y) {y = Relu(x)}"), **dims)
 
 
+def test_proposed_sizes_are_those_that_the_model_takes(tmp_path: Path) -> None:
+    """A convolution over 8 samples does not take the usual 1, and one that fits only 77 gets no number."""
+    network = model("g (float[batch,1,n] x) => (float[a,b,c] y) {y = Conv(x, w)}", w=(2, 1, 8))
+    with pytest.raises(InputError, match=r"give for example dims='batch=1' dims='n=512' \(the model has batch, x:1, n"):
+        read(tmp_path, network)
+    assert read(tmp_path, network, batch=1, n=512).n == 1
+    with pytest.raises(InputError, match=r"'n' of input 'x' has no value; give for example dims='n=512'"):
+        read(tmp_path, network, batch=3)
+    strict = model("g (float[2,n] x) => (float[2,77] y) {y = MatMul(x, w)}", w=(77, 77))
+    with pytest.raises(InputError, match=r"dims='n=N', with sizes that the model takes, as none of the usual ones fit"):
+        read(tmp_path, strict)
+    assert read(tmp_path, strict, n=77).n == 1
+
+
 def test_a_dimension_without_a_name_has_its_place(tmp_path: Path) -> None:
     network = model("g (float[batch,?,4] x) => (float[a,b,c] y) {h = Relu(x) y = Relu(h)}")
     assert read(tmp_path, network, **{"batch": 2, "x:1": 3}).tensors.bytes.tolist() == [96, 96]
