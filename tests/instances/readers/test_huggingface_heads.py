@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from itertools import product
 
@@ -10,8 +11,9 @@ from transformers_configurations import GEMMA, LLAMA, written
 from weight_files import gguf, shapes_of_llama, stored, stored_bytes, tensors_of_gguf
 
 from instances import InputError, InputWarning
+from instances.json_files import parse_json
 from instances.readers import load_graph
-from instances.readers.huggingface.configuration import model_types
+from instances.readers.huggingface.configuration import decoder_of, model_types
 
 COUNT, TABLE = 1160, 80
 BODY = {name: shape for name, shape in shapes_of_llama().items() if name != "lm_head.weight"}
@@ -44,6 +46,33 @@ def test_the_wrapper_says_whether_the_head_is_the_table(tmp_path, kind):
             tied = words["tied"] if outer == "absent" else outer is True
             tied = tied or (kind == "llava" and text)
         assert read(tmp_path, config).attributes["parameter_count"] == COUNT - TABLE * tied, (outer, inner)
+
+
+def test_all_wrappers_of_transformers_are_read_as_it_reads_them():
+    """Over all classes that hold a decoder of a known type: tied alike, or a warning that the wrapper is unknown.
+
+    A state that transformers refuses says nothing, nor does a class that cannot be made of a text_config alone.
+    """
+    transformers = pytest.importorskip("transformers", reason="the extra 'networks' is not installed")
+    seen = 0
+    for kind, made in transformers.CONFIG_MAPPING.items():
+        if "text_config" not in (getattr(made, "sub_configs", None) or {}):
+            continue
+        for outer, inner in product(STATES, STATES):
+            try:
+                text = made().text_config.model_type
+                config = made(text_config={"model_type": text} | said(inner), **said(outer))
+                tied = bool(config.tie_word_embeddings)
+            except Exception:  # transformers has many ways to refuse, and another one for a class that does not say it
+                continue
+            if text not in model_types():
+                continue
+            stated = {"model_type": kind, "text_config": {"model_type": text} | said(inner)} | said(outer)
+            record, doubts = decoder_of(parse_json(json.dumps(stated), "config.json"))
+            seen += 1
+            unknown = any("is unknown" in doubt for doubt in doubts)
+            assert record.tied == tied or unknown, (kind, outer, inner)
+    assert seen > 100
 
 
 def test_a_text_config_without_a_type_has_that_of_its_wrapper(tmp_path):
