@@ -150,8 +150,8 @@ class Fitting:
     def kept(self, layers: list[Configuration], *, whole: bool) -> float:
         """Bytes of parameters, gradients and optimizer of a group."""
         setting = self.setting
-        D = setting.pipelines * setting.context
-        return sum(self.question.kept_bytes(layers, setting.zero, (D, D // setting.expert), whole=whole))
+        shards = self.question.shards(setting.pipelines, layers[0].degrees)
+        return sum(self.question.kept_bytes(layers, setting.zero, shards, whole=whole))
 
 
 def _by_depth(runs: _Runs) -> list[int]:

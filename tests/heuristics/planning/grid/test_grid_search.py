@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import mtpp
 from heuristics.method import Limits
 from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.search import dealt, exchanged, moves_of
@@ -129,6 +130,14 @@ def test_fixed_degrees_are_kept() -> None:
     plan = plan_in_grid(question, Limits()).best
     assert plan is not None
     assert (plan.groups, plan.tensor, plan.pipelines, plan.turns) == (2, (1, 1), 2, 1)
+
+
+def test_bug_whole_experts_are_divided_among_all_devices_of_a_stage() -> None:
+    """With more parts than replicas the search counted no device for a part, and ended in an internal error."""
+    words = {"bandwidth": "300GB/s", "memory": "1TB", "sequence": 512, "micro_batch": "1", "etp": "1"}
+    plan = mtpp.train("mixtral-8x7b", "1x8", global_batch=32, fix="tp=2,pp=2,v=1,dp=2,ep=4", **words).answer
+    assert isinstance(plan, GridPlan)
+    assert (plan.expert, plan.shards(0)) == (4, (2, 1))
 
 
 def test_runtimes_get_plans_that_they_can_run() -> None:
