@@ -15,7 +15,7 @@ MOST_CODE_CELLS = 12
 # A path from the root of a file system: after a blank, a quote or a bracket, so that neither 1/k nor </td> is one.
 MACHINE_PATH = re.compile(r"""(?:^|[\s"'(\[=])(?:(?:/[\w.~-]+){2,}|~/\w|[A-Za-z]:\\)""", flags=re.MULTILINE)
 # What cells spend much time by, and less of it.
-LESS = {"LIMIT": "0.2", "EFFORT": "0", "UPDATES": "4"}
+LESS = {"LIMIT": "0.1", "SECONDS": "2", "EFFORT": "0", "UPDATES": "4"}
 SPENT = re.compile(rf"^({'|'.join(LESS)}) = [\d.]+$", flags=re.MULTILINE)
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -47,7 +47,7 @@ def test_there_are_notebooks() -> None:
 def test_runs(path: Path, tmp_path: Path) -> None:
     """No cell fails, and none needs a file of the folder that it runs in or leaves one behind there.
 
-    What has a limit of some seconds for each of many runs has a fifth of a second, and searches do less.
+    What has a limit of some seconds for each of many runs has a tenth of a second, and searches do less.
     """
     pytest.importorskip("ipykernel", reason="the extra 'notebooks' is not installed")
     from nbclient import NotebookClient

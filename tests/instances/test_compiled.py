@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numba
@@ -20,7 +21,13 @@ from instances.system.import_guard import SIBLINGS
 
 ROOT = Path(instances.compiled.__file__).parent.parent
 FILES = [path for package in SIBLINGS for path in (ROOT / package).rglob("*.py")]
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """All files of the project, parsed."""
+    return {path: ast.parse(path.read_text()) for path in FILES}
+
 
 CALLEE = "from instances.compiled import compiled\n@compiled\ndef inner(x):\n    return x + 1\n"
 CALLER = (
@@ -41,13 +48,13 @@ def is_kernel(node: ast.AST) -> bool:
 
 def test_numba_is_used_through_the_decorator_alone() -> None:
     """No other file takes a decorator from numba, and none is hidden from the hash."""
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if path != Path(instances.compiled.__file__):
             for node in ast.walk(tree):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 assert not any(name.split(".")[0] == "numba" for name in names), path
-    with_kernels = {path for path, tree in TREES.items() if any(map(is_kernel, ast.walk(tree)))}
+    with_kernels = {path for path, tree in trees().items() if any(map(is_kernel, ast.walk(tree)))}
     assert len(with_kernels) > 20
     assert with_kernels <= set(kernel_sources())
 
@@ -70,7 +77,10 @@ def definitions(tree: ast.Module) -> dict[str, ast.AST]:
     return found
 
 
-GLOBALS = {path: definitions(tree) for path, tree in TREES.items()}
+@cache
+def global_names() -> dict[Path, dict[str, ast.AST]]:
+    """The global names of all files, see `definitions`."""
+    return {path: definitions(tree) for path, tree in trees().items()}
 
 
 def names(*nodes: ast.AST | None) -> set[str]:
@@ -80,7 +90,7 @@ def names(*nodes: ast.AST | None) -> set[str]:
 
 def defined(path: Path, name: str) -> tuple[Path, ast.AST] | None:
     """Where a global name of a file is defined in this project; imports are followed."""
-    node = GLOBALS[path].get(name)
+    node = global_names()[path].get(name)
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         module = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
         if module.split(".")[0] not in SIBLINGS:
@@ -107,7 +117,7 @@ def used(node: ast.AST) -> tuple[set[str], set[str]]:
 
 def parts_of_kernels() -> Iterator[tuple[Path, str]]:
     """Yield file and name of all that machine code is made from: kernels, constants and tuples."""
-    rest = [(path, node.name) for path, tree in TREES.items() for node in ast.walk(tree) if is_kernel(node)]
+    rest = [(path, node.name) for path, tree in trees().items() for node in ast.walk(tree) if is_kernel(node)]
     seen = set()
     while rest:
         path, name = rest.pop()
@@ -115,12 +125,13 @@ def parts_of_kernels() -> Iterator[tuple[Path, str]]:
             continue
         seen.add((path, name))
         yield path, name
-        values, types = used(GLOBALS[path][name])
+        values, types = used(global_names()[path][name])
         for other in values | types:
             found = defined(path, other)
             # An alias such as FloatArray says nothing to numba; a class does.
             if found and (other in values or isinstance(found[1], ast.ClassDef)):
-                rest.append((found[0], next(key for key, node in GLOBALS[found[0]].items() if node is found[1])))
+                names_there = global_names()[found[0]]
+                rest.append((found[0], next(key for key, node in names_there.items() if node is found[1])))
 
 
 @pytest.mark.slow
@@ -133,7 +144,8 @@ def test_whatever_kernels_use_is_part_of_the_hash() -> None:
         ("mtpp_models/cuts/cuts.py", "UNIT"),  # a constant of another file
         ("mtpp_models/cuts/max_flow.py", "augment"),
     } <= found
-    assert not {part for part in parts if part[0] not in set(kernel_sources())}
+    sources = set(kernel_sources())
+    assert not {part for part in parts if part[0] not in sources}
 
 
 # What lies on disk

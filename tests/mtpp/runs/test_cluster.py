@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from mtpp.runs.partition_job import jobs_of
 from mtpp.runs.workers import cluster_workers
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """Address of a cluster with one worker."""
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster:
+        yield cluster.scheduler_address
 
 
 @pytest.mark.slow
@@ -54,17 +63,12 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
         assert values["exact"]["bound"] == pytest.approx(values["exact"]["bottleneck"], rel=1e-5)
 
 
-def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
+def test_runs_of_training_are_those_of_one_process(scheduler: str, tmp_path: Path) -> None:
     """The workers of a cluster answer what this process answers, with the same key."""
     chain = LayerChain([1.0, 1.0], [2.0, 2.0], [4.0], [4.0], [6.0, 6.0])
     instance = TrainingInstance(chain, Cluster.of_servers((1, 2), 2.0, 1.0), 2)
     jobs = [TrainingJob(instance, method) for method in ("spp", "pipedream-hierarchical", BOUND, STAGES)]
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
-    with (
-        distributed.LocalCluster(**options) as cluster,
-        cluster_workers(cluster.scheduler_address) as workers,
-        RunLog(tmp_path / "runs.jsonl") as log,
-    ):
+    with cluster_workers(scheduler) as workers, RunLog(tmp_path / "runs.jsonl") as log:
         runs = run_jobs(jobs, log, workers)
     made = [job.run() for job in jobs]
     fields = [name for name in jobs[0].record() if name != "seconds"]
@@ -72,14 +76,12 @@ def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_own_methods_answer_there_as_here(tmp_path: Path) -> None:
+def test_own_methods_answer_there_as_here(scheduler: str, tmp_path: Path) -> None:
     """The file goes with the job; its process runs beside a worker that may have none of its own."""
     (tmp_path / "mine.py").write_text(f"{SOUND}\nfrom mtpp_models import MODELS\n\nBOUND = MODELS['pinned']\n")
     methods = ["random-1", *(f"{tmp_path}/mine.py:{name}" for name in ("mine", "BOUND"))]
     words: dict[str, Any] = {"methods": methods, "k": [2, 3], "bandwidth": 2.0}
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options) as cluster:
-        there = mtpp.compare(diamonds(), **words, scheduler=cluster.scheduler_address)
+    there = mtpp.compare(diamonds(), **words, scheduler=scheduler)
     assert there["error"].isna().all()
     times = ["seconds", "cpu_seconds", "primal_integral", "gap_integral"]
     assert there.drop(columns=times).equals(mtpp.compare(diamonds(), **words).drop(columns=times))
