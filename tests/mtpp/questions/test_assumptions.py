@@ -59,8 +59,6 @@ _OTHERS = {
     "device": "H100-80",
     "zero": "0",
     "attention": "eager",
-    "cp": "2",
-    "ep": "2",
     "runtime": "megatron",
     "in_flight": 2,
     "dims.batch": 2,
