@@ -28,7 +28,7 @@ _Targets = Annotated[
     list[str],
     options.argument(
         metavar="SUITE|GRAPH|RUNS…",
-        help="A suite (mtpp list suites), architectures, files; or training, placeto, serving, unlike.",
+        help="A suite (mtpp list suites), architectures, files; or training, train, placeto, serving, unlike.",
     ),
 ]
 _Methods = Annotated[
@@ -128,9 +128,10 @@ def table(
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
     "training" makes the figures and tables of pipelined training, "placeto" those of learned placement on the networks
-    of its paper, in two hours, with PyTorch. "serving" compares the default rules of runtimes with proved optima,
-    "unlike" rules of thumb for devices that are not alike with theirs. Of the options, --quick counts for the first two
-    alone; --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
+    of its paper, in two hours, with PyTorch. "train" holds predicted steps of plans for a global batch against
+    published ones. "serving" compares the default rules of runtimes with proved optima, "unlike" rules of thumb for
+    devices that are not alike with theirs. Of the options, --quick counts for the first two alone; --jobs, --scheduler,
+    --out, --tables and --format count for all; the others for suites and graphs.
 
     With --from the tables are made of files of runs alone; several versions of a method are rows of their own.
 
@@ -148,6 +149,10 @@ def table(
 
         with running.workers() as workers:
             return make_training_tables(all_points(quick=quick), workers, report)
+    if targets == ["train"] and not quick:
+        from experiments.studies.training.measurements import make_measured_tables
+
+        return make_measured_tables(report)
     if targets == ["serving"] and not quick:
         from experiments.studies.serving.tables import make_serving_tables
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from mtpp.api.hunting import hunt
     from mtpp.api.least_k import least_k
     from mtpp.api.partitioning import bound, certify, partition, relaxation, solve
-    from mtpp.api.planning import flow, place, plan, serve, train
+    from mtpp.api.planning import flow, place, plan, serve
     from mtpp.api.stages import run, split
+    from mtpp.api.training import calibrate, train
     from mtpp.api.verification import check, verify
     from mtpp.plots.profiles import plot_trace
     from mtpp.questions.reading import load
@@ -63,6 +64,7 @@ __all__ = [
     "WordError",
     "__version__",
     "bound",
+    "calibrate",
     "certify",
     "check",
     "compare",
@@ -108,7 +110,8 @@ _HOMES = {
     "mtpp.api.hunting": "hunt",
     "mtpp.api.least_k": "least_k",
     "mtpp.api.partitioning": "bound certify partition relaxation solve",
-    "mtpp.api.planning": "flow place plan serve train",
+    "mtpp.api.planning": "flow place plan serve",
+    "mtpp.api.training": "calibrate train",
     "mtpp.api.stages": "run split",
     "mtpp.api.verification": "check verify",
     "mtpp.plots.profiles": "plot_trace",

@@ -24,16 +24,15 @@ from instances.partitioning.serving import ServingInstance
 from instances.placement.networks import group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
-from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
 from instances.serving.model import ServedModel
 from instances.system.processes import catch_interrupt
 from mtpp.api.deployments import DeploymentResult, deployment
+from mtpp.api.training import trained
 from mtpp.certifying.loop import ignore
-from mtpp.certifying.methods import GridResult, answered, certify_grid, flow_methods, placement_methods
+from mtpp.certifying.methods import answered, flow_methods, placement_methods
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
-from mtpp.questions.grid import grid_question
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.placement import (
     DEFAULT_RUNTIME,
@@ -50,7 +49,7 @@ from mtpp.questions.placement import (
     serving_terms,
     throughput_at_capacity,
 )
-from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, TrainWords, plan_question
+from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
 from mtpp.questions.serving import OnServersWords, ServersLike, ServeWords, deployment_instance, refuse_deployment
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
@@ -428,53 +427,7 @@ def plan(
     question = plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))
     if isinstance(question, PlanningQuestion):
         return planned(question).result
-    return certify_grid(question.instance, question.time_limit, question.runtime)  # type: ignore[return-value]
-
-
-@takes_words(TrainWords)
-def train(
-    model: str | PathLike[str] | ConfiguredChain | Transformer, cluster: str, **words: Unpack[TrainWords]
-) -> GridResult:
-    """Plan training for a global batch and bound how much faster a plan could be, as ``mtpp train``.
-
-    Parameters
-    ----------
-    model : str, path, ConfiguredChain or Transformer
-        A model by name, a ``config.json``, or a file of mtpp-chain/2 or Piper.
-    cluster : str
-        Equal servers such as "8x8".
-    global_batch : int
-        Samples of a step.
-    bandwidth : float or str
-        Within and between servers as "300GB/s,200GB/s".
-    memory : float or str, optional
-        Of a device; by default 94 % of that of `device`.
-    nic, dtype, sequence, optimizer_bytes, full_duplex, peak_flops, memory_bandwidth, time_unit
-        As for `plan`; "bf16" by default, with 18 bytes a parameter.
-    micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price, runtime
-        Of equal pipelines of whole microbatches, with degrees of parallelism: `docs/training.md`.
-    time_limit : float, optional
-        For the search, and as much again for bounds [s].
-
-    Returns
-    -------
-    Result
-        Its answer is a `GridPlan`.
-
-    Raises
-    ------
-    InputError
-        If a word is refused, or no plan fits into memory.
-
-    Examples
-    --------
-    >>> import mtpp
-    >>> words = {"bandwidth": "300GB/s", "sequence": 64, "micro_batch": 1}
-    >>> mtpp.train("gpt2", "1x2", global_batch=2, **words).answer.devices
-    2
-    """
-    question = grid_question(model, cluster, words, words["time_limit"])
-    return certify_grid(question.instance, question.time_limit, question.runtime)
+    return trained(question)  # type: ignore[return-value]
 
 
 def planned(question: PlanningQuestion, tell: Callable[[str, float], None] | None = None) -> CoveredPlan:

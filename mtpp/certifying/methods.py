@@ -137,8 +137,8 @@ def flow_methods(
 GridResult = Result[GridInstance, GridPlan]
 
 
-#: Name of the best uniform plan among the parts of a result.
-UNIFORM = "uniform"
+#: Names of the best uniform plan, and of plans of other degrees, among the parts of a result.
+UNIFORM, OTHER = "uniform", "other degrees"
 
 
 def certify_grid(
@@ -146,6 +146,7 @@ def certify_grid(
     time_limit: float | None = None,
     runtime: str | None = None,
     on_progress: Callable[[Progress], None] = ignore,
+    top: int = 0,
 ) -> GridResult:
     """Plan, such that `runtime` can run it if there is one, and prove how much faster any plan could be.
 
@@ -153,11 +154,13 @@ def certify_grid(
     ----------
     time_limit : float, optional
         For the search, and as much again for the bounds [s].
+    top : int
+        Plans of other degrees beside the best, at most.
 
     Returns
     -------
     Result
-        Its parts hold the bounds, and the best uniform plan if one fits.
+        Its parts hold the bounds, the best uniform plan if one fits, and the best ones of other degrees.
 
     Raises
     ------
@@ -171,7 +174,10 @@ def certify_grid(
         plans = plan_in_grid(question, Limits(controls.deadline), runtime, _telling(controls))
         seconds = watch.seconds(search=watch.passed)
         best = GridResult("grid", question, plans.best, seconds=seconds, provenance=provenance)
-        return combine(best, *([] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]))
+        others = [GridResult(OTHER, question, plan) for plan in plans.of_other_degrees(top)]
+        return combine(
+            best, *([] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]), *others
+        )
 
     def prove(best: GridResult, controls: Controls) -> GridResult:
         assert best.answer is not None
@@ -191,6 +197,11 @@ def certify_grid(
 def uniform_plan(result: GridResult) -> GridPlan | None:
     """The best plan of equal stages and degrees that the search has met; None if none fits."""
     return next((part.answer for part in result.parts if part.method == UNIFORM), None)
+
+
+def plans_of_other_degrees(result: GridResult) -> list[GridPlan]:
+    """The best plans of other degrees than the answer, the fastest first."""
+    return [part.answer for part in result.parts if part.method == OTHER and part.answer is not None]
 
 
 # Certification of a placement: a search, bounds that need no solver, then exact models, while a gap is left.

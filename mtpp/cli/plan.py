@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from instances.runtimes.training import grid_settings
-    from mtpp.certifying.methods import certify_grid, uniform_plan
+    from mtpp.api.training import trained
+    from mtpp.certifying.methods import uniform_plan
     from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
     from mtpp.plots.plans import grid_figure
     from mtpp.text.tables import left_aligned
@@ -38,10 +39,10 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     runtime = question.runtime
 
     def answer(live: LiveLine, _: OnFault) -> GridResult:
-        return certify_grid(question.instance, question.time_limit, runtime, live.show)
+        return trained(question, live.show)
 
     def show(result: GridResult) -> None:
-        printing.say(left_aligned(grid_headlines(result, question.timing.peak_flops, question.price)))
+        printing.say(left_aligned(grid_headlines(result, question.peak_flops, question.price, question.tokens)))
 
     def tables(result: GridResult) -> None:
         assert result.answer is not None
@@ -57,6 +58,28 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     return printing.answer((question.instance.label, "best"), answer, files, show, tables, draw)
 
 
+#: In place of a model: constants are fitted to the steps of a file.
+_CALIBRATE = "calibrate"
+
+
+def _calibrate(steps: str, files: PlanFiles, printing: Printing) -> int:
+    """Fit constants, print and write them; the exit code."""
+    from instances.planning.grid.estimates import calibration_document
+    from mtpp.api.training import calibrate
+    from mtpp.text.tables import left_aligned
+
+    calibration = calibrate(steps)
+    kind = f"{calibration.device}, {calibration.dtype}, {calibration.runtime}"
+    constants = [(name, f"{value:.4g}") for name, value in vars(calibration.constants).items()]
+    printing.say(left_aligned([("of", kind), *constants]))
+    rows = [[step.question, f"{step.seconds:.5g}", f"{step.fitted:.5g}", step.source] for step in calibration.steps]
+    printing.table(["step", "measured [s]", "fitted [s]", "source"], rows, words={0, 3})
+    printing.document(lambda: calibration_document(calibration))
+    if files.out is not None:
+        files.write(lambda: calibration_document(calibration))
+    return DONE
+
+
 @command
 def train(
     *,
@@ -66,18 +89,29 @@ def train(
             metavar="MODEL", help="A model by name, a config.json of Hugging Face, or a file of mtpp-chain/2 or Piper."
         ),
     ],
-    cluster: Annotated[str, options.of_machines(metavar="CLUSTER", help="Equal servers such as 8x8.")],
+    steps: Annotated[
+        str | None, options.argument(metavar="STEPS", help="Of calibrate: a file of measured steps (mtpp-steps/1).")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        options.of_machines(metavar="CLUSTER", help="Equal servers such as 8x8, or by name such as 16xDGX-H100."),
+    ] = None,
     words: TrainWords,
     files: PlanFiles,
     printing: Printing,
 ) -> int:
     """Plan training for a global batch: equal pipelines of whole microbatches, with degrees, ZeRO and recomputation.
 
-    Bounds are named by the plans that they hold for.
+    Bounds are named by the plans that they hold for. In place of a model, calibrate fits constants to the measured
+    steps of a file (mtpp-steps/1), for --calibration: mtpp train calibrate steps.json --out h100.json
 
     Example: mtpp train llama-2-7b --cluster 2x8 --bandwidth 300GB/s,200GB/s --global-batch 64 --device A100-40
     """
     files.check(files.export)
+    if model == _CALIBRATE and steps is not None:
+        return _calibrate(steps, files, printing)
+    if steps is not None:
+        raise InputError(f"{steps}: a plan has no such argument; steps are for {_CALIBRATE}.")
     if files.export is not None:
         _check_export(files.export, words)
     return show_grid(grid_question(model, cluster, words, words["time_limit"]), files, printing)

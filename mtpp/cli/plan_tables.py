@@ -13,7 +13,8 @@ from instances.planning import Iteration, Timeline, TrainingInstance
 from instances.planning.grid.plan import GridPlan
 from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
-from mtpp.certifying.methods import GridResult, uniform_plan
+from mtpp.api.training import training_of
+from mtpp.certifying.methods import GridResult, plans_of_other_degrees, uniform_plan
 from mtpp.certifying.planning import CoveredPlan
 from mtpp.problems.registry import PROBLEMS
 from mtpp.text.numbers import how_many
@@ -24,7 +25,9 @@ from mtpp.text.numbers import how_many
 _GIB = 2**30
 
 
-def grid_headlines(result: GridResult, peak_flops: float, price: float | None) -> list[tuple[str, str]]:
+def grid_headlines(
+    result: GridResult, peak_flops: float, price: float | None, tokens: float | None = None
+) -> list[tuple[str, str]]:
     """Labels and words: what was asked, the degrees, how fast it is, and how fast any plan could be."""
     plan, uniform = _plan(result), uniform_plan(result)
     question, chain = result.instance, plan.chain
@@ -41,6 +44,10 @@ def grid_headlines(result: GridResult, peak_flops: float, price: float | None) -
         ("step", f"{plan.time:.6g} s, {how_many(question.global_batch, 'sample')}, {plan.bubble:.1%} of it no pass"),
         *_speeds(plan, peak_flops, price),
     ]
+    if tokens is not None:
+        whole = training_of(plan, tokens, price)
+        cost = "" if whole["price"] is None else f", {whole['price']:,.0f} for all devices"
+        rows.append(("training", f"{whole['days']:,.3g} days for {tokens:.3g} tokens{cost}"))
     peak = float(plan.memory.total.max())
     limit = "" if math.isinf(question.memory) else f" of {question.memory / _GIB:.4g}"
     again = {mode: plan.modes.count(mode) for mode in dict.fromkeys(plan.modes) if mode != "none"}
@@ -118,9 +125,10 @@ def stage_rows(plan: GridPlan) -> tuple[list[str], list[list[str]]]:
 
 
 def comparison_rows(result: GridResult) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: the plan and the best uniform one."""
+    """Header and rows of text: the plan, the best uniform one, and those of other degrees."""
     header, rows = ["plan", "grid", "step [s]", "memory [GiB]", "no pass"], []
-    for name, plan in (("planned", _plan(result)), ("uniform", uniform_plan(result))):
+    others = [("other", plan) for plan in plans_of_other_degrees(result)]
+    for name, plan in (("planned", _plan(result)), ("uniform", uniform_plan(result)), *others):
         if plan is not None:
             peak = float(plan.memory.total.max()) / _GIB
             rows.append([name, _grid(plan), f"{plan.time:.6g}", f"{peak:.4g}", f"{plan.bubble:.1%}"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -29,7 +28,9 @@ from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
     from instances.planning.grid.accelerators import Accelerator, Constants
-    from instances.planning.grid.layers import Clockwork, Routing
+    from instances.planning.grid.estimates import Calibration, Estimate
+    from instances.planning.grid.layers import Routing
+    from instances.planning.grid.problem import StateBytes
     from instances.planning.grid.transformer import Transformer
 
 # Models of plans in a grid: names, configurations of Hugging Face, files of measured layers.
@@ -41,37 +42,19 @@ _LONG, _PART, _FEW_EXPERTS = 8192, 2048, 16
 _MICRO_BATCHES = (1, 2, 4)
 
 
-def chains_of(
-    chain: Any,
-    words: Mapping[str, Any],
-    timing: Timing,
-    servers: Servers,
-    fixed: dict[str, int | None],
-    modes: tuple[str, ...],
-    memory: float,
-) -> tuple[tuple[ConfiguredChain, ...], Routing]:
-    """The layers of a model for each size of microbatches, and how tokens go to its experts.
+def _estimated(
+    model: Transformer, words: Mapping[str, Any], basis: _Basis, servers: Servers, fixed: dict[str, int | None]
+) -> tuple[Estimate, tuple[ConfiguredChain, ...]]:
+    """How the layers of a model are timed, and these for each size of microbatches."""
+    from instances.planning.grid.estimates import Estimate
 
-    Raises
-    ------
-    InputError
-        If there is no such model, or a degree or size does not suit it.
-    """
-    from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.accelerators import DTYPES
-    from instances.planning.grid.layers import LayerCosts, Routing, configured
-
-    model, dtype = _model(chain, words), timing.dtype
-    if isinstance(model, ConfiguredChain):
-        return (_measured(model, words),), Routing()
-    check_range("memory", memory, "bytes", (1e9, 4e12))
     if words["time_unit"] is not None:
         raise InputError(f"{model.name}: its times are estimated; leave out {word('time_unit')}.")
     sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
     if model.positions and sequence > model.positions:
         raise WordError("sequence", sequence, f"{model.name} knows {model.positions} positions; give at most that.")
     assume("sequence", f"{sequence} tokens a sample")
-    assume("dtype", f"numbers in {dtype}")
+    assume("dtype", f"numbers in {basis.dtype}")
     assume("attention", f"{words['attention']} attention")
     batch = words["global_batch"]
     sizes = [n for n in _MICRO_BATCHES if batch % n == 0]
@@ -87,13 +70,10 @@ def chains_of(
     if not degrees:
         why = f"with tp {words['tp']} it fills no server of {servers.size} and no whole servers; choose others."
         raise WordError("cp", words["cp"], why)
-    clock = timing.clock(servers)
+    modes, _ = _modes(words["checkpoint"], words["runtime"])
     fused, routing = words["attention"] == "fused", _routing(model, words)
-    chains = tuple(
-        configured(LayerCosts(model, clock, n, sequence, DTYPES[dtype], servers, fused, routing, modes), degrees, dtype)
-        for n in sizes
-    )
-    return chains, routing
+    estimate = Estimate(model, sequence, *basis[:4], servers, fused, routing, modes)
+    return estimate, tuple(estimate.chain(n, degrees) for n in sizes)
 
 
 def _context_degrees(sequence: int, servers: Servers) -> list[int]:
@@ -235,8 +215,8 @@ def numbers_of(name: str, text: str) -> list[int]:
 
 
 _DEVICE, _UPDATE_BYTES = "A100-80", 42
-#: Of a transfer or an exchange between servers [s]; rates below it have no unit [bytes/s].
-_LATENCY, _BARE = 20e-6, 1e6
+#: Rates below it have no unit [bytes/s].
+_BARE = 1e6
 _GRADIENT_BYTES, _MOMENT_BYTES, _COPY_BYTES = 4.0, 8.0, 4.0
 #: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
 _FILLED, _REACHED = 0.94, 0.8
@@ -296,38 +276,29 @@ class GridWords(TypedDict, total=False):
             basic=True,
         ),
     ]
+    calibration: Annotated[
+        str | None,
+        Word(
+            "Constants fitted to measured steps, by mtpp train calibrate (mtpp-calibration/1).", None, "FILE", MACHINES
+        ),
+    ]
+    top: Annotated[int, Word("Plans of other degrees to show beside the best.", 0, "N", least=0, most=1000)]
+    tokens: Annotated[
+        float | None, Word("Of a whole training, whose days and price are shown.", None, "N", least=1, most=1e18)
+    ]
     price: Annotated[
         float | None, Word("Of an hour of a device, for the cost of a step.", None, "X", MACHINES, least=0)
     ]
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Device, type of numbers, constants and runtime on which times of operators rest."""
+class _Basis(NamedTuple):
+    """Device, type of numbers, runtime and constants on which times of operators rest, and how they were calibrated."""
 
-    device: Accelerator
     dtype: str
-    constants: Constants  # of products of this type
-    sixteen: float  # part of the 16-bit peak that products of the head and of routers reach
-    devices: int
+    device: Accelerator
     runtime: str | None
-
-    @property
-    def peak_flops(self) -> float:
-        """Peak of the products of this type [1/s]."""
-        return self.device.peak_flops * (self.device.eight if self.dtype == "fp8" else 1.0)
-
-    @property
-    def longer(self) -> float:
-        """How much longer a step takes than its operators."""
-        return self.constants.longer(self.devices)
-
-    def clock(self, servers: Servers) -> Clockwork:
-        """Times of operators."""
-        from instances.planning.grid.layers import Clockwork
-
-        eight = self.constants.gemm if self.dtype == "fp8" else None
-        return Clockwork(self.device, servers.inner, replace(self.constants, gemm=self.sixteen), eight, self.longer)
+    constants: Constants
+    calibration: Calibration | None
 
 
 @dataclass(frozen=True)
@@ -335,8 +306,12 @@ class GridQuestion:
     """A plan in a grid that is asked for, and what its report needs."""
 
     instance: GridInstance
-    timing: Timing
+    estimate: Estimate | None  # what its times rest on; None if they were measured
+    calibration: Calibration | None
+    peak_flops: float  # of a device [1/s]
     price: float | None  # of an hour of a device
+    tokens: float | None  # of a whole training
+    top: int  # plans of other degrees beside the best, at most
     runtime: str | None  # that has to run the plan
     time_limit: float | None  # of the search, and of the bounds [s]
 
@@ -349,52 +324,67 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     InputError
         If a word, the model or the cluster is refused, or no plan can have these degrees.
     """
+    from instances.planning.grid import ConfiguredChain, GridInstance, Servers
+    from instances.planning.grid.problem import Fixed
+
     if words["global_batch"] is None:
         raise InputError(f"{word('global_batch')} is missing; give the samples of a step.")
+    if cluster is None:
+        raise InputError(f"{word('cluster')} is missing; give equal servers such as 8x8 or 16xDGX-H100.")
     _check_words(words)
     network = cluster_of(cluster, words["bandwidth"], words["nic"])
-    timing = _timing(words, network)
-    memory = _FILLED * timing.device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    basis, runtime = _basis(words, network), words["runtime"]
+    memory = _FILLED * basis.device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
     if words["memory"] is None:
         assume("memory", f"{figures(memory, 'bytes')} of memory")
-    instance = _instance(chain, network, words, timing, memory)
-    return GridQuestion(instance, timing, words["price"], words["runtime"], time_limit)
-
-
-def _instance(chain: Any, network: Network, words: Mapping[str, Any], timing: Timing, memory: float) -> GridInstance:
-    from instances.planning.grid import GridInstance, Servers
-    from instances.planning.grid.problem import Fixed, StateBytes
-
-    fixed, runtime = _fixed(words["fix"]), words["runtime"]
-    servers = Servers(
-        network.servers, network.size, network.inner, network.outer, _REACHED / timing.longer, _LATENCY * timing.longer
-    )
     assume("zero", f"ZeRO {words['zero']}")
-    zero, (modes, fixed["recomputed"]) = _stages_of_zero(words["zero"], runtime), _modes(words["checkpoint"], runtime)
+    fixed, zero = _fixed(words["fix"]), _stages_of_zero(words["zero"], runtime)
+    modes, fixed["recomputed"] = _modes(words["checkpoint"], runtime)
     shared = {name: fixed.pop(name, None) for name in ("cp", "ep")}
-    chains, routing = chains_of(chain, words, timing, servers, shared, modes, memory)
-    width = _width(chains[0])
-    total = words["optimizer_bytes"]
+    servers, model = Servers(*network[:4]), _model(chain, words)
+    estimate = None
+    if isinstance(model, ConfiguredChain):
+        chains: tuple[ConfiguredChain, ...] = (_measured(model, words),)
+    else:
+        check_range("memory", memory, "bytes", (1e9, 4e12))
+        estimate, chains = _estimated(model, words, basis, servers, shared)
+    instance = GridInstance(
+        chains,
+        replace(servers, reached=_REACHED),
+        words["global_batch"],
+        memory=memory,
+        state_bytes=_state_bytes(_width(chains[0]), words["optimizer_bytes"]),
+        update_time=_UPDATE_BYTES / (_REACHED * basis.device.memory_bandwidth),
+        zero=zero,
+        modes=modes,
+        fixed=Fixed(**fixed),
+        full_duplex=words["full_duplex"],
+    )
+    peak = basis.device.peak_flops if estimate is None else estimate.peak_flops
+    return GridQuestion(
+        instance if estimate is None else estimate.timed(instance),
+        estimate,
+        basis.calibration,
+        peak,
+        words["price"],
+        words["tokens"],
+        words["top"],
+        runtime,
+        time_limit,
+    )
+
+
+def _state_bytes(width: float, total: float | None) -> StateBytes:
+    """Bytes a parameter of weights, gradients in 32 bits, and the optimizer."""
+    from instances.planning.grid.problem import StateBytes
+
     if total is None:  # of Adam, with a copy in 32 bits of shorter numbers
         total = width + _GRADIENT_BYTES + _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)
         assume("optimizer_bytes", f"{total:g} bytes a parameter with its optimizer")
     if total < width + _GRADIENT_BYTES:
         least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
         raise WordError("optimizer_bytes", f"{total:g}", least)
-    return GridInstance(
-        chains,
-        servers,
-        words["global_batch"],
-        memory=memory,
-        state_bytes=StateBytes(width, _GRADIENT_BYTES, total - width - _GRADIENT_BYTES),
-        update_time=timing.longer * _UPDATE_BYTES / (_REACHED * timing.device.memory_bandwidth),
-        zero=zero,
-        modes=modes,
-        fixed=Fixed(**fixed),
-        full_duplex=words["full_duplex"],
-        exposed=min(1.0, timing.constants.zero3_exposed),
-        whole_experts=routing.whole,
-    )
+    return StateBytes(width, _GRADIENT_BYTES, total - width - _GRADIENT_BYTES)
 
 
 def _check_words(words: Mapping[str, Any]) -> None:
@@ -413,13 +403,12 @@ def _check_words(words: Mapping[str, Any]) -> None:
         raise WordError("runtime", words["runtime"], f"plans for a global batch are for {', '.join(RUNTIMES)}.")
 
 
-def _timing(words: Mapping[str, Any], network: Network) -> Timing:
-    """The device with the rates that words give it, and its constants."""
+def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
+    """The device with the rates that words give it, and its constants, which a calibration may hold."""
     from instances.planning.grid.accelerators import constants_of, read_accelerator
+    from instances.planning.grid.estimates import read_calibration
 
-    name = words["device"] or network.device
-    if name is None:
-        name = _DEVICE
+    name = words["device"] or network.device or _DEVICE
     try:
         device = read_accelerator(name)
     except InputError as error:
@@ -429,9 +418,12 @@ def _timing(words: Mapping[str, Any], network: Network) -> Timing:
     if words["memory_bandwidth"] is not None:
         rate = parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth")
         device = replace(device, memory_bandwidth=rate)
-    dtype, runtime = words["dtype"] or "bf16", words["runtime"]
+    dtype, runtime, calibration = words["dtype"] or "bf16", words["runtime"], None
     constants = constants_of(device, dtype, runtime)
-    sixteen = constants_of(device, "bf16", runtime).gemm
+    if words["calibration"] is not None:
+        calibration = read_calibration(words["calibration"])
+        calibration.check(device.name, dtype, runtime)
+        constants = calibration.constants
     if words["overlap"] != "auto":
         constants = replace(constants, tp_exposed=float(words["overlap"] == "none"))
     assume("overlap", f"{constants.tp_exposed:.0%} of tensor collectives exposed")
@@ -439,7 +431,7 @@ def _timing(words: Mapping[str, Any], network: Network) -> Timing:
     speed = f"{device.peak_flops / 1e12:g} TFLOP/s" + f" ({device.eight:g} times that with 8 bits)" * (dtype == "fp8")
     if words["device"] is None:
         assume("device", f"devices like {device.name} with {speed} and {own} to their memory")
-    return Timing(device, dtype, constants, sixteen, network.servers * network.size, runtime)
+    return _Basis(dtype, device, runtime, constants, calibration)
 
 
 def _width(chain: ConfiguredChain) -> float:
@@ -513,9 +505,12 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
 
 def _check_unit(rate: Any) -> None:
     """Refuse a small number without a unit."""
-    with suppress(TypeError, ValueError):
-        if float(rate) < _BARE:
-            raise WordError("bandwidth", rate, f"{float(rate):g} bytes a second; write {rate}GB/s.")
+    try:
+        number = float(rate)
+    except (TypeError, ValueError):
+        return
+    if number < _BARE:
+        raise WordError("bandwidth", rate, f"{number:g} bytes a second; write {rate}GB/s.")
 
 
 def check_range(name: str, value: float, unit: str, limits: tuple[float, float], what: str = "") -> None:

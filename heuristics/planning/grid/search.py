@@ -315,10 +315,32 @@ class GridSearch:
         """Time that plans must be below; infinite if none is known [s]."""
         return min(self.limit, np.inf if self.best is None else self.best.time)
 
+    def of_other_degrees(self, most: int) -> list[GridPlan]:
+        """The best plan for each of other degrees than the best, stages of ZeRO and sizes of microbatches."""
+        plans: list[GridPlan] = []
+        seen = set[object]() if self.best is None else {_degrees(self.best)}
+        for _, sketch in sorted(self.met.values(), key=lambda pair: pair[0]):
+            if len(plans) >= most:
+                break
+            made = [
+                plan
+                for other in expressible(self.question, sketch, self.runtime)
+                for plan in built(self.question, other)
+            ]
+            plan = min(made, key=lambda plan: plan.time, default=None)
+            if plan is not None and _degrees(plan) not in seen:
+                seen.add(_degrees(plan))
+                plans.append(plan)
+        return plans
+
     def say(self, phase: str) -> None:
         """Tell the phase that has ended."""
         if self.tell is not None:
             self.tell(phase, self.ceiling)
+
+
+def _degrees(plan: GridPlan) -> tuple[object, ...]:
+    return plan.groups, plan.tensor, plan.pipelines, plan.context, plan.expert, plan.zero, plan.micro_batch
 
 
 def plan_in_grid(

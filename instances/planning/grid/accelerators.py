@@ -95,7 +95,7 @@ _OTHER_ATTENTION, _EAGER = 0.360 / 0.505, 2.03
 #: Runtimes whose constants were measured; the first is that of plans for no runtime.
 RUNTIMES = ("megatron", "torchtitan", "fsdp")
 #: Devices with measured steps of their own.
-_MEASURED = ("A100-40", "A100-80", "H100-80", "H100-96")
+MEASURED = ("A100-40", "A100-80", "H100-80", "H100-96")
 
 
 def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Constants:
@@ -124,7 +124,7 @@ def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Consta
 
 def basis(device: Accelerator) -> str:
     """On which measured steps the times of a device rest, in words."""
-    if device.name in _MEASURED:
+    if device.name in MEASURED:
         return f"estimated for {device.name}"
     return f"estimated for {device.name} by constants of {device.generation.removesuffix('-500W')}, not calibrated"
 

@@ -41,7 +41,8 @@ from instances.records import written
 _TILE = (128, 256)
 _SHORT_SUM = 256
 _UNFUSED = 0.5 / 0.7  # of what fused attention reaches
-_REACHED = 0.8
+#: Part of bandwidths that transfers reach.
+REACHED = 0.8
 _LAUNCH = 1e-6
 
 
@@ -102,12 +103,12 @@ class Clockwork:
 
     def moved(self, size: float, kernels: int = 1) -> float:
         """Time to read and write so many bytes of its own memory."""
-        least = size * self.constants.vector / (_REACHED * self.device.memory_bandwidth)
+        least = size * self.constants.vector / (REACHED * self.device.memory_bandwidth)
         return self.longer * (least + kernels * _LAUNCH)
 
     def sent(self, size: float, link: float | None = None) -> float:
         """Time of a collective in which each device sends so many bytes; none if there is nothing to send."""
-        rate = _REACHED * (self.link if link is None else link)
+        rate = REACHED * (self.link if link is None else link)
         return self.longer * (size / rate + _LAUNCH) if size else 0.0
 
 
@@ -164,6 +165,10 @@ class Routing:
         return min((servers - 1) * (1 - (1 - 1 / servers) ** chosen), reached * outside)
 
 
+#: Experts of which each device of a tensor degree has its part.
+DIVIDED = Routing()
+
+
 class _LayerTimes(NamedTuple):
     """Times of a layer [s]."""
 
@@ -184,7 +189,7 @@ class LayerCosts:
     width: int  # bytes of a number, e
     servers: Servers
     fused: bool = True
-    routing: Routing = Routing()
+    routing: Routing = DIVIDED
     modes: tuple[str, ...] = ()  # what layers may recompute; none are all that pay
 
     def layer(self, sizes: LayerSizes, degrees: Degrees) -> tuple[Configuration, ...]:

@@ -251,3 +251,65 @@ def test_bug_more_servers_gave_a_slower_plan() -> None:
     assert alone.cost is not None
     assert both.cost is not None
     assert both.cost <= alone.cost * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("1x8 --bandwidth 900", "--bandwidth 900: 900 bytes a second; write 900GB/s."),
+        ("1x8 --bandwidth 100MB/s", "that is 100 MB/s within a server; give from 1 GB/s to 10 TB/s."),
+        ("2x8 --bandwidth 300GB/s,1MB/s", "of a device to other servers; give from 10 MB/s to 300 GB/s."),
+        ("1x8 --bandwidth 300GB/s --memory 80MB", "that is 80 MB; give from 1 GB to 4 TB."),
+        ("1x8 --bandwidth 300GB/s --device H10", "did you mean H20?"),
+        ("2xDGX-H10", "There is no server 'DGX-H10'; did you mean DGX-H100?"),
+        ("1xDGX-A100 --dtype fp8", "A100-80 has no products of 8-bit numbers; use bf16 or fp16."),
+        ("1xDGX-H100 --imbalance 0.5", "--imbalance"),
+        ("1xDGX-H100 --calibration nosuch.json", "nosuch.json"),
+    ],
+)
+def test_units_and_names_that_cannot_be_are_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: str, message: str
+) -> None:
+    assert mtpp(f"train gpt2 --global-batch 8 --cluster {words}") == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_large_models_are_planned_and_proved_again_across_servers(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Context groups of two servers, which 8-bit products keep busy."""
+    command = "train llama-3-70b --cluster 4xDGX-H100 --global-batch 8 --sequence 16384 --micro-batch 1 --dtype fp8"
+    assert mtpp(f"{command} --fix tp=8,cp=2,pp=2 --for megatron --out plan.json") == 0
+    out = capsys.readouterr().out
+    assert "pp 2, tp 8, cp 2, dp 1" in out
+    assert "four of five steps take" in out
+    assert mtpp("verify plan.json") == 0
+
+
+def test_measured_steps_calibrate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"model": "llama-3-8b", "cluster": "1xDGX-H100", "global_batch": 128, "sequence": 8192, "micro_batch": "1"}
+    step = {"seconds": 12.78, "words": {**run, "fix": "pp=1,tp=1,cp=2,dp=4", "runtime": "megatron"}}
+    write_json(folder / "steps.json", {"format": "mtpp-steps/1", "steps": [step]})
+    assert mtpp("train calibrate steps.json --out h100.json") == 0
+    words = "--cluster 1xDGX-H100 --global-batch 128 --sequence 8192 --micro-batch 1 --fix pp=1,tp=1,cp=2,dp=4"
+    times = []
+    for more in ("--out before.json", "--calibration h100.json --out after.json"):
+        assert mtpp(f"train llama-3-8b {words} --for megatron {more}") == 0
+        times.append(json.loads(Path(more.split()[-1]).read_text())["cost"])
+    assert abs(times[1] - 12.78) < abs(times[0] - 12.78)
+    capsys.readouterr()
+    step["words"]["fix"] = "pp=1"
+    write_json(folder / "steps.json", {"format": "mtpp-steps/1", "steps": [step]})
+    assert mtpp("train calibrate steps.json") == 2
+    assert "fix has not all of pp, tp, cp and ep" in capsys.readouterr().err
+
+
+def test_a_whole_training_and_plans_of_other_degrees_are_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mtpp(f"{SMALL} --top 2 --tokens 1e9 --price 2") == 0
+    out = capsys.readouterr().out
+    assert "days for 1e+09 tokens" in out
+    assert sum(line.startswith("other ") for line in out.splitlines()) == 2

@@ -8,7 +8,7 @@ from instances.errors import InputError
 from instances.planning.grid import GridInstance, GridPlan, Servers
 from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
-from instances.planning.grid.layers import Clockwork, LayerCosts, configured
+from instances.planning.grid.layers import Clockwork, LayerCosts, Routing, configured
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer
 
 PARAMETERS = {
@@ -107,3 +107,50 @@ def test_steps_take_as_long_as_published(name: str) -> None:
 def test_degrees_that_divide_no_heads_are_refused() -> None:
     with pytest.raises(InputError, match="tensor degree of 5 does not divide 32, its heads"):
         chain_of(TRANSFORMERS["llama-3-8b"], tp=5)
+
+
+def test_all_cards_of_a_server_carry_a_ring() -> None:
+    """Of 450 and 50 GB/s and 8 devices, 8 ranks send 400 GB/s together, and 2 of a tensor degree of 4 send 100."""
+    servers = Servers(4, 8, 450e9, 50e9, 0.8)
+    for tensor, rate in ((1, 400e9), (4, 100e9)):
+        question = GridInstance((chain_of(TRANSFORMERS["gpt2"], sequence=64, tp=tensor),), servers, 32, zero=(0,))
+        cuts, modes = (0, 14), ("none",) * 14
+        plan = GridPlan(question, 1, 32 // tensor, cuts, (tensor,), modes, zero=0)
+        copies = 32 // tensor
+        moved = 8 * (copies - 1) / copies * plan.parameters[0, 0] / (0.8 * rate)
+        assert plan.after_time[0] == pytest.approx(moved)
+
+
+def test_groups_in_turns_add_up_all_their_gradients_at_the_end() -> None:
+    question = GridInstance((chain_of(TRANSFORMERS["gpt2"], sequence=64),), Servers(2, 4, 300e9, 25e9), 8, zero=(0,))
+    plan = GridPlan(question, 1, 4, (0, 4, 8, 11, 14), (1, 1), ("none",) * 14, zero=0)
+    assert plan.turns == 2
+    assert (plan.after_time[2:] == 0).all()
+    numbers = plan.parameters[0].reshape(2, 2).sum(axis=0)
+    rings = plan.after_time[:2] - plan.instance.servers.transfer(plan.layers[-1].tied_parameters * 4, inside=False)
+    assert rings == pytest.approx(8 * 3 / 4 * numbers / 300e9, rel=1e-6)
+
+
+def test_whole_experts_are_divided_among_all_devices_of_a_stage() -> None:
+    model = TRANSFORMERS["mixtral-8x7b"]
+    servers = Servers(4, 8, 450e9, 50e9, 0.8)
+    for whole, count in ((True, 4), (False, 1)):
+        costs = LayerCosts(model, Clockwork(ACCELERATORS["H100-80"], 450e9), 1, 512, 2, servers, routing=Routing(whole))
+        chain = configured(costs, ((4, 1, 8),), "bf16")
+        way = chain.layers[1].modes((4, 1, 8))[0]
+        assert way.expert_parameters == 8 * 3 * 4096 * 14336 / (8 if whole else 32)
+        question = GridInstance((chain,), servers, 8, zero=(0,), whole_experts=whole)
+        assert question.shards(8, (4, 1, 8)) == (8, count)
+
+
+def test_a_context_degree_takes_whole_servers() -> None:
+    servers = Servers(4, 8, 450e9, 50e9, 0.8)
+    costs = LayerCosts(TRANSFORMERS["llama-3-8b"], Clockwork(ACCELERATORS["H100-80"], 450e9), 1, 16384, 2, servers)
+    chain = configured(costs, ((8, 4, 1),), "bf16")
+    question = GridInstance((chain,), servers, 4, zero=(0,))
+    plan = GridPlan(question, 1, 1, (0, 34), (8,), ("none",) * 34, context=4, zero=0)
+    assert plan.devices == 32
+    assert plan.first_device is not None
+    assert plan.first_device.tolist() == [[0]]
+    with pytest.raises(InputError, match="do not fit on 4x8"):
+        GridPlan(question, 1, 2, (0, 34), (8,), ("none",) * 34, context=4, zero=0)

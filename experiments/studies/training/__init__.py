@@ -1,0 +1,1 @@
+"""Predicted steps of training beside those that others have published."""
