@@ -116,7 +116,7 @@ class MeasuredStep:
 
     @property
     def family(self) -> str:
-        """Whose constants it needs."""
+        """Kind of the run, by the constants that it needs."""
         if self.model.experts:
             return "experts"
         return "ZeRO 3" if self.row["zero"] == "3" else f"dense {self.row['dt']}"

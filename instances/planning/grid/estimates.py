@@ -32,7 +32,7 @@ _LATENCY, _UPDATE_BYTES = 20e-6, 42
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the times of the layers of a model rest on.
+    """Model, device and constants on which the times of layers rest.
 
     Parameters
     ----------

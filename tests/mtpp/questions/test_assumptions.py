@@ -29,8 +29,8 @@ from mtpp.questions.words import checked, words_of
 # Flags that are not set, restrictions that nobody gives, and what a search chooses are no assumptions; nor is what
 # belongs to other sources than these, or says another one's part in another way.
 _FLAGS = {"fit", "training", "colour_classes", "recompute", "full_duplex", "observe"}
-_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix"}
-_CHOSEN = {"tp", "cp", "ep", "micro_batch", "checkpoint", "price", "first"}
+_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix", "calibration"}
+_CHOSEN = {"tp", "cp", "ep", "micro_batch", "checkpoint", "price", "first", "tokens", "top"}
 _OF_OTHER_SOURCES = {"reader", "cost", "weights", "input_work", "time_unit", "communication", "args", "kwargs"}
 _NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
 #: Of a runtime that nobody names there is no restriction but in serving; and kinds have rates of their own, which the
