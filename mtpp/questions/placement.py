@@ -37,7 +37,15 @@ from mtpp.questions.partitioning import (
     work_on_kind,
     works_of_kinds,
 )
-from mtpp.questions.reading import DecoderWords, DeviceWords, ReadingWords, StepWords, device_of, read_graph
+from mtpp.questions.reading import (
+    DecoderWords,
+    DeviceWords,
+    ReadingWords,
+    StepWords,
+    WeightsWords,
+    device_of,
+    read_graph,
+)
 from mtpp.questions.words import (
     LIMITS,
     MACHINES,
@@ -66,7 +74,7 @@ if TYPE_CHECKING:
 FlowLike = FlowInstance | str | PathLike[str]
 
 
-class ClusterWords(DevicesWords, DeviceWords, total=False):
+class ClusterWords(DevicesWords, DeviceWords, WeightsWords, total=False):
     """The devices on which a decoder runs."""
 
     dims: Annotated[
@@ -162,7 +170,7 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
     assert words["devices"] is not None
     devices = devices_of(words["devices"], rate, limit)
     dims = _decode(words["dims"])
-    reading = checked(ReadingWords, {**pick(DeviceWords, words), "dims": dims})
+    reading = checked(ReadingWords, {**pick(DeviceWords, words), **pick(WeightsWords, words), "dims": dims})
 
     loaded = read_graph(question, reading)
     disregard_device(devices)
