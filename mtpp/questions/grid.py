@@ -70,7 +70,7 @@ def _estimated(
     if not degrees:
         why = f"with tp {words['tp']} it fills no server of {servers.size} and no whole servers; choose others."
         raise WordError("cp", words["cp"], why)
-    modes, _ = _modes(words["checkpoint"], words["runtime"])
+    modes, _ = _modes(words)
     fused, routing = words["attention"] == "fused", _routing(model, words)
     estimate = Estimate(model, sequence, *basis[:4], servers, fused, routing, modes)
     return estimate, tuple(estimate.chain(n, degrees) for n in sizes)
@@ -339,7 +339,7 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
         assume("memory", f"{figures(memory, 'bytes')} of memory")
     assume("zero", f"ZeRO {words['zero']}")
     fixed, zero = _fixed(words["fix"]), _stages_of_zero(words["zero"], runtime)
-    modes, fixed["recomputed"] = _modes(words["checkpoint"], runtime)
+    modes, fixed["recomputed"] = _modes(words)
     shared = {name: fixed.pop(name, None) for name in ("cp", "ep")}
     servers, model = Servers(*network[:4]), _model(chain, words)
     estimate = None
@@ -533,18 +533,19 @@ def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
     return tuple(stages)
 
 
-def _modes(text: str, runtime: str | None) -> tuple[tuple[str, ...], int | None]:
+def _modes(words: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
     """Modes of layers that a plan may choose, and how many of the first layers of each stage recompute all, if said.
 
     One mode is that of all layers that have it. Runtimes recompute all of a layer, or half of it as torchtitan does.
     """
     from instances.planning.grid.configurations import FULL, MODES, NONE
 
+    text, runtime = words["checkpoint"], words["runtime"]
     possible = MODES if runtime is None else {"torchtitan": (NONE, "half", FULL)}.get(runtime, (NONE, "core", FULL))
     if match := re.fullmatch(rf"{FULL}:([1-9]\d{{0,4}})", text):
         return (NONE, FULL), int(match[1])
-    automatic = MODES if runtime is None else (NONE, FULL)
-    parts = list(automatic) if text == "auto" else text.replace("selective", possible[1]).split(",")
+    automatic = [NONE, FULL] if runtime else [NONE, "act", *["core"] * (words["attention"] == "eager"), FULL]
+    parts = automatic if text == "auto" else text.replace("selective", possible[1]).split(",")
     for part in parts:
         if part not in possible:
             raise WordError("checkpoint", part, f"choose from {', '.join(possible)}, or auto.")

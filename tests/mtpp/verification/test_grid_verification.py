@@ -13,10 +13,13 @@ from certificates import hashed
 
 from instances.errors import InputError
 from instances.json_files import Value
-from instances.planning.grid.problem import Fixed
+from instances.planning.grid import Configuration, ConfiguredChain, ConfiguredLayer, GridInstance, Servers
+from instances.planning.grid.configurations import MODES
+from instances.planning.grid.problem import Fixed, StateBytes
 from mtpp.certifying.methods import certify_grid
 from mtpp.problems.checking import result_document, verify
-from mtpp.verification.verdict import Verdict
+from mtpp.verification.planning.grid.plan import proved_bound
+from mtpp.verification.verdict import Clock, Verdict
 from tests.helpers.grid_cases import equal_question, random_question, with_ends
 
 
@@ -125,3 +128,24 @@ def test_a_file_without_its_question_is_refused() -> None:
     del document["question"]
     with pytest.raises(InputError, match="missing field 'question'"):
         verdict_of(document)
+
+
+def test_bug_too_many_ways_of_layers_in_turns_ended_the_check() -> None:
+    """Numbers of 40 layers that run five ways each are not listed, so that the bound is trusted."""
+    ways = tuple(
+        Configuration(
+            forward=1.0,
+            input_backward=1.0 + again,
+            weight_backward=1.0,
+            parameters=1.0,
+            stored_bytes=4.0 - again,
+            working_bytes=again,
+            output_bytes=1.0,
+            recompute=mode,
+        )
+        for again, mode in enumerate(MODES)
+    )
+    layers = tuple(ConfiguredLayer(str(n), "end" if n in (0, 41) else "layer", ways) for n in range(42))
+    servers = Servers(1, 4, 8.0, 1.0)
+    question = GridInstance((ConfiguredChain(layers),), servers, 4, memory=150.0, state_bytes=StateBytes(0, 0, 0))
+    assert proved_bound(question, "turns-grid", 400.0, Clock(60.0)) is None

@@ -40,22 +40,28 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
     if method == "work-grid":
         return min((Fraction(work) for work in works), default=Fraction(value))
     ceiling, least = value * (1 - MARGIN), value
-    if method == "turns-grid":
-        if question.layers < 4:
-            return None
-        models = zip(*map(equalised, question.chains), strict=True)
-        relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
-        for whole, work, these in zip(settings, works, relaxed, strict=True):
-            if work < ceiling and all(may_hold(setting, whole, ceiling, clock) for setting in these):
-                return Fraction(0)
-        return Fraction(value)
-    for setting, work in zip(settings, works, strict=True):
-        if work < ceiling:
-            try:
+    try:
+        if method == "turns-grid":
+            return _proved_in_turns(question, value, ceiling, clock)
+        for setting, work in zip(settings, works, strict=True):
+            if work < ceiling:
                 least = min(least, setting.least_below(ceiling, clock))
-            except TooManyWaysError:
-                return None
+    except TooManyWaysError:
+        return None
     return Fraction(least)
+
+
+def _proved_in_turns(question: GridInstance, value: float, ceiling: float, clock: Clock) -> Fraction | None:
+    """The bound of plans in turns if no setting can hold all layers below it, else 0; None of less than four layers."""
+    if question.layers < 4:
+        return None
+    settings = list(settings_of(question))
+    models = zip(*map(equalised, question.chains), strict=True)
+    relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
+    for whole, these in zip(settings, relaxed, strict=True):
+        if whole.work < ceiling and all(may_hold(setting, whole, ceiling, clock) for setting in these):
+            return Fraction(0)
+    return Fraction(value)
 
 
 # Check a plan in a grid: devices, passes and transfers, memory, time, and its bounds.
