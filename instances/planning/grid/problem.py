@@ -27,7 +27,7 @@ from instances.records import By, Limit
 # Question of training in a grid: layers with configurations, equal servers, and the samples of a step.
 
 
-_MOST_DEVICES, _MOST_SAMPLES = 4096, 1_000_000
+_MOST_DEVICES, _MOST_SAMPLES = 32_768, 1_000_000
 
 
 @dataclass(frozen=True)
