@@ -51,7 +51,7 @@ _RECHECKS = {
     | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     DEPLOY: {"device-seconds": "formula", "chains": "boxes"},
     PLAN: {"z-any-order": "trusted", "z-fixed": "program", "z-split": "program", "work-any": "formula"},
-    TRAIN: {"z-grid": "program", "turns-grid": "program", "work-grid": "formula"},
+    TRAIN: {"z-grid": "program", "turns-grid": "program", "apart-grid": "program", "work-grid": "formula"},
     PLACE: {
         "simple": "formula",
         "heads": "heads and tails",

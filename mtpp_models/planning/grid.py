@@ -47,6 +47,7 @@ from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import Setting, even_work, settings_of, solve, stage_costs
 from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 from instances.results import Bound
+from mtpp_models.planning.apart import apart_bound
 
 # Models of equal layers between their ends whose plans take no longer than those of a model of any layers.
 #
@@ -107,12 +108,11 @@ def _equal_between_ends(chain: ConfiguredChain, layers: Sequence[int]) -> Config
 _STEPS, _PRICES = 24, 8
 
 
-def turns_bound(plan: GridPlan, deadline: Deadline) -> float | None:
-    """Time that no plan in turns is below, at most that of this plan [s]; None of less than four layers.
+def turns_bound(question: GridInstance, high: float, deadline: Deadline) -> float | None:
+    """Time that no plan in turns is below, at most `high` [s]; None of less than four layers.
 
     Of the times that were shown to be impossible by the deadline it is the largest; None if that is none.
     """
-    question, high = plan.instance, plan.time
     if question.layers < 4:
         return None
     whole, relaxed = settings_of(question), relaxations(question)
@@ -364,13 +364,15 @@ def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
 #
 # *z-grid* is the least value of `instances.planning.grid.program` over all degrees: it holds for plans whose devices
 # run one stage each, in any order of unsplit passes with 1F1B's number of microbatches on their way; *turns-grid*, of
-# `mtpp_models.planning.grid`, for several in turns. *work-grid* is an even share of the least work.
+# `mtpp_models.planning.grid`, for several in turns; *apart-grid*, of `mtpp_models.planning.apart`, for both where links
+# between servers are slow. *work-grid* is an even share of the least work.
 
 
 #: Bounds and the plans that they cover, in words; the narrowest first.
 COVERED = {
     "z-grid": "any cuts, degrees and recomputation, one stage a device",
     "turns-grid": "any cuts, degrees and recomputation, stages in turns in Megatron-LM's order",
+    "apart-grid": "any plan in the grid, in one server or in several, stages in turns as well",
     "work-grid": "any plan in the grid, stages in turns as well",
 }
 
@@ -380,20 +382,41 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
 
     Settings whose program the deadline leaves out or breaks off count with their even share of work.
     """
-    question, narrow = plan.instance, plan.time
-    settings = [(even_work(question, *pair), *pair) for pair in settings_of(question)]
-    work = Bound(min([plan.time, *(least for least, _, _ in settings)]), "work-grid")
+    question, time = plan.instance, plan.time
+    work = Bound(min([time, *(even_work(question, *pair) for pair in settings_of(question))]), "work-grid")
+    apart = apart_bound(question, time, deadline, _any_bound)
+    wide = (work,) if apart is None else (Bound(apart, "apart-grid"), work)
     if plan.turns > 1:
-        turns = None if deadline.passed else turns_bound(plan, deadline)
-        return (work,) if turns is None else (Bound(max(turns, work.value), "turns-grid"), work)
-    complete = True
+        turns = None if deadline.passed else turns_bound(question, time, deadline)
+        return wide if turns is None else (Bound(max(turns, work.value), "turns-grid"), *wide)
+    narrow, complete = _stages_bound(question, time, deadline)
+    return Bound(narrow, "z-grid", optimal=complete), *wide
+
+
+def _stages_bound(question: GridInstance, high: float, deadline: Deadline) -> tuple[float, bool]:
+    """Time that no plan with one stage a group is below, at most `high` [s], and whether no setting was left out."""
+    narrow, complete = high, True
+    settings = [(even_work(question, *pair), *pair) for pair in settings_of(question)]
     for least, setting, arrays in sorted(settings, key=lambda row: row[0]):
         if least >= narrow:
             break
-        solution = None if deadline.passed else solve(question, arrays, setting, plan.time, deadline)
+        solution = None if deadline.passed else solve(question, arrays, setting, high, deadline)
         complete &= solution is not None
         narrow = min(narrow, least if solution is None else solution.bound)
-    return Bound(narrow, "z-grid", optimal=complete), work
+    return narrow, complete
+
+
+def _any_bound(question: GridInstance, high: float, deadline: Deadline) -> float:
+    """Time that no plan is below, in turns or not, at most `high` [s]."""
+    fixed, least = question.fixed.v, high
+    if fixed in (None, 1):
+        least, _ = _stages_bound(question, high, deadline)
+    if fixed != 1:
+        turns = None if deadline.passed else turns_bound(question, least, deadline)
+        if turns is None:
+            turns = min([least, *(even_work(question, *pair) for pair in settings_of(question))])
+        least = min(least, turns)
+    return least
 
 
 def covered(method: str) -> str:

@@ -75,7 +75,7 @@ def _faults_in_turns(question: GridInstance, counts: Counter[str]) -> list[str]:
     if not plans:
         return []
     best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
-    bound = turns_bound(worst, Deadline())
+    bound = turns_bound(worst.instance, worst.time, Deadline())
     counts["plans in turns"] += len(plans)
     counts["questions in turns"] += 1
     if bound is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from instances.planning.simulator import timed
 from mtpp.verification.planning.grid.plan import proved_bound
 from mtpp.verification.verdict import Clock
 from mtpp_models.planning.grid import grid_bounds
+from tests.helpers.grid_cases import all_plans, plans_in_turns, random_question, with_ends
 
 
 def one_layer_a_stage(rng: np.random.Generator) -> GridPlan:
@@ -82,3 +85,26 @@ def test_no_order_that_keeps_as_few_microbatches_is_below_the_bound(seed: int) -
         assert float(proved) >= bound * (1 - 1e-9)
         ratios.append(best / bound)
     assert np.exp(np.log(ratios).mean()) < 1.03
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_on_slow_links_are_below_all_plans_and_proved_again(seed: int) -> None:
+    """Links between servers from as fast as those inside to a thousandth; in turns or not."""
+    rng, counts = np.random.default_rng(seed), 0
+    for _ in range(16):
+        inner = float(rng.choice([2, 8]))
+        servers = Servers(int(rng.integers(2, 4)), 2, inner, inner / float(rng.choice([1, 10, 1000])))
+        question = replace(random_question(rng, servers) if rng.random() < 0.6 else with_ends(rng), servers=servers)
+        question = replace(question, exposed=float(rng.choice([0, 0.5])), servers=replace(servers, latency=0.25))
+        plans = [*all_plans(question), *plans_in_turns(question)]
+        if not plans:
+            continue
+        best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
+        bounds = {bound.method: bound.value for bound in grid_bounds(worst, Deadline())}
+        if "apart-grid" in bounds:
+            counts += 1
+            assert bounds["work-grid"] < bounds["apart-grid"] <= best.time * (1 + 1e-9)
+            proved = proved_bound(question, "apart-grid", bounds["apart-grid"], Clock(60.0))
+            assert proved is not None
+            assert float(proved) >= bounds["apart-grid"] * (1 - 1e-9)
+    assert counts

@@ -9,9 +9,11 @@ from fractions import Fraction
 from itertools import pairwise
 
 from instances.certificates import Claim
+from instances.errors import InputError
 from instances.json_files import Value
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import StatedGrid, grid_from_document
+from mtpp.verification.planning.grid.apart import across_servers
 from mtpp.verification.planning.grid.bounds import MARGIN, TooManyWaysError, equalised, may_hold, settings_of
 from mtpp.verification.planning.grid.costs import GridCosts, copies_of, kept_bytes
 from mtpp.verification.verdict import (
@@ -43,6 +45,8 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
     try:
         if method == "turns-grid":
             return _proved_in_turns(question, value, ceiling, clock)
+        if method == "apart-grid":
+            return _proved_apart(question, value, clock)
         for setting, work in zip(settings, works, strict=True):
             if work < ceiling:
                 least = min(least, setting.least_below(ceiling, clock))
@@ -64,6 +68,25 @@ def _proved_in_turns(question: GridInstance, value: float, ceiling: float, clock
     return Fraction(value)
 
 
+def _proved_apart(question: GridInstance, value: float, clock: Clock) -> Fraction | None:
+    """The least of plans in several servers, and of all that lie in one, of both classes; None if one is not proved."""
+    least = across_servers(question)
+    try:
+        alone = replace(question, servers=replace(question.servers, count=1))
+    except InputError:
+        return least
+    classes = {1: ("z-grid",), None: ("z-grid", "turns-grid")}.get(question.fixed.v, ("turns-grid",))
+    for method in classes:
+        proved = proved_bound(alone, method, value, clock)
+        if proved is None and question.layers < 4:
+            proved = proved_bound(alone, "work-grid", value, clock)
+        if proved is None:
+            return None
+        share = proved_bound(alone, "work-grid", value, clock)
+        least = min(least, proved if share is None else max(proved, share))
+    return least
+
+
 # Check a plan in a grid: devices, passes and transfers, memory, time, and its bounds.
 
 
@@ -71,6 +94,7 @@ _BOUNDS = {
     "work-grid": "even share of all work",
     "z-grid": "all stages and degrees",
     "turns-grid": "all groups and degrees",
+    "apart-grid": "one server, and what passes between several",
 }
 
 
@@ -94,7 +118,7 @@ def verify_grid(document: Value, limits: Limits) -> Verdict:
 
 def _check(stated: StatedGrid, claim: Claim, clock: Clock) -> Check:
     turns = claim.method == "turns-grid"
-    if claim.method not in _BOUNDS or (claim.method != "work-grid" and turns != (stated.turns > 1)):
+    if claim.method not in _BOUNDS or (claim.method in ("z-grid", "turns-grid") and turns != (stated.turns > 1)):
         fault = "this bound holds for several stages a device" if turns else "this bound holds for one stage a device"
         return Check(claim, None, "false", f"{fault}, and this plan has {stated.turns}")
     if claim.value <= 0:

@@ -182,7 +182,7 @@ def test_after_the_deadline_bounds_are_even_shares_of_work() -> None:
             )
             is None
         )
-        assert turns_bound(plan, deadline) is None
+        assert turns_bound(plan.instance, plan.time, deadline) is None
         assert fronts_of(arrays.menus, deadline) is None
     with pytest.raises(KeyboardInterrupt):
         plan_in_grid(equal_question(4, 4, 6), Limits(interrupted))

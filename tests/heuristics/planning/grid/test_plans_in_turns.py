@@ -30,7 +30,7 @@ def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found(factor
             continue
         best = min(plans, key=lambda plan: plan.time)
         worst = max(plans, key=lambda plan: plan.time)
-        bound = turns_bound(worst, Deadline())
+        bound = turns_bound(worst.instance, worst.time, Deadline())
         assert bound is not None
         assert bound <= best.time * (1 + 1e-9)
         assert len(factors) > 1 or plan_in_grid(question, Limits()).ceiling <= best.time
@@ -44,7 +44,7 @@ def test_no_plan_of_two_or_three_groups_is_below_its_bound() -> None:
         plans = list(plans_in_turns(of_three_groups(rng)))
         if plans:
             best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
-            assert (turns_bound(worst, Deadline()) or 0.0) <= best.time * (1 + 1e-9)
+            assert (turns_bound(worst.instance, worst.time, Deadline()) or 0.0) <= best.time * (1 + 1e-9)
             groups.add(best.groups)
     assert groups == {2, 3}
 
@@ -75,9 +75,7 @@ def test_bug_nothing_fits_where_there_are_more_stages_than_equal_layers() -> Non
 def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
     question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
     plan = min(plans_in_turns(question), key=lambda plan: plan.time)
-    bounds = [
-        turns_bound(replace(plan, instance=replace(question, fixed=Fixed(tp=tp))), Deadline()) for tp in (None, 1)
-    ]
+    bounds = [turns_bound(replace(question, fixed=Fixed(tp=tp)), plan.time, Deadline()) for tp in (None, 1)]
     assert bounds[0] == bounds[1]
 
 
@@ -88,7 +86,7 @@ def test_bug_one_light_layer_made_the_bound_of_all_weak() -> None:
         question = replace(equal_question(8, 4, 24), chains=(chain,), fixed=Fixed(pp=2, tp=1, dp=1, v=2))
         plan = plan_in_grid(question, Limits()).best
         assert plan is not None
-        found = turns_bound(plan, Deadline())
+        found = turns_bound(plan.instance, plan.time, Deadline())
         assert found is not None
         assert found <= plan.time
         again = proved_bound(question, "turns-grid", found, Clock(60.0))
