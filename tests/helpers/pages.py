@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MANUAL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Studies of `mtpp table`, the chain of `mtpp plan`, and families of `mtpp place`.
-_OTHER_GRAPHS = re.compile(r"training|placeto|serving|unlike|simulation|(nmt|cifar10|ptb)-\d+")
+_OTHER_GRAPHS = re.compile(r"training|train|calibrate|placeto|serving|unlike|simulation|(nmt|cifar10|ptb)-\d+")
 _GRAPHS = ("graph", "chain", "targets")
 
 
