@@ -11,7 +11,7 @@ from itertools import combinations, cycle, pairwise, permutations, product
 import numpy as np
 
 from heuristics.method import Limits
-from heuristics.planning.grid.uniform import Sketch, built, expressible, uniform_sketches
+from heuristics.planning.grid.uniform import Sketch, built, expressible, regular_cuts, uniform_sketches
 from instances.deadline import CLOCK, Deadline
 from instances.errors import InputError, NothingFitsError
 from instances.graph.display import figures
@@ -424,6 +424,11 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
         if search.fitting(sketch.setting).least(sketch.cuts, sketch.tensor, sketch.modes) < search.limit:
             search.offer(sketch)
             fitting += search.best is not None
+    for sketch in [sketch for sketch in sketches if sketch.modes][:_UNIFORM]:
+        for cuts in regular_cuts(question.chain(sketch.setting.micro_batch), len(sketch.cuts) - 1):
+            least = search.fitting(sketch.setting).least(cuts, sketch.tensor, sketch.modes)
+            if least < search.ceiling and cuts != sketch.cuts and not search.over:
+                search.offer(replace(sketch, cuts=cuts))
     for sketch in coming:  # those that were not listed in time
         if search.best is not None or search.over:
             break

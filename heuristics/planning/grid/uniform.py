@@ -77,6 +77,26 @@ def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
     return (0, *(begin + np.cumsum(counts)[:-1]).tolist(), chain.n)
 
 
+@lru_cache(maxsize=1 << 12)
+def regular_cuts(chain: ConfiguredChain, stages: int) -> tuple[tuple[int, ...], ...]:
+    """Cuts that anyone would try first: what comes before the most frequent layers, or after, in a stage of its own.
+
+    The other stages have equal numbers of layers, one more in the first ones or in the last ones.
+    """
+    begin, end = _most_frequent(chain)
+    every: dict[tuple[int, ...], None] = {}
+    for before, after, first in product(range(1 + (begin > 0)), range(1 + (end < chain.n)), (True, False)):
+        inner = stages - before - after
+        if not 1 <= inner <= end - begin:
+            continue
+        counts = np.full(inner, (end - begin) // inner)
+        more = (end - begin) % inner
+        counts[slice(0, more) if first else slice(inner - more, None)] += 1
+        middle = (begin + np.cumsum(counts)[:-1]).tolist()
+        every[(0, *[begin] * before, *middle, *[end] * after, chain.n)] = None
+    return tuple(every)
+
+
 @lru_cache(maxsize=64)
 def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
     """First of the most frequent layers, and the one behind the last of them."""

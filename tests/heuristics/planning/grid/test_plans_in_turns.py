@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import mtpp
 from heuristics.method import Limits
 from heuristics.planning.grid import plan_in_grid
 from instances.deadline import Deadline
@@ -115,3 +116,13 @@ def test_bug_plans_in_turns_that_fit_as_they_are_recomputed() -> None:
     assert search.best is not None
     assert search.best.memory.total.tolist() == [20, 20]
     assert search.best.modes == ("none",) * 4
+
+
+def test_bug_plans_that_anyone_would_try_first_were_faster() -> None:
+    """Embedding and head in stages of their own, the layers of llama-3-8b in pairs between them."""
+    words = {"bandwidth": "450GB/s,400GB/s", "device": "H100-80", "sequence": 8192, "micro_batch": "1"}
+    result = mtpp.train("llama-3-8b", "16x8", global_batch=128, fix="pp=2,tp=1,cp=1,dp=64,v=9", **words)
+    plan = result.answer
+    assert plan is not None
+    by_hand = replace(plan, cuts=(0, *range(1, 34, 2), 34), modes=("none",) * 34)
+    assert plan.time <= by_hand.time
