@@ -216,5 +216,7 @@ def _check_export(path: Path, words: PlanQuestionWords | TrainWords) -> None:
     if words["global_batch"] is not None:
         if words["runtime"] is None:
             raise InputError(f"--export {path}: say with --for which runtime it is for, megatron or torchtitan.")
+        if words["runtime"] == "fsdp":
+            raise InputError(f"--export {path}: fsdp has no settings of a plan; export for megatron or torchtitan.")
     elif path.suffix not in (".csv", ".json", *_MODELS):
         raise InputError(f"--export {path}: a schedule is written as .csv, a trace as .json, a model as .lp or .mps.")
