@@ -104,12 +104,21 @@ def _notes(question: GridQuestion, result: GridResult) -> list[str]:
         notes.append(f"four of five steps take {plan.time / factor:.4g} to {plan.time * factor:.4g} s, {basis}")
     if plan.time > _LONG:
         notes.append(f"a step of {plan.time:.3g} s is longer than an hour; look at the units of rates")
-    flops = plan.chain.flops
-    if flops is not None:
-        use = 3 * flops * plan.instance.global_batch / (plan.time * plan.instance.servers.devices * question.peak_flops)
-        if use < _IDLE:
-            notes.append(f"{use:.2%} of the devices' peak is used; look at the units of rates")
+    use = use_of(plan, question.peak_flops)
+    if use is not None and use < _IDLE:
+        notes.append(f"{use:.2%} of the devices' peak is used; look at the units of rates")
     return notes
+
+
+def use_of(plan: GridPlan, peak_flops: float) -> float | None:
+    """Part of the peak of all devices that operations of the model take, without recomputation (MFU).
+
+    None where the operations of a sample are unknown.
+    """
+    flops, question = plan.chain.flops, plan.instance
+    if flops is None:
+        return None
+    return 3 * flops * question.global_batch / (plan.time * question.servers.devices * peak_flops)
 
 
 # Measured steps.

@@ -13,7 +13,7 @@ from instances.planning import Iteration, Timeline, TrainingInstance
 from instances.planning.grid.plan import GridPlan
 from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
-from mtpp.api.training import training_of
+from mtpp.api.training import training_of, use_of
 from mtpp.certifying.methods import GridResult, plans_of_other_degrees, uniform_plan
 from mtpp.certifying.planning import CoveredPlan
 from mtpp.problems.registry import PROBLEMS
@@ -81,8 +81,8 @@ def _speeds(plan: GridPlan, peak_flops: float, price: float | None) -> list[tupl
     """Tokens, use of the devices and price, as far as they are known."""
     chain, question, rows = plan.chain, plan.instance, []
     V = question.servers.devices
-    if chain.flops is not None:
-        useful = 3 * chain.flops * question.global_batch / (plan.time * V * peak_flops)
+    useful = use_of(plan, peak_flops)
+    if useful is not None:
         times = (plan.forward_time + plan.backward_time).sum()
         plain = sum(way.forward + way.backward for way in chain.plain((plan.tensor[0], plan.context, plan.expert)))
         hardware = useful * max(1.0, float(times) / plain) if len(set(plan.tensor)) == 1 else None

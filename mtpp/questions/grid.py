@@ -214,12 +214,12 @@ def numbers_of(name: str, text: str) -> list[int]:
 # The question of training in a grid: layers with configurations, servers, the samples of a step.
 
 
-_DEVICE, _UPDATE_BYTES = "A100-80", 42
+_DEVICE = "A100-80"
 #: Rates below it have no unit [bytes/s].
 _BARE = 1e6
 _GRADIENT_BYTES, _MOMENT_BYTES, _COPY_BYTES = 4.0, 8.0, 4.0
-#: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
-_FILLED, _REACHED = 0.94, 0.8
+#: Part of a device's memory that a plan may fill, if nobody says how much.
+_FILLED = 0.94
 _SHARDED = 2  # first stage of ZeRO that divides gradients
 _FIXED = ("pp", "tp", "dp", "v", "cp", "ep")
 
@@ -325,6 +325,8 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
         If a word, the model or the cluster is refused, or no plan can have these degrees.
     """
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
+    from instances.planning.grid.estimates import UPDATE_BYTES
+    from instances.planning.grid.layers import REACHED
     from instances.planning.grid.problem import Fixed
 
     if words["global_batch"] is None:
@@ -350,11 +352,11 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
         estimate, chains = _estimated(model, words, basis, servers, shared)
     instance = GridInstance(
         chains,
-        replace(servers, reached=_REACHED),
+        replace(servers, reached=REACHED),
         words["global_batch"],
         memory=memory,
         state_bytes=_state_bytes(_width(chains[0]), words["optimizer_bytes"]),
-        update_time=_UPDATE_BYTES / (_REACHED * basis.device.memory_bandwidth),
+        update_time=UPDATE_BYTES / (REACHED * basis.device.memory_bandwidth),
         zero=zero,
         modes=modes,
         fixed=Fixed(**fixed),

@@ -277,13 +277,17 @@ class GridSearch:
         """Time of a plan, infinite if it does not fit [s]; the best one is kept."""
         key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
         if self.times.get(key, -np.inf) < self.ceiling:
-            plan = min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
+            plan = self._plan(sketch)
             if plan is None:
                 return np.inf
             self.times[key] = plan.time
             if plan.time < self.ceiling:
                 self.best = plan
         return self.times[key]
+
+    def _plan(self, sketch: Sketch) -> GridPlan | None:
+        """The plan in the faster placing that the runtime has; None if it does not fit."""
+        return min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
 
     def offer_stages(
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
@@ -322,12 +326,8 @@ class GridSearch:
         for _, sketch in sorted(self.met.values(), key=lambda pair: pair[0]):
             if len(plans) >= most:
                 break
-            made = [
-                plan
-                for other in expressible(self.question, sketch, self.runtime)
-                for plan in built(self.question, other)
-            ]
-            plan = min(made, key=lambda plan: plan.time, default=None)
+            made = map(self._plan, expressible(self.question, sketch, self.runtime))
+            plan = min((plan for plan in made if plan is not None), key=lambda plan: plan.time, default=None)
             if plan is not None and _degrees(plan) not in seen:
                 seen.add(_degrees(plan))
                 plans.append(plan)

@@ -72,9 +72,7 @@ def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
         begin, end = 0, chain.n
     if stages > end - begin:
         return None
-    counts = np.full(stages, (end - begin) // stages)
-    counts[: (end - begin) % stages] += 1
-    return (0, *(begin + np.cumsum(counts)[:-1]).tolist(), chain.n)
+    return (0, *_inner_cuts(begin, end, stages, first=True), chain.n)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -89,12 +87,18 @@ def regular_cuts(chain: ConfiguredChain, stages: int) -> tuple[tuple[int, ...], 
         inner = stages - before - after
         if not 1 <= inner <= end - begin:
             continue
-        counts = np.full(inner, (end - begin) // inner)
-        more = (end - begin) % inner
-        counts[slice(0, more) if first else slice(inner - more, None)] += 1
-        middle = (begin + np.cumsum(counts)[:-1]).tolist()
+        middle = _inner_cuts(begin, end, inner, first=first)
         every[(0, *[begin] * before, *middle, *[end] * after, chain.n)] = None
     return tuple(every)
+
+
+def _inner_cuts(begin: int, end: int, stages: int, *, first: bool) -> list[int]:
+    """Cuts between stages with equal numbers of layers, one more in the first stages or in the last ones."""
+    each, more = divmod(end - begin, stages)
+    counts = np.full(stages, each)
+    counts[slice(0, more) if first else slice(stages - more, None)] += 1
+    cuts: list[int] = (begin + np.cumsum(counts)[:-1]).tolist()
+    return cuts
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,9 @@
 """Training plans as runtimes run them: equal pipelines of whole microbatches, with degrees of parallelism a stage.
 
-- `transformer`: accelerators and language models by name or configuration, with the sizes of their layers
+- `accelerators`: devices by name, and the constants of their times
+- `transformer`: language models by name or configuration, with the sizes of their layers
 - `layers`: time and memory of these layers in each configuration
+- `estimates`: what these times rest on, and how measured steps calibrate them
 - `configurations`: `ConfiguredChain`, layers with all ways to run them; as records and as JSON
 - `problem`: `GridInstance`, one question; `plan`: `GridPlan`, one answer; all costs of it, and where its devices lie
 - `recomputation`: the least time that it takes to fit a stage into memory

@@ -27,7 +27,7 @@ from instances.planning.grid.transformer import Transformer
 from instances.records import read, written
 
 #: Of a transfer or an exchange between servers [s]; bytes that the optimizer moves for each number.
-_LATENCY, _UPDATE_BYTES = 20e-6, 42
+_LATENCY, UPDATE_BYTES = 20e-6, 42
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Estimate:
     @property
     def update_time(self) -> float:
         """Time of the optimizer for each number [s]."""
-        return self.longer * _UPDATE_BYTES / (REACHED * self.device.memory_bandwidth)
+        return self.longer * UPDATE_BYTES / (REACHED * self.device.memory_bandwidth)
 
     def chain(self, micro_batch: int, degrees: tuple[Degrees, ...]) -> ConfiguredChain:
         """The layers with these degrees for microbatches of so many samples."""

@@ -14,7 +14,7 @@ from instances.json_files import Value
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import StatedGrid, grid_from_document
 from mtpp.verification.planning.grid.apart import across_servers
-from mtpp.verification.planning.grid.bounds import MARGIN, TooManyWaysError, equalised, may_hold, settings_of
+from mtpp.verification.planning.grid.bounds import MARGIN, Setting, TooManyWaysError, equalised, may_hold, settings_of
 from mtpp.verification.planning.grid.costs import GridCosts, copies_of, kept_bytes
 from mtpp.verification.verdict import (
     ROUNDING,
@@ -31,6 +31,9 @@ from mtpp.verification.verdict import (
 
 # Bounds on plans in a grid by their names, each proved a second time.
 
+#: Layers of the models for which *turns-grid* is proved.
+_FEWEST_IN_TURNS = 4
+
 
 def proved_bound(question: GridInstance, method: str, value: float, clock: Clock) -> Fraction | None:
     """Bound on all plans that is proved here, at most `value`; None if there is none.
@@ -44,7 +47,7 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
     ceiling, least = value * (1 - MARGIN), value
     try:
         if method == "turns-grid":
-            return _proved_in_turns(question, value, ceiling, clock)
+            return _proved_in_turns(question, settings, value, clock)
         if method == "apart-grid":
             return _proved_apart(question, value, clock)
         for setting, work in zip(settings, works, strict=True):
@@ -55,12 +58,11 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
     return Fraction(least)
 
 
-def _proved_in_turns(question: GridInstance, value: float, ceiling: float, clock: Clock) -> Fraction | None:
+def _proved_in_turns(question: GridInstance, settings: list[Setting], value: float, clock: Clock) -> Fraction | None:
     """The bound of plans in turns if no setting can hold all layers below it, else 0; None of less than four layers."""
-    if question.layers < 4:
+    if question.layers < _FEWEST_IN_TURNS:
         return None
-    settings = list(settings_of(question))
-    models = zip(*map(equalised, question.chains), strict=True)
+    ceiling, models = value * (1 - MARGIN), zip(*map(equalised, question.chains), strict=True)
     relaxed = zip(*(settings_of(replace(question, chains=chains)) for chains in models), strict=True)
     for whole, these in zip(settings, relaxed, strict=True):
         if whole.work < ceiling and all(may_hold(setting, whole, ceiling, clock) for setting in these):
@@ -76,14 +78,12 @@ def _proved_apart(question: GridInstance, value: float, clock: Clock) -> Fractio
     except InputError:
         return least
     classes = {1: ("z-grid",), None: ("z-grid", "turns-grid")}.get(question.fixed.v, ("turns-grid",))
+    share = min((Fraction(setting.work) for setting in settings_of(alone)), default=Fraction(value))
     for method in classes:
         proved = proved_bound(alone, method, value, clock)
-        if proved is None and question.layers < 4:
-            proved = proved_bound(alone, "work-grid", value, clock)
-        if proved is None:
+        if proved is None and question.layers >= _FEWEST_IN_TURNS:
             return None
-        share = proved_bound(alone, "work-grid", value, clock)
-        least = min(least, proved if share is None else max(proved, share))
+        least = min(least, share if proved is None else max(proved, share))
     return least
 
 
