@@ -18,7 +18,7 @@ from mtpp.text.tables import frame_table, left_aligned, records
 @command
 def list_names(
     *,
-    what: Annotated[str, options.argument(metavar="|".join(LISTINGS))],
+    what: Annotated[str | None, options.argument(metavar="|".join(LISTINGS))] = None,
     graph: Annotated[
         str | None, options.of_question("--graph", metavar="GRAPH", help="Of models: count them for this graph and -k.")
     ] = None,
@@ -30,25 +30,25 @@ def list_names(
     words: RelaxationWords,
     printing: Printing,
 ) -> int:
-    """List what there is to choose from, with one line about each.
+    """List what there is to choose from, with one line about each; without a word, what can be listed.
 
     Models of a question are listed with their sizes, and with what they prove in --time-limit each:
     mtpp list models --graph squeezenet -k 4 --stats --time-limit 10
     """
     if graph is not None or stats:
         return _list_models(what, graph, k, words, printing, stats=stats)
-    rows = find(LISTINGS, what, "list")()
+    rows = [(name,) for name in LISTINGS] if what is None else find(LISTINGS, what, "list")()
     printing.say(left_aligned([row[:1] for row in rows] if printing.quiet else rows))
     printing.document(lambda: [{"name": name, "about": about} for name, *about in rows])
     return DONE
 
 
 def _list_models(
-    what: str, graph: str | None, k: int | None, words: RelaxationWords, printing: Printing, *, stats: bool
+    what: str | None, graph: str | None, k: int | None, words: RelaxationWords, printing: Printing, *, stats: bool
 ) -> int:
     """List the models of a question with their sizes."""
     if what != "models":
-        raise InputError(f"--graph and --stats: they are for mtpp list models, not {what}.")
+        raise InputError(f"--graph and --stats: they are for mtpp list models{f', not {what}' if what else ''}.")
     if graph is None:
         raise InputError("--stats: give --graph and -k, the question that the models are of.")
     from mtpp.api.partitioning import catalogue_of

@@ -51,7 +51,14 @@ class _Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Look up a verb; entry points are asked on a miss."""
-        return super().get_command(ctx, cmd_name) or _registered(cmd_name)
+        verb = super().get_command(ctx, cmd_name) or _registered(cmd_name)
+        if verb is not None:
+            _without_types(verb.params)
+        return verb
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options before a verb."""
+        return _without_types(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Look up the verb of a command line; an `InputError` names the nearest one if there is none."""
@@ -65,12 +72,20 @@ class _Verbs(TyperGroup):
         return [*names, *sorted({entry.name for entry in entry_points(group=_GROUP)} - {*names})]
 
 
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Flags and arguments whose types the help leaves out: a flag takes no value, and an argument's name says more."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument" or parameter.is_flag:
+            parameter.display_type_rich = lambda ctx: ""  # asked by typer from 0.27 on
+    return parameters
+
+
 def _registered(name: str) -> Any:
     """Load a verb of another package; None if there is none, or if it fails to load, which is a warning."""
     for entry in entry_points(group=_GROUP, name=name):
         try:
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-            single.command(name)(entry.load())
+            single.command(name, rich_help_panel=_RESEARCH)(entry.load())
             return get_command(single)
         except Exception as error:
             fault = f"the command {name} of {entry.value} cannot be loaded: {type(error).__name__}: {error}"
@@ -166,18 +181,19 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app.command("list")(list_names)
-for verb in (partition, bound, certify, explain, split, run, plan, train, place, flow, verify):
-    app.command()(verb)
-app.command("import")(import_graph)
-app.command()(report)
-app.command()(export)
-app.command()(check)
-app.command()(serve)
-app.command()(hunt)
-app.command()(features)
-app.command("warm-up")(warm_up)
-app.command("versions")(show_versions)
+#: Panels of the help with their verbs; verbs of other packages are for research.
+_RESEARCH = "Research"
+_PANELS: dict[str, dict[str, Callable[..., int]]] = {
+    "Cut": {"certify": certify, "partition": partition, "bound": bound},
+    "Deploy": {"serve": serve, "flow": flow, "split": split, "run": run, "export": export, "check": check},
+    "Train and place": {"train": train, "plan": plan, "place": place},
+    "Check": {"verify": verify, "explain": explain, "report": report},
+    _RESEARCH: {"features": features, "hunt": hunt},
+    "Tools": {"list": list_names, "import": import_graph, "warm-up": warm_up, "versions": show_versions},
+}
+for panel, verbs in _PANELS.items():
+    for name, verb in verbs.items():
+        app.command(name, rich_help_panel=panel)(verb)
 
 
 @app.callback()

@@ -131,3 +131,24 @@ def test_the_shell_proposes_values(
     with pytest.raises(SystemExit, match="0"):
         main([])
     assert set(capsys.readouterr().out.removesuffix("\n").split("\n")) == names
+
+
+def test_verbs_stand_in_panels_and_flags_without_a_type(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each verb in one panel, those of other packages with research; no type of Python in any help."""
+    text = shown("--help", capsys, monkeypatch)
+    panels = re.findall(r"(?m)^╭─ ([A-Z][a-z ]+) ─", text)
+    assert panels == ["Options", "Cut", "Deploy", "Train and place", "Check", "Research", "Tools"]
+    assert sorted(re.findall(r"(?m)^│ ([a-z][a-z-]*) ", text)) == sorted(VERBS)
+    assert re.search(r"─ Research ─(?:(?!╭).)*│ table ", text, re.DOTALL)
+    helps = [text, *(shown(f"{verb} --help-all", capsys, monkeypatch) for verb in VERBS)]
+    assert not [
+        line for help in helps for line in help.splitlines() if re.search(r"<(bool|str|Path|list)|list\[", line)
+    ]
+
+
+def test_a_list_without_a_name_says_what_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """One name a line."""
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.split() == list(LISTINGS)
