@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from instances.devices import Platform
@@ -13,24 +13,35 @@ from instances.graph.graph import ComputationGraph
 from instances.partitioning.problem import Instance
 from instances.registry import find
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 _SMALLEST = 8
 
 
 def _erdos_renyi(n: int, rng: np.random.Generator) -> nx.Graph[int]:
+    import networkx as nx
+
     graph: nx.Graph[int] = nx.gnp_random_graph(n, 0.05, seed=rng)
     return graph
 
 
 def _barabasi_albert(n: int, rng: np.random.Generator) -> nx.Graph[int]:
+    import networkx as nx
+
     return nx.barabasi_albert_graph(n, 2, seed=rng)
 
 
 def _watts_strogatz(n: int, rng: np.random.Generator) -> nx.Graph[int]:
+    import networkx as nx
+
     graph: nx.Graph[int] = nx.watts_strogatz_graph(n, 4, 0.3, seed=rng)
     return graph
 
 
 def _stochastic_block(n: int, rng: np.random.Generator) -> nx.Graph[int]:
+    import networkx as nx
+
     sizes = [len(part) for part in np.array_split(np.arange(n), 4)]
     density = np.where(np.eye(4, dtype=bool), 0.3, 0.01)
     return nx.stochastic_block_model(sizes, density.tolist(), seed=rng)

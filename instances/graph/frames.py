@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 
 from instances.errors import InputError
 from instances.registry import unknown
 
 if TYPE_CHECKING:
+    import networkx as nx
     import pandas as pd
 
 # Columns of a graph from pandas frames: a row a node, and a row an edge.
@@ -144,6 +144,8 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
     InputError
         If the graph has no direction, a node has no work, or an attribute is unknown or contradicts another one.
     """
+    import networkx as nx
+
     if not isinstance(graph, nx.Graph):
         raise InputError(f"A networkx.DiGraph is needed here, no {type(graph).__name__}.")
     if not graph.is_directed():

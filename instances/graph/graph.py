@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -36,6 +35,7 @@ from instances.graph.tensors import (
 )
 
 if TYPE_CHECKING:
+    import networkx as nx
     import pandas as pd
 
 
@@ -239,6 +239,8 @@ class ComputationGraph(Displayed):
         Nodes are indices with name, work, param_bytes, state_bytes and output_bytes (a list); edges carry the number of
         the output that they read, and its bytes.
         """
+        import networkx as nx
+
         result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name, time_unit=self.time_unit)
         first, sizes = self.output_start, self.tensors.bytes
         for v, name in enumerate(self.names):
@@ -259,6 +261,7 @@ class ComputationGraph(Displayed):
 
         Examples
         --------
+        >>> import networkx as nx
         >>> digraph = nx.DiGraph([("a", "b")])
         >>> digraph.add_node("a", work=2.0, output_bytes=8)
         >>> digraph.add_node("b", work=3.0)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
 
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, sorted_unique
@@ -94,6 +92,9 @@ def width(graph: ComputationGraph) -> int:
     By Dilworth's theorem it is the least number of paths, which may meet, that visit every node: a least flow with
     at least one unit through each node. A flow along a forest is lowered as far as a maximum flow back allows.
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
     n = graph.n
     enter, leave = 2 * np.arange(n), 2 * np.arange(n) + 1  # each node is an edge of the network of flows
     source, sink = 2 * n, 2 * n + 1

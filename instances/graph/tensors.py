@@ -118,6 +118,16 @@ def sorted_unique(values: IntArray) -> IntArray:
     return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
 
 
+def components(pairs: IntArray, n: int, *, directed: bool) -> IntArray:
+    """Component of each of n nodes, (n,), linked by `pairs`, (m, 2); strong ones if the links are directed."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    kind = {"directed": True, "connection": "strong"} if directed else {"directed": False}
+    return np.asarray(connected_components(links, **kind)[1], dtype=np.int64)
+
+
 def compressed_rows(rows: IntArray, values: IntArray, n: int) -> tuple[IntArray, IntArray]:
     """Group `values` by `rows`: row ``i`` holds ``grouped[start[i]:start[i + 1]]``, in the given order."""
     by_row = np.argsort(rows, kind="stable")

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import IntArray, compressed_rows
+from instances.graph.tensors import IntArray, components, compressed_rows
 
 # Parsing of constraints: nodes by number, name or pattern; blocks, windows and counts.
 
@@ -394,18 +392,12 @@ def _groups(graph: ComputationGraph, constraints: Constraints) -> IntArray:
     chains = [*constraints.together]
     chains += [(v, *readers[start[v] : start[v + 1]].tolist()) for v in set(constraints.uncut)]
     pairs = np.array([(chain[0], v) for chain in chains for v in chain[1:]], dtype=np.int64).reshape(-1, 2)
-    group = _components(pairs, graph.n, directed=False)
+    group = components(pairs, graph.n, directed=False)
     # Between groups edges may go round: all that they pass is in one block.
-    circle = _components(group[graph.edges], int(group.max()) + 1, directed=True)
+    circle = components(group[graph.edges], int(group.max()) + 1, directed=True)
     merged = circle[group]
     _, number = np.unique(merged, return_inverse=True)
     return number.astype(np.int64)
-
-
-def _components(pairs: IntArray, n: int, *, directed: bool) -> IntArray:
-    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    kind = {"directed": True, "connection": "strong"} if directed else {"directed": False}
-    return np.asarray(connected_components(links, **kind)[1], dtype=np.int64)
 
 
 def _windows(graph: ComputationGraph, k: int, constraints: Constraints, group: IntArray) -> tuple[IntArray, IntArray]:

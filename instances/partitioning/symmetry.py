@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from instances.devices import Platform
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone
-from instances.graph.tensors import FloatArray, IntArray, sums_by
+from instances.graph.tensors import FloatArray, IntArray, components, sums_by
 from instances.graph.views import depths, merge_graph
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
@@ -373,11 +371,11 @@ def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
         If the merged graph has a cycle.
     """
     n = instance.graph.n
-    sources, targets = np.array(list(moves.items()), dtype=np.int64).reshape(-1, 2).T
-    links = coo_array((np.ones(len(sources)), (sources, targets)), shape=(n, n))
-    _, labels = connected_components(links, directed=False)
+    pairs = np.array(list(moves.items()), dtype=np.int64).reshape(-1, 2)
+    sources = pairs[:, 0]
     # The node that does not move comes last and so becomes the anchor.
-    return merge(instance, np.asarray(labels, dtype=np.int64), np.append(sources, np.delete(np.arange(n), sources)))
+    precedence = np.append(sources, np.delete(np.arange(n), sources))
+    return merge(instance, components(pairs, n, directed=False), precedence)
 
 
 def merge(instance: Instance, group: IntArray, precedence: IntArray | None = None) -> Contraction:

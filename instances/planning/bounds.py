@@ -39,12 +39,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
 from instances.devices import Cluster, Ports
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, components
 from instances.planning.problem import TrainingArrays, TrainingInstance
 
 # Slowest links inside and between groups of devices: along an order, or for any order at all.
@@ -183,7 +182,7 @@ def _core(linked: BoolArray, degree: int) -> BoolArray:
 
 def _largest_component(linked: BoolArray) -> int:
     """Devices of the largest component of a graph."""
-    _, component = connected_components(linked, directed=False)
+    component = components(np.argwhere(linked), len(linked), directed=False)
     return int(np.bincount(component).max(initial=0))
 
 

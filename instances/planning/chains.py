@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.ndimage import minimum_filter1d
 
 from instances.devices import Cluster, Device
 from instances.errors import InputError
@@ -64,6 +63,8 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     InputError
         If there are not as many backward times as nodes, or a node has a state, which no training step keeps.
     """
+    from scipy.ndimage import minimum_filter1d
+
     if graph.state_bytes.any():
         v = int(graph.state_bytes.argmax())
         raise InputError(

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import IntArray, components
 from instances.json_files import Value, read_json, read_text
 from instances.readers.parsing import add_node, amount, graph_of_file, json_amount, links_of, outputs_by_size, seconds
 
@@ -381,8 +379,7 @@ def _ordered(nodes: list[_Node], links: list[tuple[int, int, float]], reverse: b
 
 def _components(pairs: list[tuple[int, int]], n: int) -> IntArray:
     """Strongly connected component of each node, numbered by their first nodes."""
-    u, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    _, labels = connected_components(coo_array((np.ones(len(u)), (u, v)), shape=(n, n)), connection="strong")
+    labels = components(np.array(pairs, dtype=np.int64).reshape(-1, 2), n, directed=True)
     _, first, component = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[component]
 

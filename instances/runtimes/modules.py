@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from instances.errors import InputError, said
 from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import components
 from instances.graph.views import merge_graph
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
@@ -117,8 +116,7 @@ class ModuleUnits:
                 for kind in set(kinds)
             ]
         pairs = np.array([(group[0], v) for group in groups for v in group], dtype=np.int64).reshape(-1, 2)
-        links = coo_array((np.ones(len(pairs)), pairs.T), shape=(self.graph.n, self.graph.n))
-        label = connected_components(links, directed=False)[1].tolist()
+        label = components(pairs, self.graph.n, directed=False).tolist()
         members: dict[int, list[int]] = {label[v]: [] for v in (*first, *range(self.graph.n))}
         for v, component in enumerate(label):
             members[component].append(v)

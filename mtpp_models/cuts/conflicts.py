@@ -42,13 +42,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from instances import Instance
 from instances.compiled import compiled
 from instances.deadline import Deadline
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import IntArray, components
 from instances.partitioning.symmetry import Contraction, merge
 from mtpp_models.cuts.cuts import UNIT, BlockCuts, PairCuts
 from mtpp_models.cuts.max_flow import BoolArray, augment
@@ -186,9 +184,7 @@ def _components(instance: Instance, joined: IntArray) -> IntArray:
     """(n,) group of each node: joined nodes share one, and so do all nodes on paths between two of a group."""
     n, edges = instance.graph.n, instance.graph.edges
     both_ways = np.concatenate((edges, joined, joined[:, ::-1]))
-    links = coo_array((np.ones(len(both_ways)), (both_ways[:, 0], both_ways[:, 1])), shape=(n, n))
-    _, labels = connected_components(links, directed=True, connection="strong")
-    return np.asarray(labels, dtype=np.int64)
+    return components(both_ways, n, directed=True)
 
 
 #: More than the rounding of a sum of floats.

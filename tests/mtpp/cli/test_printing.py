@@ -186,7 +186,7 @@ def test_the_shell_completes_words(words: list[str], expected: str) -> None:
     script = (
         "import sys; from mtpp.cli.main import main\n"
         "code = main([])\n"
-        "heavy = {'pyomo', 'pandas', 'matplotlib', 'numba'} & set(sys.modules)\n"
+        "heavy = {'pyomo', 'pandas', 'matplotlib', 'numba', 'scipy', 'networkx'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or code)"
     )
     root = str(Path(experiments.__file__).parent.parent)
