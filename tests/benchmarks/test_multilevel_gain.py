@@ -1,6 +1,6 @@
 """Multilevel search and the portfolio against local search alone, with the same number of moves.
 
-`make bench` prints the ratios of bottlenecks and of processor time; `docs/search.md` reports them.
+`make bench` prints the ratios of bottlenecks and of processor time; `docs/journal/search.md` reports them.
 """
 
 from __future__ import annotations

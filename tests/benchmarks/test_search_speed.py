@@ -1,7 +1,7 @@
 """Local search against the searches over orders: rates, time to a target, growth, and what equal time buys.
 
-`make bench` prints the table. Ratios are of runs side by side in one process, by its processor time; `docs/search.md`
-reports them.
+`make bench` prints the table. Ratios are of runs side by side in one process, by its processor time;
+`docs/journal/search.md` reports them.
 """
 
 from __future__ import annotations

@@ -22,8 +22,10 @@ from instances.suites import is_suite
 from mtpp.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What a user reads: README and manual.
-MANUAL = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+#: What a user reads: README and manual; and what was measured, for those who change the methods.
+FOLDERS = ("", "howto", "concepts")
+MANUAL = (ROOT / "README.md", *(page for name in FOLDERS for page in sorted((ROOT / "docs" / name).glob("*.md"))))
+JOURNAL = tuple(sorted((ROOT / "docs" / "journal").glob("*.md")))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Studies of `mtpp table`, the chain of `mtpp plan`, and families of `mtpp place`.
 _OTHER_GRAPHS = re.compile(r"training|train|calibrate|placeto|serving|unlike|simulation|(nmt|cifar10|ptb)-\d+")

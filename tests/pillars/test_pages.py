@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import mtpp
 from pages import (
+    JOURNAL,
     MANUAL,
     NOTEBOOKS,
     ROOT,
@@ -39,7 +40,7 @@ from mtpp.api.training import calibrate
 from mtpp.cli.exit_codes import DONE, TRUSTED
 
 MOST_BYTES_OF_README = 8000
-PAGES = (*MANUAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+PAGES = (*MANUAL, *JOURNAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
 #: Commands that are parsed but not run, by how they begin, and why.
 PARSED_ONLY = {
     "mtpp warm-up": "compiles for a minute",
@@ -55,7 +56,7 @@ PROGRAMS = ("make", "python3", "pip", "cbc")
 #: Snippets of Python have a moment where they say a minute.
 A_MINUTE, A_MOMENT = "time_limit=60", "time_limit=1"
 
-each_page = pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.stem)
+each_page = pytest.mark.parametrize("page", [*MANUAL, *JOURNAL], ids=lambda page: f"{page.parent.name}-{page.stem}")
 
 
 @each_page
@@ -65,7 +66,7 @@ def test_commands_parse(page: Path) -> None:
         check_command(command)
 
 
-@pytest.mark.parametrize("page", [*MANUAL, *NOTEBOOKS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*MANUAL, *JOURNAL, *NOTEBOOKS], ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_prose_speaks_of_what_exists(page: Path) -> None:
     """So do commands and calls of `mtpp` in the prose, where words may be missing but not be wrong."""
     for code in inline_code(page):
@@ -161,7 +162,7 @@ def test_other_programs_are_known(page: Path) -> None:
 
 def test_what_is_not_run_is_there() -> None:
     """No exception of `PARSED_ONLY` outlives its command."""
-    known = [command for page in MANUAL for command in commands(page)]
+    known = [command for page in (*MANUAL, *JOURNAL) for command in commands(page)]
     assert [start for start in PARSED_ONLY if not any(command.startswith(start) for command in known)] == []
 
 
@@ -171,7 +172,17 @@ def test_readme_is_short() -> None:
     assert len(text.encode()) <= MOST_BYTES_OF_README
     assert "make table" in text
     assert "make test" in text
-    assert [page.name for page in MANUAL[1:] if f"](docs/{page.name})" not in text] == []
+
+
+def test_readme_leads_to_the_whole_manual() -> None:
+    """By links from page to page."""
+    reached, new = {ROOT / "README.md"}, [ROOT / "README.md"]
+    while new:
+        page = new.pop()
+        links = re.findall(r"\]\((?!https?:)([^)#]+\.md)", page.read_text())
+        new += {(page.parent / link).resolve() for link in links} - {*reached, *new}
+        reached |= {*new}
+    assert [page for page in (*MANUAL, *JOURNAL) if page not in reached] == []
 
 
 @each_page
@@ -212,7 +223,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_pages_point_to_what_exists(page: Path) -> None:
     """Relative links, headings, make targets, tests and notebooks that a page mentions exist."""
     text = page.read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import ROOT
+from pages import JOURNAL, MANUAL, ROOT
 from site_pages import dead_links, loaded_from_elsewhere, pages, read
 
 import mtpp
@@ -52,7 +52,7 @@ def test_site(tmp_path: Path) -> None:
     assert list(dead_links(site)) == []
     assert list(loaded_from_elsewhere(site)) == []
     assert [(path.name, read(path).repeated) for path in pages(site) if read(path).repeated] == []
-    sources = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    sources = [*ROOT.glob("*.md"), *MANUAL, *JOURNAL, *ROOT.glob("notebooks/*.ipynb")]
     made = [site / path.relative_to(ROOT).with_suffix(".html") for path in sources]
     assert [path for path in made if not path.is_file()] == []
     assert read(site / "docs" / "site" / "mathematics.html").equations > 100
