@@ -15,7 +15,7 @@ MOST_CODE_CELLS = 12
 # A path from the root of a file system: after a blank, a quote or a bracket, so that neither 1/k nor </td> is one.
 MACHINE_PATH = re.compile(r"""(?:^|[\s"'(\[=])(?:(?:/[\w.~-]+){2,}|~/\w|[A-Za-z]:\\)""", flags=re.MULTILINE)
 # What cells spend much time by, and less of it.
-LESS = {"LIMIT": "0.1", "SECONDS": "2", "EFFORT": "0", "UPDATES": "4"}
+LESS = {"LIMIT": "0.1", "SECONDS": "2", "EFFORT": "0", "UPDATES": "4", "NODES": "3000", "MOVES": "30000"}
 SPENT = re.compile(rf"^({'|'.join(LESS)}) = [\d.]+$", flags=re.MULTILINE)
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
