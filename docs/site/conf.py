@@ -13,7 +13,16 @@ project = "mtpp"
 author = "the mtpp authors"
 version = release = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["version"]
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "public_names", "verdicts", "speed"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "mathml",
+    "pictures",
+    "public_names",
+    "verdicts",
+    "speed",
+]
 root_doc = "docs/site/contents"
 include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "notebooks/*.ipynb"]
 exclude_patterns = [".*", "build", "dist", "results", "**/.ipynb_checkpoints"]

@@ -33,16 +33,17 @@ _GRAPHS = ("graph", "chain", "targets")
 
 
 class Block(NamedTuple):
-    """A fenced block of a page."""
+    """A fenced block of a page, and the file that the line before it says to save it as."""
 
+    file: str
     language: str
     text: str
 
 
 def blocks(page: Path) -> list[Block]:
     """Fenced blocks of a page, in order."""
-    fences = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return [Block(language, text) for language, text in fences]
+    fence = r"(?:Save as `([\w.]+)`:\n\n)?^```(\w+)\n(.*?)^```"
+    return [Block(*found) for found in re.findall(fence, page.read_text(), flags=re.DOTALL | re.MULTILINE)]
 
 
 def shell_lines(block: Block) -> list[tuple[str, list[str]]]:
