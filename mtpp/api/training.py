@@ -14,15 +14,16 @@ from instances.errors import InputError, printable
 from instances.json_files import Value, read_json
 from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.accelerators import MEASURED
-from instances.planning.grid.estimates import STEPS_FORMAT, Calibration, Step, calibrated, spread
+from instances.planning.grid.estimates import ALIKE, STEPS_FORMAT, Calibration, Step, calibrated, spread
 from instances.planning.grid.plan import GridPlan, first_recomputed, plan_of
 from instances.planning.grid.stated import grid_from_document
 from instances.planning.grid.transformer import Transformer
 from mtpp.certifying.loop import ignore
-from mtpp.certifying.methods import GridResult, certify_grid
+from mtpp.certifying.methods import GridResult, certify_grid, plans_of_other_degrees
 from mtpp.questions.grid import GridQuestion, grid_question
 from mtpp.questions.planning import TrainWords
 from mtpp.questions.words import takes_words, words_of
+from mtpp.text.numbers import how_many
 from mtpp_models import Progress
 
 if TYPE_CHECKING:
@@ -102,12 +103,22 @@ def _notes(question: GridQuestion, result: GridResult) -> list[str]:
         elif question.estimate.device.name not in MEASURED:
             basis = f"as nobody has measured {question.estimate.device.name} here"
         notes.append(f"four of five steps take {plan.time / factor:.4g} to {plan.time * factor:.4g} s, {basis}")
+        others = plans_of_other_degrees(result)
+        if others:
+            number = sum(is_alike(other, plan) for other in others)
+            words = f"{number} of {how_many(len(others), 'plan')} of other degrees"
+            notes.append(f"{words} within {ALIKE:.0%} of the fastest: predictions do not tell them apart")
     if plan.time > _LONG:
         notes.append(f"a step of {plan.time:.3g} s is longer than an hour; look at the units of rates")
     use = use_of(plan, question.peak_flops)
     if use is not None and use < _IDLE:
         notes.append(f"{use:.2%} of the devices' peak is used; look at the units of rates")
     return notes
+
+
+def is_alike(other: GridPlan, plan: GridPlan) -> bool:
+    """Whether predictions do not tell a plan of other degrees from a faster one."""
+    return other.time <= (1 + ALIKE) * plan.time
 
 
 def use_of(plan: GridPlan, peak_flops: float) -> float | None:

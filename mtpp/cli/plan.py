@@ -31,7 +31,7 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     """Plan, print, draw and write; the exit code."""
     from instances.runtimes.training import grid_settings
     from mtpp.api.training import trained
-    from mtpp.certifying.methods import uniform_plan
+    from mtpp.certifying.methods import plans_of_other_degrees, uniform_plan
     from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
     from mtpp.plots.plans import grid_figure
     from mtpp.text.tables import left_aligned
@@ -47,13 +47,13 @@ def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> i
     def tables(result: GridResult) -> None:
         assert result.answer is not None
         printing.table(*stage_rows(result.answer), words={1, 4, 8})
-        printing.table(*comparison_rows(result), words={0, 1})
+        printing.table(*comparison_rows(result), words={0})
         if files.export is not None and runtime is not None:
             files.export.write_text(grid_settings(result.answer, runtime), encoding="utf-8")
 
     def draw(result: GridResult) -> Figure:
         assert result.answer is not None
-        return grid_figure(result.answer, result.bound, uniform_plan(result))
+        return grid_figure(result.answer, result.bound, uniform_plan(result), plans_of_other_degrees(result))
 
     return printing.answer((question.instance.label, "best"), answer, files, show, tables, draw)
 

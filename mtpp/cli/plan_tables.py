@@ -13,7 +13,7 @@ from instances.planning import Iteration, Timeline, TrainingInstance
 from instances.planning.grid.plan import GridPlan
 from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
-from mtpp.api.training import training_of, use_of
+from mtpp.api.training import is_alike, training_of, use_of
 from mtpp.certifying.methods import GridResult, plans_of_other_degrees, uniform_plan
 from mtpp.certifying.planning import CoveredPlan
 from mtpp.problems.registry import PROBLEMS
@@ -125,13 +125,17 @@ def stage_rows(plan: GridPlan) -> tuple[list[str], list[list[str]]]:
 
 
 def comparison_rows(result: GridResult) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: the plan, the best uniform one, and those of other degrees."""
-    header, rows = ["plan", "grid", "step [s]", "memory [GiB]", "no pass"], []
-    others = [("other", plan) for plan in plans_of_other_degrees(result)]
-    for name, plan in (("planned", _plan(result)), ("uniform", uniform_plan(result)), *others):
+    """Header and rows of text: the plan, the best uniform one, and those of other degrees, alike or slower."""
+    header = ["plan", "pp", "tp", "cp", "ep", "dp", "v", "ZeRO", "batches", "devices", "step [s]", "GiB", "no pass"]
+    rows, best = [], _plan(result)
+    others = [("alike" if is_alike(plan, best) else "slower", plan) for plan in plans_of_other_degrees(result)]
+    for name, plan in (("planned", best), ("uniform", uniform_plan(result)), *others):
         if plan is not None:
             peak = float(plan.memory.total.max()) / _GIB
-            rows.append([name, _grid(plan), f"{plan.time:.6g}", f"{peak:.4g}", f"{plan.bubble:.1%}"])
+            degrees = [plan.groups, max(plan.tensor), plan.context, plan.expert, plan.pipelines, plan.turns, plan.zero]
+            batches = f"{plan.microbatches} of {plan.micro_batch}"
+            cells = [*map(str, degrees), batches, str(plan.devices), f"{plan.time:.6g}", f"{peak:.4g}"]
+            rows.append([name, *cells, f"{plan.bubble:.1%}"])
     return header, rows
 
 

@@ -15,7 +15,7 @@ from instances.graph.display import figures
 from instances.planning import Iteration, Plan
 from instances.planning.grid.plan import GridPlan
 from mtpp.plots.report.partitions import device_section
-from mtpp.plots.report.plans import group_memory, schedule_section, step_section
+from mtpp.plots.report.plans import degree_section, group_memory, schedule_section, step_section
 from mtpp.plots.sections import Bar, Chart, Kind, Mark, Row, Section
 from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain
 from mtpp.stages.trial import Trial
@@ -82,12 +82,18 @@ def trial_section(trial: Trial) -> Section:
 # Pictures of plans in a grid: passes of a pipeline in time beside those of the uniform plan, and memory.
 
 
-def grid_figure(plan: GridPlan, bound: Bound | None = None, uniform: GridPlan | None = None) -> Figure:
-    """Passes of the plan with the bound, of the uniform plan with the same scale of time, and memory of the plan."""
+def grid_figure(
+    plan: GridPlan, bound: Bound | None = None, uniform: GridPlan | None = None, others: Sequence[GridPlan] = ()
+) -> Figure:
+    """Passes of the plan and of the uniform one, memory of the plan, and times of the best plans of other degrees."""
     plans = {"planned": plan} | ({} if uniform is None else {"best uniform plan": uniform})
     heights = [chart_height(pictured.groups) for pictured in (*plans.values(), plan)]
+    heights += [chart_height(1 + len(others))] if others else []
     figure = Figure(figsize=(11, sum(heights)), layout="constrained")
     *above, below = figure.subplots(len(heights), height_ratios=heights)
+    if others:
+        draw(degree_section(plan, others, bound), below)
+        *above, below = above
     for (name, pictured), ax in zip(plans.items(), above, strict=True):
         section = step_section(pictured, bound, None if pictured is uniform else uniform)
         draw(section, ax).set_title(f"{name}: {pictured.time:.4g} s", loc="left", fontsize="medium")

@@ -12,6 +12,7 @@ from instances import Bound
 from instances.graph.display import figures
 from instances.placement.placement import Placement
 from instances.planning import Iteration, Plan, Timeline
+from instances.planning.grid.estimates import ALIKE
 from instances.planning.grid.plan import GridPlan
 from instances.planning.operations import Operation, operations
 from mtpp.plots.sections import (
@@ -185,6 +186,23 @@ def group_memory(plan: GridPlan) -> Section:
     words += "while the largest layer recomputes."
     sizes = {name: part.tolist() for name, part in zip(plan.memory._fields, plan.memory, strict=True)}
     return memory_section([str(g) for g in range(plan.groups)], sizes, plan.instance.memory, "group", words)
+
+
+def degree_section(plan: GridPlan, others: Sequence[GridPlan], bound: Bound | None) -> Section:
+    """Times of the plan and of the best plans of other degrees, with what predictions do not tell apart."""
+    rows = []
+    for each in (plan, *others):
+        names = {"pp": each.groups, "tp": max(each.tensor), "cp": each.context, "ep": each.expert, "z": each.zero}
+        label = " ".join(f"{name}{size}" for name, size in names.items() if size > 1 or name in ("pp", "tp"))
+        label, passes = f"{label} μ{each.micro_batch}", each.time * (1 - each.bubble)
+        words = f"{label}, dp {each.pipelines}, v {each.turns}: {each.time:.4g} s"
+        bars = [Bar(0.0, passes, "work", words), Bar(passes, each.time, "spare", words)]
+        rows.append(Row(label, bars))
+    marks = [Mark((1 + ALIKE) * plan.time, "limit", f"predictions do not tell apart: {ALIKE:.0%} above the plan")]
+    marks += [] if bound is None else [Mark(bound.value, "bound", f"bound: {bound.value:.4g} s")]
+    kinds = {"work": "devices run passes", "spare": "they run none"}
+    scale = Scale.of_times([each.time for each in (plan, *others)], "s")
+    return Section("Plans of other degrees", chart=Chart(rows, scale, "degrees", kinds=kinds, marks=marks))
 
 
 def _degrees(plan: GridPlan) -> dict[str, str]:

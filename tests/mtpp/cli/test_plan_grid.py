@@ -312,4 +312,9 @@ def test_a_whole_training_and_plans_of_other_degrees_are_shown(
     assert mtpp(f"{SMALL} --top 2 --tokens 1e9 --price 2") == 0
     out = capsys.readouterr().out
     assert "days for 1e+09 tokens" in out
-    assert sum(line.startswith("other ") for line in out.splitlines()) == 2
+    rows = [line.split() for line in out.splitlines() if line.startswith(("planned", "alike", "slower"))]
+    best, *others = (float(row[-3]) for row in rows)
+    assert [row[0] for row in rows] == ["planned", *("alike" if it <= 1.08 * best else "slower" for it in others)]
+    assert len(others) == 2
+    number = [row[0] for row in rows].count("alike")
+    assert f"{number} of 2 plans of other degrees within 8%" in out
