@@ -11,7 +11,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from instances.errors import InputError
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import FULL, NONE, ConfiguredChain, Degrees
 from instances.planning.grid.plan import PLACINGS, GridPlan, first_recomputed
 from instances.planning.grid.problem import GridInstance
@@ -164,6 +164,11 @@ def _sums(chain: ConfiguredChain, degrees: Degrees, mode: str) -> _Sums:
     return _Sums(chain, degrees, mode)
 
 
+def _differences(sums: FloatArray) -> FloatArray:
+    """As `numpy.diff` of one axis, whose checks take longer than the work."""
+    return sums[1:] - sums[:-1]
+
+
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_each: float) -> bool:
     """Whether each group may have room.
 
@@ -172,7 +177,7 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_e
     stages = np.arange(len(cuts) - 1, 0, -1)
     S = len(stages) // v
     in_flight = np.minimum(M, stages) if v == 1 else np.where(stages > S, S, np.minimum(S, 2 * stages - 1))
-    needed = in_flight * np.diff(sums.stored[cuts]) + np.diff(sums.numbers[cuts]) * bytes_each
+    needed = in_flight * _differences(sums.stored[cuts]) + _differences(sums.numbers[cuts]) * bytes_each
     return bool((needed.reshape(v, -1).sum(axis=0) <= 1.001 * memory).all())
 
 
@@ -188,7 +193,7 @@ def _estimate(
         (S * width <= servers.size, 0 if all_near else min(setting.context, servers.size // t) * beside),
     }
     D, sizes = setting.pipelines * setting.context, question.state_bytes
-    passes, numbers = np.diff(sums.times[cuts]), np.diff(sums.numbers[cuts])
+    passes, numbers = _differences(sums.times[cuts]), _differences(sums.numbers[cuts])
     gathered = sizes.gradients * (setting.zero >= 2) + 2 * sizes.weights * (setting.zero == 3)
     estimates = []
     for stages, ranks in near:

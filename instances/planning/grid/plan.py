@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -51,7 +51,8 @@ class MemoryParts(NamedTuple):
 PLACINGS = ("stages", "pipelines")
 
 
-def place(count: int, size: int, widths: Sequence[int], pipelines: int, placing: str) -> IntArray | None:
+@lru_cache(maxsize=1024)  # a search asks for the same degrees with many cuts
+def place(count: int, size: int, widths: tuple[int, ...], pipelines: int, placing: str) -> IntArray | None:
     """First device of each stage of each pipeline.
 
     Wider groups come first, so that degrees that divide one another leave no gaps; each goes to the first server that
@@ -69,7 +70,7 @@ def place(count: int, size: int, widths: Sequence[int], pipelines: int, placing:
 
     Returns
     -------
-    (S, pipelines) integers, or None if they do not fit
+    (S, pipelines) integers that cannot be written, or None if they do not fit
     """
     wide = np.repeat(np.array(widths), pipelines)
     stage, pipeline = np.divmod(np.arange(wide.size), pipelines)
@@ -87,6 +88,7 @@ def place(count: int, size: int, widths: Sequence[int], pipelines: int, placing:
             return None
         first[group] = server * size + used[server]
         used[server : server + whole] += min(wide[group], size)
+    first.flags.writeable = False
     return first.reshape(len(widths), pipelines)
 
 
@@ -214,7 +216,7 @@ class GridPlan(Displayed):
     def first_device(self) -> IntArray | None:
         """(S, d) first device of each stage's group in each pipeline."""
         servers = self.instance.servers
-        widths = [self.context * t for t in self.tensor]
+        widths = tuple(self.context * t for t in self.tensor)
         return place(servers.count, servers.size, widths, self.pipelines, self.placing)
 
     @cached_property
@@ -273,11 +275,15 @@ class GridPlan(Displayed):
         Gradients of all its stages are added up, and parameters updated.
         """
         question, sizes, times = self.instance, self.instance.state_bytes, np.zeros((self.turns, self.groups))
-        for n in range(self.stages):
-            g = n % self.groups
-            for numbers, shards, rate in zip(self.parameters[:, n], self.shards(g), self._rates[g], strict=True):
-                moved = sizes.summed(self.zero) * (shards - 1) / shards
-                times[0, g] += numbers * (moved / rate + question.update_time / (shards if self.zero else 1))
+        for g in range(self.groups):
+            each = [
+                sizes.summed(self.zero) * (shards - 1) / shards / rate
+                + question.update_time / (shards if self.zero else 1)
+                for shards, rate in zip(self.shards(g), self._rates[g], strict=True)
+            ]
+            for n in range(g, self.stages, self.groups):
+                times[0, g] += float(self.parameters[0, n]) * each[0]
+                times[0, g] += float(self.parameters[1, n]) * each[1]
         if self.stages > 1:
             copies = question.servers.transfer(self._tied * sizes.gradients, inside=self._beside(0, -1))
             times[0, [0, -1]] += copies
