@@ -200,7 +200,7 @@ def degree_section(plan: GridPlan, others: Sequence[GridPlan], bound: Bound | No
         rows.append(Row(label, bars))
     marks = [Mark((1 + ALIKE) * plan.time, "limit", f"predictions do not tell apart: {ALIKE:.0%} above the plan")]
     marks += [] if bound is None else [Mark(bound.value, "bound", f"bound: {bound.value:.4g} s")]
-    kinds = {"work": "devices run passes", "spare": "they run none"}
+    kinds: dict[Kind, str] = {"work": "devices run passes", "spare": "they run none"}
     scale = Scale.of_times([each.time for each in (plan, *others)], "s")
     return Section("Plans of other degrees", chart=Chart(rows, scale, "degrees", kinds=kinds, marks=marks))
 
