@@ -67,6 +67,16 @@ def commands(page: Path) -> Iterator[str]:
             yield from (line for line, _ in shell_lines(block) if line.startswith("mtpp "))
 
 
+def sentences(page: Path) -> list[str]:
+    """Sentences of the prose of a page, without blocks, tables and headings; an item of a list ends one."""
+    text = re.sub(r"^```.*?^```", "\n", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^[|#].*$", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:-|\d+\.) )", text)
+    found = [one for text in paragraphs for one in re.split(r"(?<=[.!?])[)*`\"]*\s+", " ".join(text.split()))]
+    return [sentence for sentence in found if re.search(r"\w", sentence)]
+
+
 def inline_code(page: Path) -> list[str]:
     """Code in the prose of a page, or of the Markdown cells of a notebook."""
     if page.suffix == ".md":

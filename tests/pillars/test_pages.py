@@ -24,6 +24,7 @@ from pages import (
     commands,
     inline_code,
     outline,
+    sentences,
     shell_lines,
 )
 
@@ -39,7 +40,7 @@ from instances.serving.servers import servers_of_document
 from mtpp.api.training import calibrate
 from mtpp.cli.exit_codes import DONE, TRUSTED
 
-MOST_BYTES_OF_README = 8000
+MOST_BYTES_OF_README, MOST_BYTES_OF_A_PAGE, MOST_WORDS_OF_A_SENTENCE = 8000, 12_000, 22
 PAGES = (*MANUAL, *JOURNAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
 #: Commands that are parsed but not run, by how they begin, and why.
 PARSED_ONLY = {
@@ -182,6 +183,46 @@ def test_readme_is_short() -> None:
     assert len(text.encode()) <= MOST_BYTES_OF_README
     assert "make table" in text
     assert "make test" in text
+
+
+@pytest.mark.parametrize("page", MANUAL, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_pages_are_short(page: Path) -> None:
+    """So are their sentences, on the average."""
+    assert len(page.read_bytes()) <= MOST_BYTES_OF_A_PAGE
+    words = [len(sentence.split()) for sentence in sentences(page)]
+    assert sum(words) <= MOST_WORDS_OF_A_SENTENCE * len(words)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("GPU", "howto/equal-gpus"),
+        ("vLLM", "howto/equal-gpus"),
+        ("Hugging Face", "howto/equal-gpus"),
+        ("heterogeneous", "howto/unlike-gpus"),
+        ("heterogeneous", "concepts/devices"),
+        ("tensor parallel", "start"),
+        ("tensor parallel", "concepts/devices"),
+        ("branch and bound", "concepts/bounds"),
+        ("column generation", "concepts/bounds"),
+        ("Lagrangian", "concepts/bounds"),
+        ("dynamic program", "concepts/bounds"),
+        ("ideals of a poset", "concepts/bounds"),
+        ("roofline", "concepts/cost-model"),
+        ("KV cache", "concepts/memory"),
+        ("calibrate", "howto/training-plan"),
+        ("dask", "howto/workers"),
+        ("Table 1", "howto/table-1"),
+        ("FAQ", "faq"),
+        ("limitations", "faq"),
+        ("limitations", "concepts/cost-model"),
+        ("licence", "faq"),
+        ("BibTeX", "faq"),
+    ],
+)
+def test_words_that_people_search_are_on_their_page(word: str, name: str) -> None:
+    text = " ".join((ROOT / "docs" / f"{name}.md").read_text().split())
+    assert word.lower() in text.lower()
 
 
 def test_readme_leads_to_the_whole_manual() -> None:
