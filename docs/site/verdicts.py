@@ -1,10 +1,10 @@
-"""Directive for the claims of a paper: its numbers, those from here, and what becomes of each claim."""
+"""Directive for the claims of a paper: its tables in their shape, with numbers from here and what becomes of each."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ _HEAD = ("Row", "Column", "Paper", "Here", "95 % interval", "Graphs", "Clusters"
 _WORDS = """*Paper* is the number as printed, *here* what was measured, with an interval over clusters of graphs
 (a network with all its variants is one cluster). A claim *holds* or *fails* if its whole interval says so, an order
 of methods that are equal on most networks is a *tie*, and all else is *undecided*; *not comparable* are settings,
-numbers that hang on data or machines nobody else has, and what is stated elsewhere, too."""
-_VERDICTS = ("holds", "fails", "tie", "undecided", "not comparable")
+numbers that hang on data or machines nobody else has, and what is stated elsewhere, too. Tables have the rows and
+columns of the paper: in a cell its number, and below it ours with the verdict as a mark and a colour
+(✓ holds, ✗ fails, = tie, ? undecided, nothing: not comparable)."""
+_VERDICTS = {"holds": "✓", "fails": "✗", "tie": "=", "undecided": "?", "not comparable": ""}
 
 
 class Verdicts(SphinxDirective):
@@ -70,15 +72,44 @@ def read_verdicts(path: Path) -> Any:
 
 
 def _section(directive: SphinxDirective, item: str, claims: Sequence[dict[str, Any]]) -> nodes.section:
-    """Heading, reason if all claims have the same, and the table."""
+    """Heading, reason if all claims have the same, the table of the paper if they make one, and the list of claims."""
     section = nodes.section("", nodes.title("", item), ids=[nodes.make_id(f"{directive.arguments[0]}-{item}")])
+    cells = {(claim["row"], claim["column"]): claim for claim in claims}
+    rows, columns = (list(dict.fromkeys(claim[word] for claim in claims)) for word in ("row", "column"))
+    if is_table := min(len(rows), len(columns)) > 1 and len(rows) * len(columns) <= 2 * len(cells):
+        notes = dict.fromkeys(claim["note"] for claim in claims if claim.get("note"))
+        section += [nodes.paragraph("", f"In the paper: {note}.") for note in notes] if len(notes) == 1 else []
+        section += _table_of_the_paper(rows, columns, cells)
+        section += nodes.raw("", "<details><summary>Intervals and reasons</summary>", format="html")
     reasons = {claim["why"] for claim in claims}
     head: Sequence[str] = _HEAD
     if len(reasons) == 1:
         head = _HEAD[:-1]
         section += nodes.paragraph("", f"All: {claims[0]['why']}.")
     section += table(head, [_row(claim)[: len(head)] for claim in claims])
+    if is_table:
+        section += nodes.raw("", "</details>", format="html")
     return section
+
+
+def _table_of_the_paper(
+    rows: Sequence[str], columns: Sequence[str], cells: Mapping[tuple[str, str], dict[str, Any]]
+) -> nodes.table:
+    """Make a table whose cells have the number of the paper, and below it ours in the colour of its verdict."""
+    made = table(("", *columns), [(row, *(_cell(cells.get((row, column))) for column in columns)) for row in rows])
+    made["classes"] += ["verdicts"]
+    return made
+
+
+def _cell(claim: dict[str, Any] | None) -> list[nodes.paragraph] | str:
+    if claim is None:
+        return ""
+    theirs = nodes.paragraph("", _number(claim["value"]))
+    if claim.get("here") is None:
+        return [theirs]
+    verdict = claim["verdict"]
+    ours = f"{_number(claim['here'])} {_VERDICTS.get(verdict, '')}".rstrip()
+    return [theirs, nodes.paragraph("", ours, classes=[nodes.make_id(verdict)])]
 
 
 def _row(claim: dict[str, Any]) -> list[str]:
@@ -96,7 +127,7 @@ def _number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> nodes.table:
+def table(head: Sequence[str], rows: Iterable[Sequence[str | list[nodes.paragraph]]]) -> nodes.table:
     """Make a table; one of verdicts has a class, as each verdict has."""
     group = nodes.tgroup("", cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
@@ -105,11 +136,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> nodes.table:
     return nodes.table("", group, classes=["verdicts"] if "Verdict" in head else [])
 
 
-def _cells(texts: Sequence[str]) -> nodes.row:
+def _cells(cells: Sequence[str | list[nodes.paragraph]]) -> nodes.row:
     row = nodes.row()
-    for text in texts:
-        classes = [nodes.make_id(text)] if text in _VERDICTS else []
-        row += nodes.entry("", nodes.paragraph("", text, classes=classes))
+    for cell in cells:
+        if isinstance(cell, str):
+            classes = [nodes.make_id(cell)] if cell in _VERDICTS else []
+            cell = [nodes.paragraph("", cell, classes=classes)]
+        row += nodes.entry("", *cell)
     return row
 
 

@@ -23,6 +23,11 @@ pytest.importorskip("math_core", reason="the extra 'docs' is not installed")
 CLAIM = {"paper": "mtpp", "item": "Table 6", "row": "k=2", "column": "ratio", "value": 1.18, "unit": "ratio"}
 CLAIM |= {"here": 1.19, "low": 1.185, "high": 1.2, "graphs": 24, "clusters": 24, "verdict": "fails", "why": "a | *b*"}
 
+#: A table of two rows and two columns, one of whose cells is empty.
+TABLE = [
+    CLAIM | {"item": "Table 7", "row": row, "column": column, "value": value, "note": "of our graphs", "here": here}
+    for row, column, value, here in (("k=2", "a", 1.31, 1.32), ("k=2", "b", 1.33, None), ("k=4", "a", 1.34, 1.35))
+]
 RUNS = {"file": "runs/a.jsonl", "lines": 7, "sha256": "0123abcd"}
 
 
@@ -44,7 +49,7 @@ def test_site(tmp_path: Path) -> None:
     """All pages, with a file of verdicts; of the claims each verdict and its reason is shown as it is written."""
     verdicts = tmp_path / "verdicts.json"
     verdicts.write_text(
-        json.dumps({"format": "mtpp-verdicts/1", "profile": "quick", "runs": [RUNS], "claims": [CLAIM]})
+        json.dumps({"format": "mtpp-verdicts/1", "profile": "quick", "runs": [RUNS], "claims": [CLAIM, *TABLE]})
     )
     site = tmp_path / "site"
     done = build(site, "-D", f"verdicts_file={verdicts}")
@@ -59,7 +64,20 @@ def test_site(tmp_path: Path) -> None:
     assert read(site / "notebooks" / "02_the_cost_model.html").equations > 10
     assert [path.name for path in pages(site) if r"\frac" in path.read_text() or r"\mathrm" in path.read_text()] == []
     paper = (site / "docs" / "site" / "papers" / "mtpp.html").read_text()
-    assert [text for text in ("1.185 to 1.2", "fails", "a | *b*", "0123abcd") if text not in paper] == []
+    cell = '<p>1.31</p>\n<p class="fails">1.32 ✗</p>'
+    assert [
+        text
+        for text in (
+            cell,
+            "<p>1.33</p>",
+            "In the paper: of our graphs.",
+            "1.185 to 1.2",
+            "fails",
+            "a | *b*",
+            "0123abcd",
+        )
+        if text not in paper
+    ] == []
 
 
 def test_public_names_are_documented_once(site_code: Callable[[str], Any]) -> None:
