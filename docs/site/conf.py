@@ -20,6 +20,7 @@ extensions = [
     "mathml",
     "pictures",
     "public_names",
+    "verbs",
     "verdicts",
     "speed",
 ]
@@ -29,6 +30,7 @@ exclude_patterns = [".*", "build", "dist", "results", "**/.ipynb_checkpoints"]
 
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 4
+smartquotes_action = "qe"  # dashes of options stay
 nb_execution_mode = "off"  # notebooks are committed as executed
 verdicts_file = "experiments/studies/papers/evidence/quick/verdicts.json"  # seen from the root of the project
 

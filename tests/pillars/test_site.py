@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from pages import JOURNAL, MANUAL, ROOT
 from site_pages import dead_links, loaded_from_elsewhere, pages, read
+from typer.main import get_command
 
 import mtpp
+from mtpp.cli.main import app
 
 ExtensionError = pytest.importorskip("sphinx.errors", reason="the extra 'docs' is not installed").ExtensionError
 pytest.importorskip("furo", reason="the extra 'docs' is not installed")
@@ -61,6 +63,8 @@ def test_site(tmp_path: Path) -> None:
     made = [site / path.relative_to(ROOT).with_suffix(".html") for path in sources]
     assert [path for path in made if not path.is_file()] == []
     assert read(site / "docs" / "site" / "mathematics.html").equations > 100
+    verbs = read(site / "docs" / "site" / "verbs.html")
+    assert {f"mtpp-{name}" for name in get_command(app).list_commands(None)} <= verbs.ids  # type: ignore[attr-defined]
     assert read(site / "notebooks" / "02_the_cost_model.html").equations > 10
     assert [path.name for path in pages(site) if r"\frac" in path.read_text() or r"\mathrm" in path.read_text()] == []
     paper = (site / "docs" / "site" / "papers" / "mtpp.html").read_text()
