@@ -41,9 +41,10 @@ _ALGORITHMS = (
     ),
     Algorithm(
         "pinned",
-        "minimum cut around each node",
-        "this project, mtpp_models/bounds/cuts.py",
+        "minimum cut around each node; in tight memory, what lies before it and behind it",
+        "this project, mtpp_models/bounds/cuts.py and sides.py",
         _timed(pinned),
+        in_order=True,
         kinds="any",
     ),
     Algorithm(
@@ -52,6 +53,7 @@ _ALGORITHMS = (
         "this project, mtpp_models/bounds/cuts.py",
         _timed(pigeonhole),
         MOST_PAIRED,
+        in_order=True,
     ),
     Algorithm(
         "ideals",
@@ -59,6 +61,7 @@ _ALGORITHMS = (
         "this project, mtpp_models/bounds/ideals/ideals.py",
         _timed(ideals),
         exact=True,
+        in_order=True,
         kinds="any",
     ),
 )

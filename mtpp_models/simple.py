@@ -75,7 +75,7 @@ def one_block(instance: Instance) -> Partition:
     """
     block = np.zeros(instance.graph.n, dtype=np.int64)
     if instance.is_alike:
-        return Partition(instance.relaxed(), block)
+        return Partition(instance.relaxed(modelled=False), block)
     soft = replace(instance, fit=False, constraints=NO_CONSTRAINTS, works=instance.finite_works)
     if instance.machines.is_fixed:
         return Partition(soft, block)

@@ -167,7 +167,7 @@ def _solved(
         reduction = reduce_instance(instance) if reduce and not as_written else contract_groups(instance)
         question = reduction.instance
         # Of merged nodes the peak may be less than what one of them needs.
-        if question.need is not None or not (isinstance(chosen, Algorithm) and chosen.exact):
+        if question.need is not None or not (isinstance(chosen, Algorithm) and chosen.in_order):
             question = question.modelled()
         # Of the modelled question it costs no more; None where it is no answer there.
         begin = None if start is None else as_answer(question, reduction.restrict(start).under(question))

@@ -508,12 +508,12 @@ class Instance(GraphQuestion):
         """Instance without constraints."""
         return replace(self, constraints=NO_CONSTRAINTS) if self.constraints else self
 
-    def relaxed(self) -> Instance:
-        """The modelled question without constraints, where what does not fit takes time at most.
+    def relaxed(self, *, modelled: bool = True) -> Instance:
+        """The question without constraints, by default the modelled one, where what does not fit takes time at most.
 
         Each answer to this question is one to that, and costs no more there.
         """
-        free = self.modelled().without_constraints()
+        free = (self.modelled() if modelled else self).without_constraints()
         return replace(free, fit=False) if free.fit else free
 
 

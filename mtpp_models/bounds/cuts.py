@@ -13,6 +13,9 @@ of kind t alone,
 
 .. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
 
+Where memory is tight, what lies before a node and what lies behind it may prove more (`mtpp_models.bounds.sides`); both
+are proved again from the node alone, and so are one bound.
+
 **Pigeonhole bound: two of k + 1 nodes share a block.**
 
 So for any set C of k + 1 nodes, with L as in `mtpp_models.cuts.conflicts`,
@@ -41,6 +44,7 @@ from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.sides import best_side
 from mtpp_models.cuts.conflicts import core, find_clique
 from mtpp_models.cuts.cuts import UNIT, BlockCuts, PairCuts
 from mtpp_models.simple import as_answer, one_block, simple, simple_bound
@@ -59,6 +63,7 @@ class Algorithm:
     run: Callable[[Partition, Controls], Result]  # of a partition of the instance, the better the faster
     most_nodes: int | None = None  # of larger graphs, which would take too much memory, it says what *simple* says
     exact: bool = False  # whether the bound is the optimum when it runs to its end
+    in_order: bool = False  # whether it counts all that is live as an order runs a block, not only the largest need
     kinds: Literal["one", "any"] = "one"  # of devices that it answers for
     is_bound: ClassVar[bool] = True
 
@@ -102,26 +107,31 @@ class Algorithm:
         exact ones know windows, and the others relax the questions of single kinds.
         """
         if instance.is_alike:
-            return instance.without_constraints() if self.exact else instance.relaxed()
+            return instance.without_constraints() if self.exact else instance.relaxed(modelled=not self.in_order)
         return instance if self.exact else instance.without_constraints()
 
 
 PINNED = "pinned"
 
+# Part of the time for the sides of nodes, at most.
+_FOR_SIDES = 0.5
+
 
 def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[int] | None = None) -> Result:
-    """The largest of the minimum cuts around single nodes, by default around all; the bound's witness names the node.
+    """The largest of the minimum cuts around single nodes, or of the bounds by their sides; its witness names the node.
 
-    Cuts stop at the bottleneck of the start; once the deadline has passed, the largest cut so far is the bound. Where
-    the cheapest set around v is convex, it lies within reach of each of its other nodes w, so that L({w}) is no larger
-    and needs no cut.
+    All stop at the bottleneck of the start; once the deadline has passed, the largest so far is the bound. Where the
+    cheapest set around v is convex, it lies within reach of each of its other nodes w, so that L({w}) is no larger and
+    needs no cut. Of given nodes the largest cut is the bound.
     """
     deadline = deadline or Deadline()
-    if not start.instance.is_alike:
-        return _pinned_over_kinds(start, deadline)
     value, node, finished = 0.0, 0, True
+    if nodes is None:
+        value, node, finished = best_side(start.instance, start.bottleneck, deadline.share(_FOR_SIDES))
+    if not start.instance.is_alike:
+        return _pinned_over_kinds(start, value, node, finished, deadline)
     cutoff = start.bottleneck or 1.0
-    cuts = BlockCuts(start.instance, cutoff)
+    cuts = BlockCuts(start.instance.modelled(), cutoff)
     loaded = cuts.loaded() if start.instance.needs_peaks else None
     cases = (cuts,) if loaded is None else (cuts, loaded)
     upper = np.max([case.alone() for case in cases], axis=0)
@@ -146,8 +156,11 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     return Result(PINNED, start.instance, start, Bound(value, PINNED, closed, {"nodes": [node]}))
 
 
-def _pinned_over_kinds(start: Partition, deadline: Deadline) -> Result:
-    """The largest of the cuts; the witness names the node, as `nodes`. Behind the deadline, the largest so far."""
+def _pinned_over_kinds(start: Partition, value: float, node: int, finished: bool, deadline: Deadline) -> Result:
+    """The largest of the cuts, or the value of a node that is given, and whether it is all; the witness names the node.
+
+    Behind the deadline, the largest so far.
+    """
     instance, cutoff = start.instance, start.bottleneck
     if cutoff <= 0:
         return Result(PINNED, instance, start, simple_bound(instance))
@@ -158,7 +171,6 @@ def _pinned_over_kinds(start: Partition, deadline: Deadline) -> Result:
         loaded = cuts.loaded() if question.needs_peaks else None
         cases.append((cuts,) if loaded is None else (cuts, loaded))
     alone = np.min([np.max([case.alone() for case in kind], axis=0) for kind in cases], axis=0)
-    value, node, finished = 0.0, 0, True
     for v in np.argsort(-alone).tolist():
         if value >= cutoff or alone[v] <= value:
             break
@@ -194,7 +206,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
     if best.value <= (floor := simple(instance)):
         best = Bound(floor, "simple", best.optimal)
     if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
-        cuts = BlockCuts(instance, start.bottleneck)
+        cuts = BlockCuts(instance.modelled(), start.bottleneck)
         threshold = int(best.value / start.bottleneck * UNIT)
         cost, finished = _costly_pairs(cuts, size, threshold, deadline)
         if instance.needs_peaks and (loaded := cuts.loaded()) is not None:

@@ -37,7 +37,6 @@ from mtpp.verification.partitioning.ideals import ideals_bound
 from mtpp.verification.verdict import Clock, UndecidedError
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.cuts import Algorithm
-from mtpp_models.bounds.ideals.ideals import IDEALS
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import with_ends
 from mtpp_models.simple import simple
@@ -46,6 +45,8 @@ __all__ = ["GROUPS", "Method", "bound_method"]
 
 _FEW = Limits(evaluations=30)
 _LADDER_SECONDS = 1.0
+# Methods that count all that is live in an order, not the largest need alone.
+_IN_ORDER = [name for name, model in MODELS.items() if isinstance(model, Algorithm) and model.in_order]
 # Methods that know no constraints.
 _UNRULED = ("any-prices", "any-witness", "checked-ideals")
 
@@ -69,7 +70,7 @@ def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
             return 0.0
         if result.bound is None:
             raise ViolationError("there is no bound")
-        excess = question.check_bound(result.bound.value, orders=result.bound.method == IDEALS)
+        excess = question.check_bound(result.bound.value, orders=result.bound.method in _IN_ORDER)
         if result.partition is not None:
             check_partition(question, result.partition)
         if result.bound.optimal:
@@ -163,7 +164,7 @@ def _ladder(solver: str) -> Method:
         if is_impossible(question, best):
             return 0.0
         excess = max(
-            question.check_bound(answer.bound.value, orders=answer.bound.method == IDEALS)
+            question.check_bound(answer.bound.value, orders=answer.bound.method in _IN_ORDER)
             for answer in answers
             if answer.bound is not None
         )

@@ -31,6 +31,7 @@ from mtpp.verification.partitioning.exact_instance import (
 )
 from mtpp.verification.partitioning.ideals import FalseSwapError, Swaps, fits_nowhere, ideals_bound, read_swaps
 from mtpp.verification.partitioning.paths import blocks_lead_below
+from mtpp.verification.partitioning.sides import holds_by_sides
 from mtpp.verification.verdict import (
     Check,
     Clock,
@@ -166,11 +167,17 @@ def _shares(task: Task, claim: Claim) -> list[Fraction] | None:
 
 
 def _pinned(task: Task, claim: Claim) -> Check:
-    """Prove the claim again by minimum cuts around its one node, which lies in some block on some kind."""
+    """Prove the claim again by what lies before and behind its one node, or by minimum cuts around it."""
     nodes, fault = _nodes(task, claim)
     if not fault and len(nodes) != 1:
         fault = f"parameters.nodes has {len(nodes)} nodes; it takes 1"
-    return Check(claim, None, "false", fault) if fault else _cuts(task, claim, [(v,) for v in nodes])
+    if fault:
+        return Check(claim, None, "false", fault)
+    value = Fraction(claim.value)
+    for goal in (value, value - slack(value)):
+        if holds_by_sides(task.exact, nodes[0], goal, task.clock):
+            return Check(claim, goal, "re-proved by what lies before its node and behind it")
+    return _cuts(task, claim, [(v,) for v in nodes])
 
 
 def _pigeonhole(task: Task, claim: Claim) -> Check:

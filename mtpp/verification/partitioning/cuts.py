@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from instances.json_files import Value
 from mtpp.verification.partitioning.cut_kernels import IN, OUT, SHARE, CutNetwork, least_cost
-from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational, at_most, with_ends
+from mtpp.verification.partitioning.exact_instance import KindQuestion, Rational, at_most, reachable, with_ends
 from mtpp.verification.verdict import Clock
 
 #: The goal as a whole number.
@@ -139,19 +139,10 @@ def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
         return Fraction(0)
     inside = set(nodes)
     if exact.fit:  # no edge points backwards, so that it holds all between them too
-        inside = _reachable(exact.before, nodes) & _reachable(exact.after, nodes)
+        inside = reachable(exact.before, nodes) & reachable(exact.after, nodes)
     load = sum(exact.params[v] for v in inside) + sum(size for users, size in exact.shared if users & inside)
     over = max(0, load + max(exact.need[v] for v in inside) - exact.room)
     return math.inf if over and exact.fit else over * exact.unit
-
-
-def _reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set[int]:
-    seen, stack = set(nodes), list(nodes)
-    while stack:
-        fresh = set(neighbours[stack.pop()]) - seen
-        seen |= fresh
-        stack += fresh
-    return seen
 
 
 def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> CutNetwork | None:

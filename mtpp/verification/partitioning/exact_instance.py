@@ -290,6 +290,16 @@ class ExactInstance(_Structure):
         )
 
 
+def reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set[int]:
+    """Some nodes and all on paths from them; with the nodes before each, on paths to them."""
+    seen, stack = set(nodes), list(nodes)
+    while stack:
+        fresh = set(neighbours[stack.pop()]) - seen
+        seen |= fresh
+        stack += fresh
+    return seen
+
+
 def _in_whole_numbers(columns: Sequence[Sequence[float]]) -> tuple[int, list[list[int]]]:
     """By how much the floats are multiplied, the least power of two that makes them whole, and these; infinite: 0."""
     finite = [[x if math.isfinite(x) else 0.0 for x in column] for column in columns]
