@@ -57,7 +57,7 @@ def read(
         them.
     graph : GraphLike, optional
         That of a partition file, which holds none.
-    bandwidth, memory, activation_buffer, fit, constraints and words of reading
+    bandwidth, memory, activation_buffer, fit, constraints
         Of a partition file, in place of those that it states.
 
     Returns
@@ -103,7 +103,7 @@ def explain(
         The result of any problem, a partition, or a file of one, also by hand: ``{"block": [0, 0, 1]}``.
     graph : GraphLike, optional
         That of a partition file without one.
-    bandwidth, memory, activation_buffer, fit, constraints and words of reading
+    bandwidth, memory, activation_buffer, fit, constraints
         Of the question, in place of those of a partition file.
     time_limit : float
         Seconds to prove a bound on a partition, 10 by default.
@@ -241,8 +241,6 @@ def export(
         File to write; a certificate file is copied beside it.
     runtime_version : str, optional
         Release of the runtime, such as "0.2", where its words differ; by default the latest that is known.
-    **words
-        Of `graph`, as for `mtpp.load`.
 
     Returns
     -------
@@ -376,7 +374,7 @@ def report(
         File to write.
     time_limit : float
         Seconds to check each answer, 20 by default.
-    bandwidth, memory, activation_buffer, fit, constraints and words of reading
+    bandwidth, memory, activation_buffer, fit, constraints
         Of partition files, in place of those that they state.
 
     Returns

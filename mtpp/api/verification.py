@@ -125,7 +125,7 @@ def verify(
         Also let the solvers and programs of this machine prove again what is trusted.
     time_limit : float
         Seconds, 60 by default, and as many again of `rerun`.
-    dims, level, training and further words of reading
+    dims, level, training
         Of `graph`, as for `mtpp.load`.
 
     Returns

@@ -38,7 +38,7 @@ def split(
 ) -> int:
     """Cut an ONNX model into stages that run, and write them with a certificate of how good the cut is.
 
-    The folder holds a model a stage, its weights, the certificate and manifest.json (mtpp-stages/1). Nothing outside of
+    The folder holds a model a stage, its weights, the certificate and manifest.json (mtpp-stages/2). Nothing outside of
     it is written. With --partition, that partition is kept, and the time is for a bound on it.
 
     Example: mtpp split model.onnx -k 4 --bandwidth 10GB/s --out stages

@@ -136,10 +136,6 @@ def load(
     observe : bool
         Whether a module is run once on them, to see sizes that depend on values of tensors; ``dims={"u0": 64}`` gives
         them by name.
-    **words
-        Of architectures and files: dims, level, training, reader, communication, cost, input_work, time_unit and
-        weights as for `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device
-        that turns operations into seconds.
 
     Returns
     -------

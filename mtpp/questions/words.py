@@ -6,7 +6,9 @@ import inspect
 import math
 import numbers
 import operator
+import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -190,7 +192,8 @@ def path_of(name: str, value: Any) -> Path:
 def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
     """Decorate a function whose keyword arguments are ``**words: Unpack[kind]``.
 
-    The function receives all words, those that are not given by their defaults, and shows them in its signature.
+    The function receives all words, those that are not given by their defaults, and shows them in its signature; its
+    docstring gets those that it does not document itself, as the help of the command line has them.
     Results say in a note which defaults their questions rest on.
     """
 
@@ -217,9 +220,33 @@ def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
             for name, (hint, word) in words_of(kind).items()
         ]
         run.__signature__ = inspect.Signature([*parameters, *words])  # type: ignore[attr-defined]
+        run.__doc__ = _with_words(function.__doc__, words_of(kind)) if function.__doc__ else None
         return cast(F, run)
 
     return decorate
+
+
+def _with_words(text: str, words: Mapping[str, tuple[Any, Word]]) -> str:
+    """Docstring whose parameters are its own, then the words that these leave out."""
+    before, heading, rest = inspect.cleandoc(text).partition("\nParameters\n----------\n")
+    section, returns, after = rest.partition("\n\nReturns\n")
+    lines = re.findall(r"^([\w, ]+?)(?: :.*)?$", section, flags=re.MULTILINE)
+    documented = {name.strip() for line in lines for name in line.split(",")}
+    entries = [_entry(name, *words[name]) for name in words if name not in documented]
+    return before + heading + "\n".join([section, *entries]) + returns + after if heading else text
+
+
+def _entry(name: str, hint: Any, word: Word) -> str:
+    """Numpydoc entry of a word: the help of its option, in words of Python."""
+    kinds = [getattr(kind, "__name__", str(kind)) for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    if word.metavar and re.fullmatch(r"[a-z0-9-]+(\|[a-z0-9-]+)+", word.metavar):
+        kinds = ["{" + ", ".join(f'"{choice}"' for choice in word.metavar.split("|")) + "}"]
+    says = re.sub(r"\s*\[default: (.*)\]$", r" By default \1.", word.help)
+    says = re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), says)
+    if word.default not in (None, False) and "By default" not in says:
+        says += f" By default {word.default}."
+    lines = textwrap.wrap(says, 112, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join([f"{name} : {' or '.join(dict.fromkeys(kinds))}, optional", *lines])
 
 
 # How a question is solved: solver, time, seed.

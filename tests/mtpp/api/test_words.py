@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -168,3 +169,14 @@ def test_a_heuristic_of_the_caller() -> None:
     assert (found.method, found.cost) == ("one_block", 9)
     with pytest.raises(InputError, match="returned list, not a Partition"):
         mtpp.partition(PATH, 2, lambda instance, rng, limits: [0, 0, 1], bandwidth=1)
+
+
+@pytest.mark.parametrize("name", [name for name in mtpp.__all__ if inspect.isfunction(getattr(mtpp, name))])
+def test_docstrings_name_every_parameter(name: str) -> None:
+    """Those of words come from their help, in words of Python, beside what the docstring says itself."""
+    function = getattr(mtpp, name)
+    section = (inspect.getdoc(function) or "").partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
+    lines = re.findall(r"^([*\w, ]+?)(?: :.*)?$", section, flags=re.MULTILINE)
+    documented = [text.strip(" *") for line in lines for text in line.split(",")]
+    assert sorted(documented) == sorted(set(documented))
+    assert set(inspect.signature(function).parameters) == set(documented)
