@@ -46,8 +46,9 @@ napoleon_type_aliases = {letter: f"*{letter}*" for letter in "knm"}  # of shapes
 html_theme = "furo"
 pygments_dark_style = "monokai"
 html_title = f"mtpp {release}"
-html_static_path = ["theme.css"]
+html_static_path = ["theme.css", "copy.js"]
 html_css_files = ["theme.css"]
+html_js_files = ["copy.js"]
 html_theme_options = {
     "light_css_variables": {"verdict-holds": "#0a6b2d", "verdict-fails": "#b3261e"},
     "dark_css_variables": {"verdict-holds": "#6fd08c", "verdict-fails": "#ff8a80"},
