@@ -55,8 +55,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
 
 from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
@@ -64,6 +62,7 @@ from mtpp_models.cuts.conflicts import BlockWindows
 from mtpp_models.cuts.cuts import row_blocks
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 
 # Clique rows: few strong rows from pairs of nodes that cannot share a block.
 

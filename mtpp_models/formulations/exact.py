@@ -16,13 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
-
 from mtpp_models.cuts.conflicts import BlockWindows, allowed_windows
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_least, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.kinds import exact_of_kinds
 from mtpp_models.formulations.scaled_instance import ScaledInstance, ScaledKinds
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 
 
 def exact(

@@ -8,9 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
@@ -23,6 +20,7 @@ from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.labels import Labels
+from mtpp_models.solvers.modeling import NumericExpression, pyo, standard_form
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Cases of a formulation: one Pyomo model each, and the bound proved by a solver.
@@ -133,7 +131,7 @@ def _row_seconds() -> float:
     def row(m: pyo.ConcreteModel, i: int) -> NumericExpression:
         return m.x[i] + m.x[_SAMPLE + 1 - i] >= 1 - m.x[1]
 
-    LinearStandardFormCompiler().write(m, mixed_form=True)
+    standard_form(m)
     return watch.passed / _SAMPLE
 
 

@@ -34,15 +34,13 @@ from __future__ import annotations
 
 from functools import partial
 
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
-
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.formulation import Case, Formulation
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.formulations.superblocks import ROUNDING, add_true_cost
 from mtpp_models.formulations.three_superblock import around
 from mtpp_models.simple import work_bound
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 
 
 def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -> pyo.ConcreteModel:

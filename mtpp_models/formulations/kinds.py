@@ -44,13 +44,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
 
 from instances.graph.tensors import FloatArray
 from mtpp_models.cuts.conflicts import allowed_windows
 from mtpp_models.formulations.constraints import FITS, add_assignment, add_crossings, add_dag, add_load
 from mtpp_models.formulations.scaled_instance import ScaledKinds
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 
 
 def add_pair_transfers(m: pyo.ConcreteModel, data: ScaledKinds, times: FloatArray) -> None:

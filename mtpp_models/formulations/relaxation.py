@@ -7,12 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import pyomo.environ as pyo
-from pyomo.common.errors import InfeasibleConstraintException
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
-
 from mtpp_models.solvers.interface import SolverOutcome, Termination
 from mtpp_models.solvers.labels import Labels
+from mtpp_models.solvers.modeling import pyo, standard_form
 
 # How far from a whole number the value of a variable counts as fractional.
 _WHOLE = 1e-6
@@ -70,11 +67,8 @@ class Size(NamedTuple):
 
 def size_of(model: pyo.ConcreteModel) -> Size:
     """The size of a model; all 0 where a row without variables does not hold."""
-    try:
-        compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
-    except InfeasibleConstraintException:
-        return Size(0, 0, 0)
-    return Size(len(compiled.rows), len(compiled.columns), int(compiled.A.nnz))
+    compiled = standard_form(model)
+    return Size(0, 0, 0) if compiled is None else Size(len(compiled.rows), len(compiled.columns), int(compiled.A.nnz))
 
 
 def relax(model: pyo.ConcreteModel) -> list[Any]:

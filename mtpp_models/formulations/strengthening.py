@@ -18,7 +18,6 @@ from dataclasses import astuple, dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
 
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
@@ -31,6 +30,7 @@ from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.formulation import Case, block_ranks
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.simple import simple
+from mtpp_models.solvers.modeling import pyo
 
 # Strengthening of the models of superblocks, whose parts can be switched off one by one.
 

@@ -42,8 +42,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
 
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
@@ -53,6 +51,7 @@ from mtpp_models.formulations.formulation import Case, Formulation, PreparedMode
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.formulations.strengthening import Strengthening, build, collect_facts, contract, restrict
 from mtpp_models.simple import simple
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 
 #: In units: by how much a row may be loosened so that rounding cuts off no partition.
 ROUNDING = 1e-7

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-import pyomo.environ as pyo
 
 from instances import Partition
 from instances.graph.tensors import FloatArray, IntArray
@@ -32,6 +31,7 @@ from mtpp_models.formulations.constraints import add_assignment, add_dag, add_ov
 from mtpp_models.formulations.formulation import Case, Formulation, block_ranks
 from mtpp_models.formulations.scaled_instance import ScaledInstance, ScaledKinds
 from mtpp_models.simple import speed_shares, work_bound
+from mtpp_models.solvers.modeling import pyo
 
 # Weights in (14) below this part of L.
 _TINY = 1e-8

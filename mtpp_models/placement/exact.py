@@ -40,9 +40,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations, product
 
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
-
 from instances import Bound, InputError, Result
 from instances.deadline import Stopwatch
 from instances.placement.placement import OrderedPlacement, Placement
@@ -52,6 +49,7 @@ from mtpp_models.placement.bounds import heads_of, share_devices
 from mtpp_models.placement.cp import probe_sharing
 from mtpp_models.placement.scaled_placement import ScaledPlacement, Transfer
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 from mtpp_models.solvers.registry import find_solver
 
 # Solvers leave integers near 0 and 1.

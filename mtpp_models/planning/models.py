@@ -63,11 +63,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
-
 from instances.planning import Plan, TrainingInstance
 from instances.planning.bounds import LinkSpeeds
+from mtpp_models.solvers.modeling import NumericExpression, pyo
 
 # Data of the replication models: costs along an order of devices, and stages worth a variable.
 

@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-import pyomo.environ as pyo
 
 from instances import Bound, InputError, Result
 from instances.deadline import Deadline, Stopwatch
@@ -25,6 +24,7 @@ from mtpp_models.planning.bounds import COVERED, least_z_on_servers
 from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.labels import Labels
+from mtpp_models.solvers.modeling import pyo
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Solve the replication problem along an order of the devices with any solver, and keep only what is proved.

@@ -14,9 +14,6 @@ from typing import Any
 
 import highspy
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.common.errors import InfeasibleConstraintException
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy.sparse import csr_array
 
 from instances import InputError
@@ -29,6 +26,7 @@ from mtpp_models.solvers.interface import (
     SolverOutcome,
     Termination,
 )
+from mtpp_models.solvers.modeling import pyo, standard_form
 
 _TERMINATION = {
     highspy.HighsModelStatus.kOptimal: Termination.OPTIMAL,
@@ -62,9 +60,8 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
 
     The values of its integer variables are the start, unless they are None.
     """
-    try:
-        compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
-    except InfeasibleConstraintException:
+    compiled = standard_form(model)
+    if compiled is None:
         return SolverOutcome(Termination.INFEASIBLE)
     if controls.deadline.passed:
         return SolverOutcome(Termination.STOPPED)

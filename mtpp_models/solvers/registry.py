@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Any
-
-import pyomo.environ as pyo
 
 from instances import InputError
 from instances.registry import unknown
@@ -27,7 +26,7 @@ from mtpp_models.solvers.interface import (
     SolverOutcome,
     Termination,
 )
-from mtpp_models.solvers.pyomo_solvers import classic_solver, quiet, run_classic, run_gurobi, run_scip
+from mtpp_models.solvers.modeling import pyo
 
 # The part of its time after which a solver that has no answer is not at fault.
 _MOST = 0.9
@@ -147,11 +146,19 @@ def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
     """Solver behind Pyomo's classic interface, where its name is `plugin`."""
-    run = partial(run_classic, plugin, options)
+    run = partial(_by_pyomo, "run_classic", plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
 
+def _by_pyomo(function: str, *arguments: Any) -> SolverOutcome:
+    """Outcome by a function of `mtpp_models.solvers.pyomo_solvers`, which loads much of Pyomo."""
+    outcome: SolverOutcome = getattr(import_module("mtpp_models.solvers.pyomo_solvers"), function)(*arguments)
+    return outcome
+
+
 def _classic_version(name: str) -> str | None:
+    from mtpp_models.solvers.pyomo_solvers import classic_solver, quiet
+
     try:
         with quiet():  # about each executable that is not found
             solver = classic_solver(name)
@@ -207,8 +214,8 @@ def _direct(gap: str, controls: Controls) -> dict[str, Any]:
 
 _ALL = (
     Solver("highs", "highspy", highs_version, run_highs, _MARGIN),
-    Solver("scip", "pyscipopt", _scip_version, run_scip, _MARGIN),
-    Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), run_gurobi, _MARGIN),
+    Solver("scip", "pyscipopt", _scip_version, partial(_by_pyomo, "run_scip"), _MARGIN),
+    Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), partial(_by_pyomo, "run_gurobi"), _MARGIN),
     _classic("cbc", "coinor-cbc (Debian) or another build of CBC", "cbc", _cbc),
     _classic("glpk", "glpk-utils (Debian) or another build of GLPK", "glpk", _glpk),
     _classic("cplex", "cplex", "cplex_direct", partial(_direct, "mip_tolerances_mipgap")),

@@ -95,8 +95,9 @@ def passing_tensors(instance: Instance, group: IntArray) -> Passing:
         return no_passing(groups)
     if graph.held_total + graph.tensors.bytes.sum() <= (1 - _ROUNDING) * instance.platform.memory:
         return no_passing(groups)
-    arrays, order = KernelArrays.of(instance), graph.topological_order
-    watched = order[:: -(-graph.n // _MOST_WATCHED)]
+    # Of one type, whoever has made the order read-only.
+    arrays, order = KernelArrays.of(instance), graph.topological_order.copy()
+    watched = order[:: -(-graph.n // _MOST_WATCHED)].copy()
     before, behind, touch = _watch(arrays, order, watched)
     passes = _can_pass(arrays, before, behind, touch)
     tensors = np.flatnonzero(passes)

@@ -75,11 +75,14 @@ def test_help_is_there_without_the_heavy_packages() -> None:
 
 
 def test_a_search_does_not_wait_for_pyomo(folder: Path) -> None:
-    """`mtpp partition` loads no model, as it only compares with the bound *simple*."""
+    """Nor do bounds that need no model, and what is verified."""
     script = (
         "import sys; from mtpp.cli.main import main\n"
         "assert main(['partition', 'path.json', '-k', '2', '--method', 'kahn']) == 0\n"
-        "sys.exit('pyomo' in sys.modules)"
+        "assert main(['certify', 'path.json', '-k', '2', '--out', 'answer.json', '--quiet']) == 0\n"
+        "assert main(['bound', 'path.json', '-k', '2', '--model', 'pinned', '--quiet']) == 0\n"
+        "assert main(['verify', 'answer.json', '--quiet']) == 0\n"
+        "sys.exit(', '.join({'pyomo', 'pandas', 'matplotlib', 'networkx'} & set(sys.modules)) or 0)"
     )
     assert columns(printed(script))["k"] == "2"
 

@@ -1,0 +1,45 @@
+"""Pyomo, which is loaded when a model is built or solved: neither a search nor another bound waits for it."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from instances.deadline import CLOCK
+
+if TYPE_CHECKING:
+    import pyomo.environ as pyo
+    from pyomo.core.expr import NumericExpression
+else:
+    NumericExpression = Any
+
+    class _Late:
+        def __getattr__(self, name: str) -> object:
+            value = getattr(_loaded(), name)
+            setattr(self, name, value)
+            return value
+
+    pyo = _Late()
+
+
+def _loaded() -> Any:
+    """Pyomo; the clock of time limits stands still while it is loaded, as at all that is done once in a process."""
+    if "pyomo.environ" in sys.modules:
+        return sys.modules["pyomo.environ"]
+    CLOCK.halt()
+    try:
+        return import_module("pyomo.environ")
+    finally:
+        CLOCK.resume()
+
+
+def standard_form(model: pyo.ConcreteModel) -> Any:
+    """Rows and columns of a linear model, compiled; None where a row without variables does not hold."""
+    from pyomo.common.errors import InfeasibleConstraintException
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+    try:
+        return LinearStandardFormCompiler().write(model, mixed_form=True)
+    except InfeasibleConstraintException:
+        return None
