@@ -24,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table paper test long hunt forgeries mutants bench size check lint types contract warm notebooks golden docs networks runtimes release format clean
+.PHONY: help table paper test long hunt forgeries mutants bench size check lint types contract warm notebooks golden docs networks runtimes release wheel format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -41,6 +41,7 @@ help:
 	@echo "make golden     write tests/pillars/golden*.json anew; look at the difference before you commit it"
 	@echo "make networks   list the networks of timm, torchvision and transformers anew, for hours (extra networks); Ctrl-C is safe"
 	@echo "make runtimes   install programs that take our words, and let their parsers judge (extra runtimes)"
+	@echo "make wheel      dist/: the wheel with its machine code, which is tried, and the source distribution"
 	@echo "make release    check that version, changelog, citation and tag agree"
 	@echo "make format     format the code and sort the imports"
 	@echo "make clean      remove .venv, caches and results"
@@ -121,6 +122,10 @@ runtimes: .venv/runtimes.stamp warm
 
 release:
 	@$(PYTHON) tests/helpers/release.py
+
+wheel: warm
+	@$(PIP) "hatchling>=1.27"
+	@$(BIN)/python tests/helpers/wheel.py
 
 format: .venv/test.stamp
 	$(BIN)/ruff check --fix .

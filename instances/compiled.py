@@ -1,11 +1,13 @@
 """Decorator of kernels, which numba compiles, and compiles again when any kernel source changes.
 
 numba stores machine code on disk and looks at the file of the function alone, not at the files whose functions,
-constants and tuples went into it. So the code of all kernels lies in a folder named by a hash of all kernel sources.
+constants and tuples went into it. So the code of all kernels lies in a folder of ours, named by a hash of all kernel
+sources and of what else it was made for: numba, Python and the processor. No name in it depends on where the sources
+are, so that it serves wherever it is brought.
 
 numba calls a function by a name and a number, counted in each process from 1. Of two with one name and number, as a
 sort and an argsort that two processes have compiled, the one loaded first would serve for both. So each process counts
-from a number of its own.
+from a number of its own. Of processes that need the same code, one compiles it and the others wait.
 
 While numba compiles a function, or loads its code, the clock of all time limits stands still. When it first compiles
 one of ours, the logger of this module says so (level INFO), and the command line prints it.
@@ -15,24 +17,30 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import logging
 import os
+import pickle
 import secrets
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-import llvmlite.binding
+import llvmlite
 import numba
-from numba.core import bytecode, event
-from numba.core.caching import UserProvidedCacheLocator
+from numba.core import bytecode, event, types
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.registry import cpu_target
+from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
-from instances.system.files import file_lock, make_private, private_folder
+from instances.system.files import claim, make_private, private_folder, write_whole
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -42,12 +50,17 @@ _PACKAGES = ("instances", "heuristics", "mtpp_models", "mtpp/verification")
 #: A file with one of them has a kernel, or a tuple that kernels may take.
 _MARKS = (b"import compiled", b"NamedTuple")
 
-#: Its presence beside the code says that all of it is there; holds what the code was made for, and by whom.
-_STAMP = "complete"
-_ALONE, _SHARED = "by warm-up alone", "by others too"
+#: How names of files with machine code end.
+CODE = ".code"
 
-#: Whoever stores code holds this file beside it.
-_LOCK = "lock"
+#: Its presence beside the code says that all of it is there; it holds what the code was made for.
+_STAMP = "complete"
+
+#: Whoever compiles claims the kernel and its types in this file beside the code.
+_CLAIMS = "claims"
+
+#: Processor of code that runs on all of an architecture; ``NUMBA_CPU_NAME`` takes it.
+GENERIC = "generic"
 
 #: Name of the temporary folder for those who can write nowhere else.
 _PRIVATE = "mtpp"
@@ -59,7 +72,6 @@ _LOG = logging.getLogger(__name__)
 
 _kernels: list[Any] = []
 _settings: Any = numba.config  # made from the environment, unknown to its types
-_settings_lock = threading.Lock()
 
 
 @overload
@@ -93,58 +105,74 @@ def compiled(
         False for kernels that make no arrays: numba then need not count references, which takes half of a move of
         local search.
     """
-    options: dict[str, Any] = {"inline": inline, "error_model": error_model, "nogil": nogil}
+    # No C code calls a kernel.
+    options: dict[str, Any] = {"inline": inline, "error_model": error_model, "nogil": nogil, "no_cfunc_wrapper": True}
     if not allocates:
         options["_nrt"] = False
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        kernel = _decorated(function, options)
+        kernel: Any = numba.njit(**options)(function)
+        if not _settings.DISABLE_JIT and _is_kernel(function):
+            kernel._cache = _Store(function)
+            kernel.get_call_template = partial(_called_with_types, kernel.get_call_template)
         _kernels.append(kernel)
         return kernel
 
     return decorate if function is None else decorate(function)
 
 
-def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
-    for folder in _folders():
-        try:
-            if folder.parent == private_folder(_PRIVATE):
-                make_private(folder.parent)
-            with _cache_in(folder):
-                kernel = numba.njit(cache=True, **options)(function)
-                _store_one_by_one(kernel, folder)
-                return kernel
-        except (RuntimeError, OSError):  # the folder can neither be written nor has all code
-            continue
-    return numba.njit(**options)(function)
+def _called_with_types(template: Callable[..., Any], args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
+    """The types of a call by another kernel, as numba asks for them; constants such as 0 have no code of their own."""
+    return template([types.unliteral(kind) for kind in args], {name: types.unliteral(kws[name]) for name in kws})
 
 
-_Locator: Any = UserProvidedCacheLocator  # its methods have no types
+class _Store(NullCache):
+    """Machine code of one kernel on disk: a file for each types of its arguments."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._claimed: dict[Any, Callable[[], None]] = {}
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Code for these types; None if there is none, and this process has to compile it."""
+        target_context.refresh()
+        code = self._stored(sig, target_context)
+        if code is None and sig not in self._claimed and (place := place_for(made_for())) is not None:
+            with suppress(OSError):  # the system has no claims, or two processes wait for each other
+                self._claimed[sig] = claim(place / _CLAIMS, self._file_of(sig))
+            code = self._stored(sig, target_context)  # by the process that had the claim before
+            if code is not None:
+                self.release(sig)
+        return code
+
+    def _stored(self, sig: Any, target_context: Any) -> Any:
+        for folder in _readable():
+            with suppress(FileNotFoundError, PermissionError):
+                kinds, code = pickle.loads((folder / self._file_of(sig)).read_bytes())
+                if kinds == sig:
+                    return CompileResult._rebuild(target_context, *code)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the code for these types where there is a place for it."""
+        place = place_for(made_for())
+        if place is not None and not data.library.has_dynamic_globals:
+            with suppress(OSError):
+                write_whole(place / self._file_of(sig), dumps((sig, data._reduce())))
+        self.release(sig)
+
+    def release(self, sig: Any) -> None:
+        """Let others compile for these types, if this process was about to."""
+        self._claimed.pop(sig, lambda: None)()
+
+    def _file_of(self, sig: Any) -> str:
+        return f"{self._name}-{hashlib.sha256(str(sig).encode()).hexdigest()[:24]}{CODE}"
 
 
-class ReadingLocator(UserProvidedCacheLocator):
-    """The folder of `_cache_in`, where machine code can be read; numba's own asks for one that can be written."""
-
-    def ensure_cache_path(self: Any) -> None:
-        """Make the folder, unless it has the code of all kernels."""
-        folder = Path(self.get_cache_path())
-        if not (_is_complete(folder.parent) and folder.is_dir()):
-            _Locator.ensure_cache_path(self)
-
-
-def _store_one_by_one(kernel: Any, folder: Path) -> None:
-    """Let processes that store machine code at the same time wait for each other.
-
-    numba reads the index of a function, adds to it and writes it. Two processes that do so for other types would take
-    the same name for their code.
-    """
-    save = kernel._cache.save_overload
-
-    def save_alone(*code: Any) -> None:
-        with suppress(PermissionError), file_lock(folder / _LOCK, wait=True):
-            save(*code)
-
-    kernel._cache.save_overload = save_alone
+def _is_kernel(function: Callable[..., Any]) -> bool:
+    """Whether its code is made from kernel sources alone: it stands in one, and in no other function."""
+    file = _ROOT / f"{function.__module__.replace('.', '/')}.py"
+    return function.__closure__ is None and file in _first_look()[0]
 
 
 def kernels() -> list[Any]:
@@ -154,52 +182,38 @@ def kernels() -> list[Any]:
 
 def is_warm() -> Path | None:
     """Folder with the machine code of all kernels; None if some must be compiled, as `mark_warm` was not called."""
-    return next(filter(_is_complete, _folders()), None)
+    return next((folder for folder in _readable() if (folder / _STAMP).is_file()), None)
 
 
-def warmed_alone() -> bool:
-    """Whether the code of all kernels is there, and there was none before warm-up began."""
-    folder = is_warm()
-    return folder is not None and _stamp_of(folder)[1:] == [_ALONE]
+def mark_warm(conditions: Mapping[str, str]) -> Path | None:
+    """Note that all machine code that was made so is on disk; return its folder, None if there is no place for it."""
+    place = place_for(conditions)
+    if place is not None:
+        write_whole(place / _STAMP, json.dumps(conditions).encode())
+    return place
 
 
-def has_code() -> bool:
-    """Whether machine code of any kernel is on disk, valid or not."""
-    return any(path for folder in _folders() for path in folder.rglob("*.nbc"))
-
-
-def mark_warm(alone: bool = False) -> Path | None:
-    """Note that the machine code of all kernels is on disk; return its folder, None if there is no place for it.
-
-    `alone` says that there was none before warm-up began.
-    """
-    for folder in _folders():
-        try:
-            (folder / _STAMP).write_text(f"{_made_for()}\n{_ALONE if alone else _SHARED}\n")
-            return folder
-        except OSError:  # as where kernels found no place
-            continue
-    return None
-
-
-def _is_complete(folder: Path) -> bool:
-    return _stamp_of(folder)[:1] == [_made_for()]
-
-
-def _stamp_of(folder: Path) -> list[str]:
-    """Lines of the stamp of a folder, which say what its machine code was compiled for; empty if it is incomplete."""
-    try:
-        return (folder / _STAMP).read_text().splitlines()
-    except OSError:
-        return []
+def stored_code(folder: Path) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Conditions under which the machine code of a folder of `is_warm` is valid, and its files by name."""
+    code = {path.name: path.read_bytes() for path in sorted(folder.glob(f"*{CODE}"))}
+    return json.loads((folder / _STAMP).read_bytes()), code
 
 
 @cache
-def _made_for() -> str:
-    """Conditions under which stored machine code is valid: versions of numba, the processor, times of the sources."""
-    written, _ = _first_look()
-    processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
-    return repr((numba.__version__, processor, sorted(written.values())))
+def made_for() -> dict[str, str]:
+    """Conditions under which the machine code that this process makes is valid, by name."""
+    return {
+        "numba": f"{numba.__version__} with llvmlite {llvmlite.__version__}",
+        "python": f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
+        "processor": " ".join(cpu_target.target_context.codegen().magic_tuple()),
+        "kernel sources": _first_look()[1],
+    }
+
+
+def made_for_all() -> dict[str, str]:
+    """Conditions of machine code that serves this process, and those on all processors of its architecture."""
+    architecture = made_for()["processor"].split()[0]
+    return made_for() | {"processor": f"{architecture} {GENERIC} "}
 
 
 def kernel_sources() -> list[Path]:
@@ -225,36 +239,54 @@ def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     return {path: (state.st_mtime_ns, state.st_size) for path, state in states.items()}
 
 
-def _folders() -> list[Path]:
-    """Folders for machine code, best one first: those with all of it, then the sources', the user's, a temporary one.
+def _readable() -> Iterator[Path]:
+    """Yield the folders whose machine code serves this process, its own first, then those for any processor."""
+    if not _is_current():
+        return
+    for folder in dict.fromkeys((*_folders(made_for()), *_folders(made_for_all()))):
+        if folder.is_dir() and (folder.parent != private_folder(_PRIVATE) or _is_writable(folder)):
+            yield folder
 
-    Empty if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
+
+def place_for(conditions: Mapping[str, str]) -> Path | None:
+    """Folder for machine code that was made so, which is there now; None if none can be written."""
+    return next(filter(_is_writable, _folders(conditions)), None) if _is_current() else None
+
+
+def _is_current() -> bool:
+    """Whether machine code may be stored and loaded.
+
+    Not if numba is switched off, nor if the sources are out of sight, as in an archive, or changed since the first
     look: then the code in memory may be of two generations.
     """
-    written, key = _first_look()
-    if _settings.DISABLE_JIT or not written or _written(written) != written:
-        return []
+    written, _ = _first_look()
+    return not _settings.DISABLE_JIT and bool(written) and _written(written) == written
+
+
+def _folders(conditions: Mapping[str, str]) -> list[Path]:
+    """Folders for machine code that was made so, best one first: the sources', the user's, a temporary one."""
+    key = hashlib.sha256(repr(sorted(conditions.items())).encode()).hexdigest()[:16]
     source_cache, users = _ROOT / "instances" / "__pycache__", user_cache("numba")
     places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [source_cache, users, private_folder(_PRIVATE)]
-    folders = [Path(place) / f"kernels-{key}" for place in places if place is not None]
-    return sorted(folders, key=lambda folder: not _is_complete(folder))
+    return [Path(place) / f"kernels-{key}" for place in places if place is not None]
+
+
+@cache
+def _is_writable(folder: Path) -> bool:
+    try:
+        if folder.parent == private_folder(_PRIVATE):
+            make_private(folder.parent)
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        (folder / _CLAIMS).touch()
+    except OSError:
+        return False
+    return True
 
 
 def user_cache(package: str) -> Path:
     """Folder in which a package keeps what it can make again for this user."""
     return Path(AppDirs(package, False).user_cache_dir)
-
-
-@contextmanager
-def _cache_in(folder: Path) -> Iterator[None]:
-    """Let numba cache what is decorated meanwhile in this folder or nowhere; afterwards its settings are as before."""
-    with _settings_lock:
-        before = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
-        _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = str(folder), f"{__name__}.ReadingLocator"
-        try:
-            yield
-        finally:
-            _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
@@ -279,13 +311,15 @@ class _Tell(event.Listener):
     def on_start(self, event: event.Event) -> None:
         if not self.announced and _is_ours(event.data["dispatcher"].py_func):
             self.announced = True
-            if getattr(event.data["dispatcher"], "_cache", None).__class__.__name__ == "NullCache":
+            if place_for(made_for()) is None:
                 _LOG.warning("compiling at each call, as no folder can be written; set NUMBA_CACHE_DIR to one that can")
                 return
-            _LOG.info("compiling, once after each update (about half a minute); mtpp warm-up does it ahead")
+            _LOG.info("compiling, once after each update (a minute or two); mtpp warm-up does it ahead")
 
     def on_end(self, event: event.Event) -> None:
-        pass
+        """Keep no claim to what failed; `event.is_failed` says the opposite in some versions of numba."""
+        if sys.exc_info()[0] is not None and isinstance(cache := event.data["dispatcher"]._cache, _Store):
+            cache.release(event.data["args"])
 
 
 def _count_apart() -> None:

@@ -16,6 +16,8 @@ def main() -> int:
         signal.signal(number, _leave)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file whose encoding has no µ shows a question mark
         sys.stdout.reconfigure(errors="replace")
+    # All processors of an architecture share machine code and answers, and `mtpp warm-up --export` says so.
+    os.environ.setdefault("NUMBA_CPU_NAME", "generic")
     from mtpp.cli.main import main
 
     if signal.SIGINT in heard:

@@ -1,14 +1,17 @@
-"""Files that processes share: locks, and folders of one user."""
+"""Files that processes share: locks, claims, files that are there whole or not at all, and folders of one user."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
 import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 # Locks of files among processes.
@@ -69,6 +72,52 @@ def _exclusive(lock: str, wait: bool) -> int:
             if not wait:
                 raise BlockingIOError(f"{lock} is there") from None
             time.sleep(_LOOK)
+
+
+def claim(path: Path, name: str) -> Callable[[], None]:
+    """Wait until no other process has a claim to a name, and have it until what is returned is called.
+
+    A claim ends with its process. All threads of a process share its claims, and so do all that it does with the file
+    through this function; nothing else opens the file.
+
+    Parameters
+    ----------
+    path : Path
+        A file that is there, whose numbers of bytes stand for names.
+
+    Raises
+    ------
+    OSError
+        If the system has no claims, or two processes would wait for each other.
+    """
+    if fcntl is None:
+        raise OSError("this system has no locks of parts of files")
+    file, byte = _opened(path, os.getpid()), int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, byte)
+    return lambda: fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
+
+
+@cache
+def _opened(path: Path, process: int) -> int:
+    """Descriptor that stays open: a process that closes one of a file loses all its claims there."""
+    return os.open(path, os.O_RDWR)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that others see whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; nothing is left of it.
+    """
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 # A folder of this user alone among temporary ones, for code that no other user may have put there.

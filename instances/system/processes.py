@@ -226,6 +226,25 @@ def ask_module(
             process.wait()
 
 
+@contextmanager
+def module_beside(module: str) -> Iterator[None]:
+    """Run a module of this project, silent, beside what the context holds, which ends it and all that it has started.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    command, environment = module_command(module)
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, env=environment, process_group=0)
+    try:
+        yield
+    finally:
+        _kill(process)
+        process.wait()
+
+
 def module_command(module: str, *arguments: str | Path) -> tuple[list[str], dict[str, str]]:
     """Command and environment that run a module as `run_module` does, for callers that start the process themselves."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # each takes memory
@@ -483,25 +502,47 @@ def terminate_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-# A copy of this process that works beside it.
+# Copies of this process that work beside it.
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
-def run_beside(steps: Callable[[], Iterable[object]]) -> Iterator[BaseProcess | None]:
-    """Run all steps in a silent copy of this process, which ends with the context.
+def run_beside(
+    groups: Sequence[Callable[[], Iterable[T]]], count: int
+) -> Iterator[tuple[Iterator[T], list[BaseProcess]]]:
+    """Share groups of steps with so many silent copies of this process, which end with the context.
 
-    Elsewhere than on Linux a copy of a process with threads may hang: the context is None then, and nothing runs.
+    Yields the steps of those groups that this process takes, one group after the other as long as any is left, and the
+    copies. Elsewhere than on Linux a copy of a process with threads may hang: there are none then.
     """
-    if sys.platform != "linux":
-        yield None
-        return
-    process = multiprocessing.get_context("fork").Process(target=_work, args=(steps, os.getpid()), daemon=True)
-    process.start()
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
+    taken = context.Value("i", 0)
+
+    def steps() -> Iterator[T]:
+        while True:
+            with taken.get_lock():
+                turn, taken.value = taken.value, taken.value + 1
+            if turn >= len(groups):
+                return
+            yield from groups[turn]()
+
+    copies: list[BaseProcess] = [
+        context.Process(target=_work, args=(steps, os.getpid()), daemon=True)
+        for _ in range(count if sys.platform == "linux" else 0)
+    ]
     try:
-        yield process
+        for process in copies:
+            process.start()
+        yield steps(), copies
     finally:
-        process.kill()
-        process.join()
+        for process in copies:
+            if process.pid is not None:
+                process.kill()
+                process.join()
 
 
 def _work(steps: Callable[[], Iterable[object]], parent: int) -> None:

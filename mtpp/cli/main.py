@@ -15,7 +15,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
@@ -27,7 +27,7 @@ from typer.main import get_command
 
 from instances.errors import InputError, InputWarning, NothingFitsError, spelling
 from instances.registry import unknown
-from instances.system.processes import terminate_as_interrupt
+from instances.system.processes import module_beside, processors, terminate_as_interrupt
 from mtpp.cli.certify import certify
 from mtpp.cli.check import check, features, import_graph
 from mtpp.cli.command import complain
@@ -121,9 +121,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling(), _words_as_options():
-            words = None if argv is None else list(argv)
-            code = _command()(args=words, prog_name="mtpp", standalone_mode=False) or DONE
+        words = list(sys.argv[1:] if argv is None else argv)
+        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling(words), _words_as_options():
+            code = _command()(args=None if argv is None else words, prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
             return int(code)
     except (KeyboardInterrupt, typer.Abort):
@@ -234,21 +234,30 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 class _Teller(logging.Handler):
-    """Says on stderr what the logger says."""
+    """Says on stderr what the logger says; at the first time `certify` gets a process that compiles ahead of it."""
+
+    def __init__(self, words: Sequence[str], beside: ExitStack) -> None:
+        super().__init__()
+        self._waits, self._process, self._beside = "certify" in words[:1], os.getpid(), beside
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage(), DONE)
+        if self._waits and record.levelno == logging.INFO and processors() > 1 and os.getpid() == self._process:
+            self._waits = False
+            with suppress(OSError):
+                self._beside.enter_context(module_beside("mtpp.cli.compile_process"))
 
 
 @contextmanager
-def _told_of_compiling() -> Iterator[None]:
+def _told_of_compiling(words: Sequence[str]) -> Iterator[None]:
     """Print that kernels are compiled, which takes a while before anything else is seen."""
-    logger, teller = logging.getLogger("instances.compiled"), _Teller()
-    before = logger.level
-    logger.addHandler(teller)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(teller)
-        logger.setLevel(before)
+    logger, before = logging.getLogger("instances.compiled"), logging.getLogger("instances.compiled").level
+    with ExitStack() as beside:
+        teller = _Teller(words, beside)
+        logger.addHandler(teller)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(teller)
+            logger.setLevel(before)

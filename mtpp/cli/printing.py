@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -192,8 +191,6 @@ class Printing:
         """The live line on stderr, unless nobody wants it."""
         from mtpp.text.tables import LiveLine
 
-        if self.quiet:
-            logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # nor what else is told of the work
         return LiveLine(label, silent=self.quiet, cost=cost)
 
     def say(self, text: str) -> None:

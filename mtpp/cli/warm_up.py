@@ -1,99 +1,152 @@
-"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed."""
+"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed, or bring it along."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from mtpp.cli.command import command, complain
+from instances.errors import InputError, InputWarning
+from mtpp.cli import options
+from mtpp.cli.command import Files, command, complain
 from mtpp.cli.exit_codes import DONE, NOTHING
 from mtpp.cli.printing import Printing
 
+if TYPE_CHECKING:
+    from instances import Instance, Partition
+
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
-_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "bisection", "priced", "priced-quick")
-# Seconds between two looks at the second process.
+# Seconds between two looks at the other processes.
 _HEARTBEAT = 0.2
 # Placers that need what may be missing.
 _PROGRAMS = ("metis", "scotch", "placeto")
 # A plan in a grid.
 _GRID = {"global_batch": 4, "bandwidth": "1GB/s", "micro_batch": "1", "sequence": 8}
+# What archives of machine code begin with.
+_ARCHIVE = "mtpp-kernels/1"
 
 
 @command
-def warm_up(*, printing: Printing) -> int:
+def warm_up(
+    *,
+    export: Annotated[
+        Path | None, options.of_files(metavar="FILE", help="Write the machine code, for machines of this kind.")
+    ] = None,
+    import_file: Annotated[
+        Path | None,
+        options.of_files("--import", metavar="FILE", help="Take the machine code of such a file, which you trust."),
+    ] = None,
+    printing: Printing,
+) -> int:
     """Compile all inner loops now, so that no later run has to.
 
-    It takes about two minutes of two processors after an update, and no time where all is compiled already.
-    Example: mtpp warm-up
+    It takes two to three minutes of two processors after an update, and no time where all is compiled already.
+    Machines with the same Python, numba and mtpp can share what one of them has compiled.
+    Example: mtpp warm-up --export kernels.mtpp
     """
-    from instances.compiled import has_code, is_warm, mark_warm
+    from instances.compiled import is_warm, made_for, mark_warm, stored_code
+    from instances.json_files import check_readable
+    from instances.system.archives import write_archive
 
-    folder = is_warm()
+    if import_file is not None:
+        check_readable(import_file)
+    Files(export).check()
+    folder, done = is_warm(), "All is compiled"
+    if folder is None and import_file is not None:
+        folder, done = _imported(import_file), f"Taken from {import_file}"
     if folder is None:
-        alone = not has_code()
         seconds = _compile(printing)
-        folder = mark_warm(alone)
+        folder, done = mark_warm(made_for()), f"Compiled in {seconds:.0f} s"
         if folder is None:
             return complain(
                 "what was compiled is not kept: no folder for it can be written (NUMBA_CACHE_DIR names another), "
                 "a source changed meanwhile, or numba is switched off.",
                 NOTHING,
             )
-        printing.say(f"Compiled in {seconds:.0f} s; the code is in {folder}")
-    else:
-        printing.say(f"All is compiled; the code is in {folder}")
+    printing.say(f"{done}; the code is in {folder}")
+    if export is not None:
+        write_archive(export, _ARCHIVE, *stored_code(folder))
+        printing.say(f"Written to {export}")
     printing.document(lambda: {"folder": str(folder)})
     return DONE
 
 
+def _imported(path: Path) -> Path | None:
+    """Folder with the machine code of a file; None, with a warning that says why, if it does not serve here."""
+    from instances.compiled import made_for, made_for_all, mark_warm, place_for
+    from instances.system.archives import read_archive
+    from instances.system.files import write_whole
+
+    own, shared = made_for(), made_for_all()
+    try:
+        conditions, files = read_archive(path, _ARCHIVE, {name: {own[name], shared[name]} for name in own})
+    except InputError as error:
+        warnings.warn(f"{error} All is compiled here instead.", InputWarning, stacklevel=2)
+        return None
+    place = place_for(conditions)
+    if place is None:
+        return None
+    for name, code in files.items():
+        write_whole(place / name, code)
+    return mark_warm(conditions)
+
+
 def _compile(printing: Printing) -> float:
-    """Run every method on tiny questions, half of them in a second process; return the seconds it took."""
+    """Run every method on tiny questions, in as many processes as there are processors; return the seconds it took."""
     from instances.deadline import CLOCK, Stopwatch
-    from instances.system.processes import run_beside
+    from instances.system.processes import keeping_answers, processors, run_beside
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
     watch, still = Stopwatch(), CLOCK.still
-    # What the second process cannot compile is compiled here.
-    with run_beside(_plans_and_placements) as second, printing.working("compiling") as live:
-        for name in _partitioning():
+    with (
+        keeping_answers() as stop,
+        run_beside(_GROUPS, processors() - 1) as (own, others),
+        printing.working("compiling") as live,
+    ):
+        for name in own:
+            if stop.heard:  # by a method, which ended itself alone
+                raise KeyboardInterrupt
             live.show(Progress(name, 0.0, None, None, None))
-        while second is not None and second.is_alive():
-            second.join(_HEARTBEAT)
-            live.show(Progress("plans and placements", 0.0, None, None, None))
-        if second is None or second.exitcode:  # a fault of it shows here
-            for name in _plans_and_placements():
+        for process in others:
+            while process.is_alive():
+                process.join(_HEARTBEAT)
+                live.show(Progress("in other processes", 0.0, None, None, None))
+        if any(process.exitcode for process in others):  # their fault shows here
+            for name in (name for group in _GROUPS for name in group()):
                 live.show(Progress(name, 0.0, None, None, None))
     return watch.passed + CLOCK.still - still
 
 
-def _partitioning() -> Iterator[str]:
-    """Yield the name of each method, and run it next; so do those below."""
+# Groups of methods: each yields the name of a method, and runs it next.
+
+
+def _question() -> tuple[Instance, Partition]:
+    """A small question with a partition."""
+    from heuristics.orders.bisection import slice_by_bisection
+    from instances import Instance, Platform
+    from instances.random_graphs import regal_style
+
+    instance = Instance(regal_style("erdos-renyi", _NODES, seed=1), Platform(k=3, bandwidth=1.0))
+    return instance, slice_by_bisection(instance, instance.graph.topological_order)
+
+
+def _searches() -> Iterator[str]:
     import numpy as np
 
     from heuristics import HEURISTICS, Limits
     from heuristics.local_search.multilevel import clusters
-    from heuristics.orders.bisection import slice_by_bisection
     from heuristics.orders.slicing import segment_costs
-    from instances import Instance, Platform
-    from instances.deadline import Deadline
-    from instances.json_files import Value, json_text
-    from instances.random_graphs import regal_style
-    from mtpp.problems.checking import certificate_document, verify
-    from mtpp_models.bounds.ideals.dynamic_program import passing_tensors
-    from mtpp_models.cuts.conflicts import find_clique
-    from mtpp_models.formulations.strengthening import Strengthening
-    from mtpp_models.formulations.superblocks import EXACT
-    from mtpp_models.registry import find_model
-    from mtpp_models.solvers.interface import Controls
 
-    graph = regal_style("erdos-renyi", _NODES, seed=1)
-    instance = Instance(graph, Platform(k=3, bandwidth=1.0))
+    yield "slicing"
+    instance, _ = _question()
+    segment_costs(instance, instance.graph.topological_order)
     for name, method in HEURISTICS.items():
         yield name
         method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
@@ -101,46 +154,70 @@ def _partitioning() -> Iterator[str]:
     for reach_nodes in (0, _NODES):
         limits, kind = np.ones(2), np.zeros(_NODES, dtype=np.int64)
         clusters(instance, np.random.default_rng(0), limits, True, kind, 1, reach_nodes)
-    yield "slicing"
-    start = slice_by_bisection(instance, graph.topological_order)
-    segment_costs(instance, graph.topological_order)
-    partitions = []
-    for name in _MODELS:
-        yield name
-        partitions.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
+
+
+def _prices() -> Iterator[str]:
+    yield from _bounds(("bisection", "priced", "priced-quick"))
+
+
+def _ideals() -> Iterator[str]:
+    import numpy as np
+
+    from instances import Instance, Platform
+    from mtpp_models.bounds.ideals.dynamic_program import passing_tensors
+
+    yield from _bounds(("ideals",))
     yield "passing tensors"
+    graph = _question()[0].graph
     passing_tensors(Instance(graph, Platform(k=3, bandwidth=1.0, memory=1.0)), np.arange(_NODES))
-    yield "verification"
-    verify(Value(json.loads(json_text(certificate_document(partitions))), "certificate"))
-    yield from _kinds_and_flows()
+
+
+def _cuts() -> Iterator[str]:
+    import numpy as np
+
+    from instances.deadline import Deadline
+    from mtpp_models.cuts.conflicts import find_clique
+    from mtpp_models.formulations.strengthening import Strengthening
+    from mtpp_models.formulations.superblocks import EXACT
+
+    yield from _bounds(("simple", "pinned", "pigeonhole"))
     yield "exact+all"
     find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
-    EXACT.strengthened(Strengthening.of("all")).prepare(instance, start, 0.0, Deadline())
+    EXACT.strengthened(Strengthening.of("all")).prepare(*_question(), 0.0, Deadline())
 
 
-def _kinds_and_flows() -> Iterator[str]:
+def _bounds(names: Sequence[str]) -> Iterator[str]:
+    from instances.deadline import Deadline
+    from mtpp.problems.checking import certificate_document
+    from mtpp_models.registry import find_model
+    from mtpp_models.solvers.interface import Controls
+
+    results = []
+    for name in names:
+        yield name
+        results.append(find_model(name).prove(*_question(), Controls(deadline=Deadline.after(_SECONDS))))
+    yield "verification"
+    _verify(certificate_document(results), "certificate")
+
+
+def _verify(document: Any, what: str) -> None:
+    from instances.json_files import Value, json_text
+    from mtpp.problems.checking import verify
+
+    verify(Value(json.loads(json_text(document)), what))
+
+
+def _kinds() -> Iterator[str]:
     import numpy as np
 
     from heuristics import Limits, search
-    from heuristics.flow.search import search_flow
     from instances import ComputationGraph, Instance
-    from instances.deadline import Deadline
-    from instances.flow.problem import FlowInstance
-    from instances.json_files import Value, json_text
     from instances.machines import Kind, Machines
     from instances.partitioning.constraints import Constraints
-    from instances.random_graphs import regal_style
-    from mtpp.api.deployments import deployment
-    from mtpp.problems.checking import certificate_document, result_document, verify
-    from mtpp.questions.serving import ServeWords, deployment_instance
-    from mtpp.questions.words import checked
     from mtpp_models import MODELS, Algorithm, SolveOptions, solve
-    from mtpp_models.flow.bounds import bound_flow
-    from mtpp_models.flow.enumeration import enumerate_flows
-    from mtpp_models.flow.weights import Hubs, exclude
 
     yield "kinds of devices"
-    graph = regal_style("erdos-renyi", _NODES, seed=1)
+    graph = _question()[0].graph
     kinds = [Kind("fast", 1, speed=2.0, bandwidth=1.0), Kind("slow", 2, bandwidth=0.5)]
     for order in ("free", "fixed"):
         instance = Instance(graph, Machines(kinds, order))
@@ -153,10 +230,27 @@ def _kinds_and_flows() -> Iterator[str]:
     within = Instance(row, Machines(kinds), constraints=rules)
     for machines in (rated, within):
         solve(machines, "ideals", start=search(machines, "portfolio", np.random.default_rng(0)).partition)
+
+
+def _flows() -> Iterator[str]:
+    import numpy as np
+
+    from heuristics import Limits
+    from heuristics.flow.search import search_flow
+    from instances.deadline import Deadline
+    from instances.flow.problem import FlowInstance
+    from mtpp.api.deployments import deployment
+    from mtpp.problems.checking import certificate_document, result_document
+    from mtpp.questions.serving import ServeWords, deployment_instance
+    from mtpp.questions.words import checked
+    from mtpp_models.flow.bounds import bound_flow
+    from mtpp_models.flow.enumeration import enumerate_flows
+    from mtpp_models.flow.weights import Hubs, exclude
+
     yield "deployments"
     asked = checked(ServeWords, {"servers": "1x2xL4", "batch": 4, "ttft": "1s"})
     answer = deployment(deployment_instance("gpt2", None, None, asked), None)
-    verify(Value(json.loads(json_text(result_document(answer))), "deployment"))
+    _verify(result_document(answer), "deployment")
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)
@@ -164,38 +258,37 @@ def _kinds_and_flows() -> Iterator[str]:
     bound_flow(question, result.answer)
     enumerated = enumerate_flows(question, _FEW * _FEW, result.answer)
     if enumerated is not None:
-        verify(Value(json.loads(json_text(certificate_document([enumerated]))), "certificate"))
+        _verify(certificate_document([enumerated]), "certificate")
     exclude(question, 5.0, Deadline())
     Hubs(question).exclude(5.0, Deadline())
 
 
-def _plans_and_placements() -> Iterator[str]:
-    return chain(_placement(), _planning())
-
-
-def _planning() -> Iterator[str]:
+def _plans() -> Iterator[str]:
     import numpy as np
 
     from heuristics.planning import PLANNERS
     from instances.devices import NetworkCards
-    from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
-    from mtpp.certifying.methods import certify_grid
     from mtpp.certifying.planning import certify_plan
-    from mtpp.problems.checking import certificate_document, verify
-    from mtpp.questions.grid import grid_question
-    from mtpp.questions.planning import TrainWords
-    from mtpp.questions.words import checked
+    from mtpp.problems.checking import certificate_document
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)
     instance = TrainingInstance(network, Cluster.of_servers([2, 2], within=2.0, between=1.0), 4)
+    yield "shared network cards"
+    covered = certify_plan(replace(instance, network=NetworkCards()), np.random.default_rng(0))
+    _verify(certificate_document([covered]), "plan")
     for name in PLANNERS:
         yield name
         certify_plan(instance, np.random.default_rng(0), name)
-    yield "shared network cards"
-    covered = certify_plan(replace(instance, network=NetworkCards()), np.random.default_rng(0))
-    verify(Value(json.loads(json_text(certificate_document([covered]))), "plan"))
+
+
+def _grids() -> Iterator[str]:
+    from mtpp.certifying.methods import certify_grid
+    from mtpp.questions.grid import grid_question
+    from mtpp.questions.planning import TrainWords
+    from mtpp.questions.words import checked
+
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
         certify_grid(grid_question("gpt2", "1x2", checked(TrainWords, {**_GRID, "fix": fix})).instance)
@@ -237,3 +330,9 @@ def _placement() -> Iterator[str]:
     bounds.longest_window()
     yield "probing"
     probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())
+
+
+#: What a first `mtpp certify` needs behind its search.
+BOUNDS = (_ideals, _cuts, _prices)
+# The longest come first, so that all processors are at work to the end.
+_GROUPS = (_placement, _plans, _prices, _searches, _ideals, _flows, _grids, _kinds, _cuts)

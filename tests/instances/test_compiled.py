@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import numba
 import pytest
 
 import instances.compiled
-from instances.compiled import compiled, kernel_sources
+from instances.compiled import CODE, kernel_sources
 from instances.system.import_guard import SIBLINGS
 
 ROOT = Path(instances.compiled.__file__).parent.parent
@@ -180,7 +179,7 @@ def run(project: Path, script: str = f"from mtpp_models.caller import outer; {SH
 
 def code(folder: Path) -> set[str]:
     """Names of the folders with machine code in a folder."""
-    return {path.name for path in folder.glob("kernels-*") if any(path.rglob("*.nbc"))}
+    return {path.name for path in folder.glob("kernels-*") if any(path.glob(f"*{CODE}"))}
 
 
 def test_a_changed_callee_is_noticed(project: Path) -> None:
@@ -194,21 +193,50 @@ def test_a_changed_callee_is_noticed(project: Path) -> None:
     assert run(project) == "4 1 0"
 
 
-def test_processes_that_store_code_at_a_time_keep_it_apart(project: Path) -> None:
-    """Both read the index of the function before one of them writes it."""
+def test_of_two_processes_one_compiles(project: Path) -> None:
+    """The other waits and loads the code, and so does one that begins when the first has ended while it compiled."""
     script = (
-        "import multiprocessing, time; from numba.core.caching import IndexDataCacheFile as File\n"
+        "import multiprocessing, os, time; from numba.core import event\n"
         "from mtpp_models.caller import outer\n"
-        "load = File._load_index\n"
-        "def slow(file):\n    found = load(file)\n    time.sleep(0.5)\n    return found\n"
-        "File._load_index = slow\n"
+        "class Slow(event.Listener):\n"
+        "    def on_start(self, event):\n        time.sleep(0.5)\n"
+        "    def on_end(self, event):\n        END\n"
+        "event.register('numba:compile', Slow())\n"
+        f"def work(x):\n    {SHOW.replace('outer(1)', 'outer(x)').replace(')))', ')), flush=True)')}\n"
         "context = multiprocessing.get_context('fork')\n"
-        "both = [context.Process(target=outer, args=(x,)) for x in (1, 1.5)]\n"
+        "both = [context.Process(target=work, args=(1,)) for _ in range(2)]\n"
         "for one in both:\n    one.start()\n"
         "for one in both:\n    one.join()\n"
     )
-    assert run(project, script) == ""
-    assert run(project, f"from mtpp_models.caller import outer; print(outer(1.5)); {SHOW}") == "5.0\n4 2 0"
+    assert run(project, script.replace("END", "os._exit(1)")) == ""
+    assert sorted(run(project, script.replace("END", "pass")).splitlines()) == ["4 0 1", "4 1 0"]
+
+
+def test_bug_code_was_bound_to_the_place_of_the_sources(project: Path, tmp_path: Path) -> None:
+    """Names of files and folders held the path, so that a checkout that is moved or copied compiled again."""
+    assert run(project) == "4 0 1"
+    moved = project.rename(tmp_path / "elsewhere")
+    os.utime(moved / "mtpp_models" / "caller.py", (1, 1))
+    assert run(moved) == "4 1 0"
+
+
+def test_code_for_any_processor_serves_all(project: Path) -> None:
+    """What is compiled beside it is not stored among it."""
+    generic = {"NUMBA_CPU_NAME": "generic"}
+    assert run(project, **generic) == "4 0 1"
+    assert [run(project), run(project)] == ["4 1 0"] * 2
+    assert len(code(project / "instances" / "__pycache__")) == 1
+    other = f"from mtpp_models.caller import outer; outer(1.5); {SHOW}"
+    assert [run(project, other), run(project, other)] == ["4 1 1", "4 2 0"]
+    assert run(project, other, **generic) == "4 1 1"
+
+
+def test_a_function_in_another_one_is_not_stored(project: Path) -> None:
+    """Its code depends on what surrounds it, which no hash knows."""
+    source = CALLER + "def make(n):\n    @compiled\n    def add(x):\n        return outer(x) + n\n    return add\n"
+    (project / "mtpp_models" / "caller.py").write_text(source)
+    script = "from mtpp_models.caller import make; print(make(1)(1), make(2)(1))"
+    assert [run(project, script), run(project, script)] == ["5 6"] * 2
 
 
 def test_no_two_processes_give_a_function_the_same_name(project: Path) -> None:
@@ -240,7 +268,7 @@ def test_a_users_folder_comes_first(project: Path) -> None:
     assert run(project, **variables) == "4 0 1"
     assert run(project, **variables) == "4 1 0"
     assert len(code(project / "elsewhere")) == 1
-    assert not list((project / "instances").rglob("*.nb?")) + list((project / "mtpp_models").rglob("*.nb?"))
+    assert not [path for path in project.rglob("kernels-*") if path.parent.name != "elsewhere"]
 
 
 @pytest.mark.slow
@@ -264,7 +292,7 @@ def test_sources_that_cannot_be_written_beside(project: Path) -> None:
 
 def test_complete_code_is_read_where_nothing_can_be_written(project: Path) -> None:
     """No file is asked of the folder; what it lacks is compiled."""
-    run(project, f"{CALL}; import instances.compiled as c; c.mark_warm()")
+    run(project, f"{CALL}; import instances.compiled as c; c.mark_warm(c.made_for())")
     denied = (
         "import os, tempfile\ndef deny(*words, **more):\n    raise PermissionError(13, 'denied')\n"
         "tempfile.TemporaryFile = os.replace = os.mkdir = os.makedirs = deny\n"
@@ -285,34 +313,18 @@ def test_compiling_and_loading_take_no_time_and_are_told_once(project: Path) -> 
     assert run(project, script) == "True True"
 
 
-def test_code_is_complete_until_a_source_is_written_anew(project: Path) -> None:
-    """Also with the same text, as numba looks at the time; and never where nothing is compiled."""
+def test_code_is_complete_until_a_source_changes(project: Path) -> None:
+    """Not when it is written anew with the same text; and never where nothing is compiled."""
     ask = "import instances.compiled as c; print(c.is_warm() is not None)"
-    mark = "import mtpp_models.caller, instances.compiled as c; print(c.mark_warm() is not None)"
+    mark = "import mtpp_models.caller, instances.compiled as c; print(c.mark_warm(c.made_for()) is not None)"
     assert [run(project, ask), run(project, mark), run(project, ask)] == ["False", "True", "True"]
     os.utime(project / "mtpp_models" / "caller.py", (1, 1))
-    assert run(project, ask) == "False"
+    assert run(project, ask) == "True"
     off = {"NUMBA_DISABLE_JIT": "1"}
-    assert [run(project, mark, **off), run(project, mark), run(project, ask, **off)] == ["False", "True", "False"]
-
-
-def test_whether_warm_up_found_nothing_is_known(project: Path) -> None:
-    """All code is its own then, but for what was stored since."""
-    ask = "import instances.compiled as c; print(c.warmed_alone())"
-    warm_up = f"import instances.compiled as c; had = c.has_code(); {CALL}; c.mark_warm(not had); print(had)"
-    assert [run(project, ask), run(project, warm_up), run(project, ask)] == ["False", "False", "True"]
-    assert [run(project, warm_up), run(project, ask)] == ["True", "False"]
+    assert [run(project, mark, **off), run(project, ask, **off)] == ["False", "False"]
+    (project / "mtpp_models" / "caller.py").write_text(CALLER + "\n")
+    assert run(project, ask) == "False"
 
 
 def test_without_compilation_the_function_runs_as_it_stands(project: Path) -> None:
     assert run(project, "from mtpp_models.caller import outer; print(outer(1))", NUMBA_DISABLE_JIT="1") == "4"
-
-
-def test_the_settings_of_numba_stay_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when the function is refused."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
-    before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-    compiled(lambda x: x)
-    with pytest.raises(TypeError):
-        compiled(3)  # type: ignore[type-var]
-    assert before == (numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES)

@@ -7,13 +7,17 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numba
 import pytest
 
 import experiments
-from instances.compiled import is_warm
+from instances import compiled
+from instances.compiled import CODE, is_warm, made_for, mark_warm, stored_code
 from instances.errors import InputError
+from instances.system.archives import write_archive
 from mtpp.cli.main import main
 
 # The kernels that a process and its copies call, each with types, are noted at their ends.
@@ -116,6 +120,77 @@ def test_it_takes_no_time_where_all_is_compiled(
     monkeypatch.setattr("instances.compiled.is_warm", lambda: tmp_path)
     assert main(["warm-up"]) == 0
     assert capsys.readouterr().out == f"All is compiled; the code is in {tmp_path}\n"
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """A function that lets machine code be in a folder of this name, which is returned."""
+    compiled._is_writable.cache_clear()
+
+    def use(name: str) -> Path:
+        monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / name))
+        return tmp_path / name
+
+    yield use
+    compiled._is_writable.cache_clear()
+
+
+@pytest.fixture
+def archive(caches: Callable[[str], Path], tmp_path: Path) -> Path:
+    """An archive of two files of machine code, exported from a folder that has all of it."""
+    caches("exporter")
+    folder = mark_warm(made_for())
+    assert folder is not None
+    for name in "ab":
+        (folder / f"{name}{CODE}").write_bytes(name.encode() * 1000)
+    assert main(["warm-up", "--export", str(tmp_path / "archive")]) == 0
+    return tmp_path / "archive"
+
+
+def test_machine_code_travels(archive: Path, caches: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Another folder has all of it from an archive, and nothing is compiled; a third one from that."""
+    for name in ("second", "third"):
+        caches(name)
+        assert is_warm() is None
+        capsys.readouterr()
+        assert main(["warm-up", "--import", str(archive)]) == 0
+        folder = is_warm()
+        assert folder is not None
+        assert capsys.readouterr().out == f"Taken from {archive}; the code is in {folder}\n"
+        assert stored_code(folder) == (made_for(), {f"{name}{CODE}": name.encode() * 1000 for name in "ab"})
+        archive = archive.with_name(f"archive of {name}")
+        assert main(["warm-up", "--export", str(archive)]) == 0
+
+
+def test_what_is_refused_is_compiled(
+    archive: Path, caches: Callable[[str], Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machine code for another numba, Python, processor or source, or a changed archive: one line, and work goes on."""
+    monkeypatch.setattr("mtpp.cli.warm_up._GROUPS", ())
+    own = archive.read_bytes()
+    archives = [own[:-1], own[:-1] + bytes([own[-1] ^ 1]), b"", b"text"]
+    for name in made_for():
+        write_archive(archive, "mtpp-kernels/1", made_for() | {name: "other"}, {})
+        archives.append(archive.read_bytes())
+    for number, content in enumerate(archives):
+        caches(str(number))
+        archive.write_bytes(content)
+        capsys.readouterr()
+        assert main(["warm-up", "--import", str(archive)]) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith("Compiled in")
+        assert err.startswith(f"mtpp: warning: {archive}: ")
+        assert err.count("\n") == 1
+        assert is_warm() == next((archive.parent / str(number)).iterdir())
+
+
+def test_files_of_machine_code_are_looked_at_first(archive: Path, caches: Callable[[str], Path]) -> None:
+    """A file that is missing or cannot be written is refused before anything is compiled."""
+    caches("empty")
+    for option, path in (("import", "missing"), ("import", "."), ("import", "/dev/zero"), ("export", "no/folder")):
+        assert main(["warm-up", f"--{option}", path]) == 2
+    assert main(["warm-up", "--import", str(archive), "--export", str(archive)]) == 2
+    assert is_warm() is None
 
 
 def test_compiling_is_told_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
