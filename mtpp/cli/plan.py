@@ -105,7 +105,7 @@ def train(
     Bounds are named by the plans that they hold for. In place of a model, calibrate fits constants to the measured
     steps of a file (mtpp-steps/1), for --calibration: mtpp train calibrate steps.json --out h100.json
 
-    Example: mtpp train llama-2-7b --cluster 2x8 --bandwidth 300GB/s,200GB/s --global-batch 64 --device A100-40
+    Example: mtpp train llama-2-7b --cluster 2x8 --bandwidth 300GB/s,200GB/s --global-batch 64 --device A100-40GB
     """
     files.check(files.export)
     if model == _CALIBRATE and steps is not None:

@@ -269,7 +269,7 @@ class GridWords(TypedDict, total=False):
     device: Annotated[
         str | None,
         Word(
-            "Such as H100-80, or a file (mtpp-device/1); mtpp list devices.  [default: A100-80, or the cluster's]",
+            "Such as H100, or a file (mtpp-device/1); mtpp list devices.  [default: A100, or the cluster's]",
             None,
             "NAME|FILE",
             MACHINES,
