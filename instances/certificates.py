@@ -287,7 +287,7 @@ def _optional_text(fields: Mapping[str, Value], name: str) -> str | None:
     return None if name not in fields or fields[name].data is None else fields[name].text()
 
 
-# Answer files of version 0.2.0 as documents of today; they go with the next minor version.
+# Answer files of version 0.2.0 as documents of today; they go with 0.4.
 #
 # Whatever these files repeat of their question is dropped. No hash binds it.
 

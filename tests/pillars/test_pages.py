@@ -225,6 +225,14 @@ def test_words_that_people_search_are_on_their_page(word: str, name: str) -> Non
     assert word.lower() in text.lower()
 
 
+def test_readme_leads_from_a_model_to_vllm() -> None:
+    """In few commands, each of which `test_blocks_run` runs."""
+    known = list(commands(ROOT / "README.md"))
+    first = next(i for i, command in enumerate(known) if "config.json" in command)
+    last = next(i for i, command in enumerate(known) if command.endswith("--for vllm"))
+    assert 0 <= last - first < 4
+
+
 def test_readme_leads_to_the_whole_manual() -> None:
     """By links from page to page."""
     reached, new = {ROOT / "README.md"}, [ROOT / "README.md"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from pages import JOURNAL, MANUAL, ROOT
@@ -82,6 +84,20 @@ def test_site(tmp_path: Path) -> None:
         )
         if text not in paper
     ] == []
+
+
+def test_pictures_are_drawn_by_their_script(site_code: Callable[[str], Any]) -> None:
+    """Each is in a page, and has the colours that follow light and dark, and no others."""
+    pictures = site_code("pictures")
+    assert sorted(path.stem for path in pictures.FOLDER.iterdir()) == sorted(
+        draw.__name__ for draw in pictures.PICTURES
+    )
+    shown = "".join(page.read_text() for page in MANUAL)
+    for path in pictures.FOLDER.iterdir():
+        text = path.read_text()
+        ElementTree.fromstring(text)
+        assert f"site/pictures/{path.name})" in shown
+        assert re.findall(r"#[0-9a-f]{6}", text.partition("</style>")[2]) == []
 
 
 def test_public_names_are_documented_once(site_code: Callable[[str], Any]) -> None:

@@ -17,7 +17,6 @@ The reductions take away nodes without work alone, so the proof holds in the ori
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from instances.partitioning.memory import room
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import LeastOverflow, block_cost, with_ends
-from mtpp_models.bounds.priced.trees import PriceProof, price_witness
+from mtpp_models.bounds.priced.trees import Proofs
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
@@ -61,8 +60,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
     base = halves * max(floor, min(controls.known, upper), _NEGLIGIBLE * upper)
     overflow = LeastOverflow.of(question, goal)
     tree = BlockTree(question, prices, goal, Deadline.after(0.0), threads=controls.options.threads)
-    proof: PriceProof | None = None
-    proved, best = 0.0, start
+    proofs, best = Proofs(), start
     while goal > base and not deadline.passed and deadline.left > _SHORTEST:
         tree.aim(goal, Deadline.after(0.0))
         done, block = tree.explore(deadline.share(_FOR_A_GOAL))
@@ -72,18 +70,19 @@ def bisection(start: Partition, controls: Controls) -> Result:
             goal = ceiling = min(goal, block_cost(question, overflow, block)) * (1 - _BELOW)
             tree.pass_by()
         elif done:
-            base, proved, proof = goal, goal, tree.proof()
-            controls.report(Progress(BISECTION, watch.passed, best.bottleneck, proved / halves, None))
+            base = goal
+            proofs.add(goal, tree.proof())
+            controls.report(Progress(BISECTION, watch.passed, best.bottleneck, goal / halves, None))
             goal = ceiling if ceiling - goal < _NEAR * goal else (goal + ceiling) / 2
         else:  # it took too long
             goal -= _RETREAT * (goal - base)
             if goal - base < _NEAR * base:
                 break
-    closed = ceiling <= base
-    if proved <= halves * floor:
+    proofs.make_witness(controls.deadline, watch.passed, part=1.0)
+    closed = ceiling <= base and proofs.is_witnessed
+    if proofs.value <= halves * floor:
         return Result(BISECTION, instance, best, Bound(floor, "simple", closed))
-    witness: dict[str, Any] = price_witness(proof, watch.passed, part=1.0)
-    return Result(BISECTION, instance, best, Bound(proved / halves, BISECTION, closed, witness))
+    return Result(BISECTION, instance, best, Bound(proofs.value / halves, BISECTION, closed, proofs.witness))
 
 
 def halved(instance: Instance) -> tuple[Instance, FloatArray]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from instances import Bound, Partition, Result
 from instances.deadline import Deadline, Stopwatch
@@ -35,7 +34,7 @@ from mtpp_models.bounds.priced.kinds import PricesOfKinds
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import partition_with_ends
-from mtpp_models.bounds.priced.trees import PriceProof, before_witness, price_witness
+from mtpp_models.bounds.priced.trees import Proofs, before_witness
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
@@ -105,12 +104,11 @@ class Prices:
             self._question, self._climb = instance.key, _Climb(begin, floor, controls)
         watch = Stopwatch()
         at_its_end = self._climb.go_on(begin, replace(controls, deadline=before_witness(controls.deadline)))
-        value, proved = self._climb.value, self._climb.proved
-        closed = at_its_end or value >= upper * (1 - PROOF_TOLERANCE)
-        witness: dict[str, Any] = {}
-        if proved is not None:
-            witness = {"prices": proved.tolist(), "seed": controls.options.seed}
-            witness |= price_witness(self._climb.proof, watch.passed)
+        proofs = self._climb.proofs
+        proofs.make_witness(controls.deadline, watch.passed)
+        value = max(floor, proofs.value)
+        closed = value >= upper * (1 - PROOF_TOLERANCE) or (at_its_end and proofs.is_witnessed)
+        witness = proofs.witness | ({"seed": controls.options.seed} if proofs.witness else {})
         return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
 
@@ -120,8 +118,7 @@ class _Climb:
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
         self._known = 0.0  # others have proved it
-        self.proved: FloatArray | None = None  # the prices that it was proved with
-        self.proof: PriceProof | None = None  # and the tree
+        self.proofs = Proofs()
         self._search = PriceSearch(start, controls.options.seed, controls.options.threads)
         self._least = floor or _NEGLIGIBLE * start.bottleneck
         self._ceiling = start.bottleneck  # where the best prices are worth k blocks; no goal is above
@@ -220,7 +217,7 @@ class _Climb:
             done, block = tree.explore(deadline)
             if block is None:
                 if done:
-                    self.proved, self.proof = tree.prices, tree.proof()
+                    self.proofs.add(goal, tree.proof(), tree.prices)
                 return (goal if done else None), blocks
             cost = (1 - _ROUNDING) * search.cost(block)
             blocks.append(block)

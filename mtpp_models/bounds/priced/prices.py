@@ -20,7 +20,6 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.relaxation import BlockQuestion, linear_costs
-from mtpp_models.bounds.priced.trees import MOST_LEAVES, PriceProof, TreePart, before_witness, price_witness
+from mtpp_models.bounds.priced.trees import MOST_LEAVES, PriceProof, Proofs, TreePart, before_witness
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.cuts import BlockCuts
 from mtpp_models.cuts.max_flow import BoolArray
@@ -287,6 +286,7 @@ class QuickPrices:
     def __init__(self) -> None:
         self._question: str | None = None
         self._climbs: list[Climb] = []
+        self._proofs = Proofs()
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
         """Run or continue, as `priced_quick`."""
@@ -297,16 +297,16 @@ class QuickPrices:
             self._question = instance.key
             threads = controls.options.threads
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
-        watch = Stopwatch()
+            self._proofs = Proofs()
+        watch, proofs = Stopwatch(), self._proofs
         for proved in self._goals(floor, upper, deadline):
+            best = self._ranked()[0]
+            proofs.add(best.value, best.proof, best.proved)
             controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
-        best = self._ranked()[0]
-        value = max(floor, best.value)
-        closed = value >= upper * (1 - PROOF_TOLERANCE) or all(climb.is_over for climb in self._climbs)
-        witness: dict[str, Any] = {}
-        if best.proved is not None:
-            witness = {"prices": best.proved.tolist(), "seed": controls.options.seed}
-            witness |= price_witness(best.proof, watch.passed)
+        proofs.make_witness(controls.deadline, watch.passed)
+        value, is_over = max(floor, proofs.value), all(climb.is_over for climb in self._climbs)
+        closed = value >= upper * (1 - PROOF_TOLERANCE) or (is_over and proofs.is_witnessed)
+        witness = proofs.witness | ({"seed": controls.options.seed} if proofs.witness else {})
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:

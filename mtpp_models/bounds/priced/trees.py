@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,8 +255,9 @@ LEAF = -1
 
 # Digits of a multiplier that are tried first.
 _DIGITS = 4
-# Leaves between two looks at the clock; and time for a witness, of which a part is that of the proof.
-_BETWEEN, _SECONDS, _PART = 20, 1.0, 0.1
+# Leaves between two looks at the clock; and time for a witness, of which a part is that of the proof, and of what is
+# left of it the part for one goal.
+_BETWEEN, _SECONDS, _PART, _FOR_A_GOAL = 20, 1.0, 0.1, 0.6
 
 
 class PriceProof(NamedTuple):
@@ -273,15 +274,55 @@ def before_witness(deadline: Deadline) -> Deadline:
     return deadline.share(1 - _PART)
 
 
-def price_witness(proof: PriceProof | None, seconds: float, part: float = _PART) -> dict[str, Any]:
+@dataclass
+class Proofs:
+    """Proofs of goals that rise, and the witness of the highest of which there was time to make one.
+
+    Of those that are kept each has at most half as many leaves as the next, so that there soon is one that takes little
+    time, and all together take no more than twice what the last one takes.
+    """
+
+    value: float = 0.0  # goal that the witness proves; 0 without one
+    witness: dict[str, Any] = field(default_factory=dict)
+    highest: float = 0.0  # goal that was proved, with or without a witness
+    goals: list[tuple[float, FloatArray | None, PriceProof]] = field(default_factory=list)
+
+    def add(self, goal: float, proof: PriceProof | None, prices: FloatArray | None = None) -> None:
+        """Keep the proof of a goal, higher than those before, with the prices that the witness names, if there are any.
+
+        A search that has forgotten leaves has no proof.
+        """
+        self.highest = max(self.highest, goal)
+        if proof is not None:
+            while self.goals and 2 * len(self.goals[-1][2].decided) > len(proof.decided):
+                self.goals.pop()
+            self.goals.append((goal, prices, proof))
+
+    @property
+    def is_witnessed(self) -> bool:
+        """Whether all that was proved has a witness."""
+        return self.value >= self.highest
+
+    def make_witness(self, deadline: Deadline, seconds: float, part: float = _PART) -> None:
+        """Make the witness of the highest goal for which the time suffices; without it, the one so far stays.
+
+        That is a second and a part of the seconds that proofs took, or all where the deadline is without a limit.
+        """
+        endless = deadline.end == math.inf and not deadline.interrupted.is_set()
+        deadline = Deadline() if endless else Deadline.after(_SECONDS + part * seconds)
+        for goal, prices, proof in reversed(self.goals):
+            if goal <= self.value:
+                return
+            if witness := price_witness(proof, deadline.share(_FOR_A_GOAL)):
+                self.value, self.witness = goal, witness | ({} if prices is None else {"prices": prices.tolist()})
+                return
+
+
+def price_witness(proof: PriceProof, deadline: Deadline) -> dict[str, Any]:
     """Members `tree`, `multipliers` and `apart` of a witness beside the prices of a proof; none where time is up.
 
-    The time is a second and a part of the seconds that the proof took. Multipliers are in parts of the goal, for prices
-    that are worth as many blocks as there are.
+    Multipliers are in parts of the goal, for prices that are worth as many blocks as there are.
     """
-    if proof is None:
-        return {}
-    deadline = Deadline.after(_SECONDS + part * seconds)
     entries, rows = _tree(proof.decided)
     decided, multiplier = proof.decided[rows], proof.multiplier[rows]
     share = proof.question.worth.sum() / min(proof.instance.k, proof.instance.graph.n)  # what a block is worth

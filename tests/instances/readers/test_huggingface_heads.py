@@ -51,7 +51,8 @@ def test_the_wrapper_says_whether_the_head_is_the_table(tmp_path, kind):
 def test_all_wrappers_of_transformers_are_read_as_it_reads_them():
     """Over all classes that hold a decoder of a known type: tied alike, or a warning that the wrapper is unknown.
 
-    A state that transformers refuses says nothing, nor does a class that cannot be made of a text_config alone.
+    A state that transformers refuses says nothing, nor does a class that cannot be made of a text_config alone, or one
+    whose decoder never shares its table or is refused.
     """
     transformers = pytest.importorskip("transformers", reason="the extra 'networks' is not installed")
     seen = 0
@@ -65,10 +66,13 @@ def test_all_wrappers_of_transformers_are_read_as_it_reads_them():
                 tied = bool(config.tie_word_embeddings)
             except Exception:  # transformers has many ways to refuse, and another one for a class that does not say it
                 continue
-            if text not in model_types():
+            if text not in model_types() or model_types()[text].get("untied"):
                 continue
             stated = {"model_type": kind, "text_config": {"model_type": text} | said(inner)} | said(outer)
-            record, doubts = decoder_of(parse_json(json.dumps(stated), "config.json"))
+            try:
+                record, doubts = decoder_of(parse_json(json.dumps(stated), "config.json"))
+            except InputError:
+                continue
             seen += 1
             unknown = any("is unknown" in doubt for doubt in doubts)
             assert record.tied == tied or unknown, (kind, outer, inner)

@@ -62,7 +62,9 @@ def test_first_and_last_blocks_are_told_apart(tmp_path: Path) -> None:
     prices, goal = np.append(prices, [1.0, 1.0]), best.bottleneck * (1 - 1e-9)
     tree = BlockTree(with_ends(instance), prices, goal)
     assert tree.explore(Deadline.after(60.0)) == (True, None)
-    witness = {"prices": prices.tolist(), **price_witness(tree.proof(), 0.0)}
+    proof = tree.proof()
+    assert proof is not None
+    witness = {"prices": prices.tolist(), **price_witness(proof, Deadline())}
     made = certificate_document([Result("priced", instance, best, Bound(goal, "priced", witness=witness))])
     verdict = check(made, tmp_path)
     assert verdict.faults == ()

@@ -62,6 +62,16 @@ def test_blocks_that_stop_a_race_leave_small_goals(n: int) -> None:
     assert simple(instance) * 1.002 < bound.value <= start.bottleneck
 
 
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.5, 2.0])
+def test_bug_bounds_above_simple_had_no_witness_where_time_was_over(seconds: float) -> None:
+    """The bound is that of the highest goal with a witness, whatever was proved."""
+    instance = instance_of(60)
+    quick, controls = QuickPrices(), Controls(deadline=Deadline.after(seconds))
+    bound = quick(Partition(instance, [0] * 60), controls).bound
+    assert bound is not None
+    assert bound.value == simple(instance) or "tree" in bound.witness
+
+
 def test_the_value_of_a_guess_is_the_goal_that_it_proved() -> None:
     instance = instance_of(9)
     climb = Climb(instance, np.ones(9))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from instances.partitioning.memory import total_held
 from instances.random_graphs import regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.priced import relaxation
-from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.prices import BlockTree, guessed_prices
+from mtpp_models.bounds.priced.trees import Proofs
+from mtpp_models.simple import simple
 
 
 @settings(max_examples=600)
@@ -209,3 +212,26 @@ def test_leaves_that_are_lost_are_explored_again(monkeypatch: pytest.MonkeyPatch
     for goal in goals:
         tree.aim(goal)
         assert tree.explore(Deadline.after(60.0))[0] == searched_tree(instance, work, goal)[0]
+
+
+def test_the_witness_of_an_earlier_goal_stays_where_there_is_no_time_for_a_later_one() -> None:
+    instance = Instance(regal_style("erdos-renyi", 40, seed=5), Platform(4, 1.0))
+    prices, goals, proofs = guessed_prices(instance, 0.25), simple(instance) * np.array([0.9, 1.0, 1.1]), Proofs()
+    tree = BlockTree(instance, prices, goals[0])
+    for goal in goals.tolist():
+        tree.aim(goal)
+        assert tree.explore(Deadline()) == (True, None)
+        proofs.add(goal, tree.proof(), prices)
+        if goal == goals[0]:
+            proofs.make_witness(Deadline(), 0.0)
+    assert (proofs.value, proofs.highest, proofs.is_witnessed) == (goals[0], goals[2], False)
+    witness = proofs.witness
+    proofs.make_witness(Deadline.after(0.0), -10.0)  # a second, less a tenth of ten
+    assert (proofs.value, proofs.witness) == (goals[0], witness)
+    leaves = [len(proof.decided) for _, _, proof in proofs.goals]
+    assert all(2 * few <= many for few, many in pairwise(leaves))
+    proofs.make_witness(Deadline(), 0.0)
+    assert (proofs.value, proofs.is_witnessed) == (goals[2], True)
+    assert {"tree", "multipliers", "apart", "prices"} == set(proofs.witness)
+    proofs.add(2 * goals[2], None, prices)  # a search that has forgotten leaves
+    assert (proofs.value, proofs.is_witnessed) == (goals[2], False)
