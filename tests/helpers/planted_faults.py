@@ -202,8 +202,8 @@ FAULTS = {
     ),
     "contraction of groups": Fault(
         "instances/partitioning/constraints.py",
-        "circle = _components(group[graph.edges], int(group.max()) + 1, directed=True)",
-        "circle = _components(group[graph.edges], int(group.max()) + 1, directed=False)",
+        "circle = components(group[graph.edges], int(group.max()) + 1, directed=True)",
+        "circle = components(group[graph.edges], int(group.max()) + 1, directed=False)",
         rule=("together", "000000"),
     ),
     "hard limit": Fault(
