@@ -64,7 +64,7 @@ def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[fl
     if not all(np.isfinite(kind.memory) for kind in instance.machines.kinds):
         return 0.0, 0, True
     with np.errstate(over="ignore", invalid="ignore"):
-        return _Sides(instance).best(cutoff, deadline)
+        return _Sides(instance, deadline).best(cutoff)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,9 @@ class _Around(NamedTuple):
 class _Sides:
     """Bounds of one question by the sides of its nodes; bytes count as the time to move them."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, deadline: Deadline) -> None:
         graph = self._graph = instance.graph
+        self._deadline = deadline
         pace, machines = 1.0 / max(instance.bandwidths), instance.machines
         memories = np.repeat([kind.memory for kind in machines.kinds], machines.counts)
         rooms = np.resize(memories, instance.k) if instance.is_alike else np.sort(memories)[::-1][: instance.k]
@@ -110,13 +111,13 @@ class _Sides:
         self._place = np.argsort(graph.topological_order)
         self._between = cache(self._cost_between)
 
-    def best(self, cutoff: float, deadline: Deadline) -> tuple[float, int, bool]:
+    def best(self, cutoff: float) -> tuple[float, int, bool]:
         """As `best_side`."""
         most, finished, bounds, value = self._by_order(), True, dict[int, float](), 0.0
         for v in np.argsort(-most, kind="stable").tolist():
             if value >= cutoff or (most[v] <= value and len(bounds) >= _TRIED):
                 break
-            if bounds and deadline.passed:
+            if bounds and self._deadline.passed:
                 finished = False
                 break
             around = self._around(v)
@@ -125,12 +126,12 @@ class _Sides:
         ranked = sorted(bounds, key=lambda v: -bounds[v])
         node = ranked[0] if ranked else 0
         for v in ranked[:_TRIED]:
-            if value >= cutoff or (v != ranked[0] and deadline.passed):
+            if value >= cutoff or (v != ranked[0] and self._deadline.passed):
                 break
             raised = self._raised(v, value, cutoff)
             if raised > value:
                 value, node = raised, v
-        return min(value, cutoff), node, finished
+        return min(value, cutoff), node, finished and not self._deadline.passed
 
     def _by_order(self) -> FloatArray:
         """(n,) what no bound by the sides of each node, without the terms of T, is above, by its place in an order."""
@@ -253,8 +254,10 @@ class _Sides:
         return int(longest.max())
 
     def _cost_between(self, u: int, v: int) -> float:
-        """Least cost of a block with u, v behind it and all between them; 0 if no path leads from u to v."""
+        """Least cost of a block with u, v behind it and all between; 0 if no path leads from u to v, or time is up."""
         graph = self._graph
+        if self._deadline.passed:
+            return 0.0
         inside = reached_from(*graph.successors, np.array([u])) & reached_from(*graph.predecessors, np.array([v]))
         if not inside[u]:
             return 0.0

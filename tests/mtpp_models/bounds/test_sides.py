@@ -124,6 +124,15 @@ def test_hard_limits_that_are_just_met_and_missed_by_a_byte() -> None:
         assert not possible or (bound is not None and bound.value <= min(every) * (1 + 1e-9))
 
 
+def test_what_is_proved_by_the_deadline_is_a_bound() -> None:
+    """One node is looked at, and what takes long, copies of parameters, is left out."""
+    instance = training(4, weight=10.0, saved=1.0, memory=12.0, k=3, tied=50.0)
+    value, node, finished = best_side(instance, 1e3, Deadline.after(0.0))
+    assert not finished
+    assert 0 < value < best_side(instance, 1e3, Deadline())[0]
+    assert proved(instance, node, Fraction(value) * (1 - _ROUNDING))
+
+
 def test_a_fixed_buffer_and_memory_without_limit_prove_nothing() -> None:
     graph = training(3, 5.0, 2.0, 9.0).graph
     for platform in (Platform(2, 1.0, memory=9.0, activation_buffer=1.0), Platform(2, 1.0)):
