@@ -24,11 +24,12 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table paper test long hunt forgeries mutants bench size check lint types contract warm notebooks golden docs networks runtimes release wheel format clean
+.PHONY: help table paper peers test long hunt forgeries mutants bench size check lint types contract warm notebooks golden docs networks runtimes release wheel format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
 	@echo "make paper      numbers of three papers with verdicts; resumes: make paper PROFILE=quick (an hour on 2 cores)"
+	@echo "make peers      this project beside solvers and searches of other packages, ten minutes"
 	@echo "make test       the tests but the slow ones (makes .venv first)"
 	@echo "make check      lint, types, import contract, all tests, notebooks"
 	@echo "make long       tests that draw examples, with new and more of them: make long SECONDS=1800 SEED=7"
@@ -54,6 +55,9 @@ table: .venv/table.stamp
 paper: warm
 	$(BIN)/mtpp paper $(PAPER) --profile $(PROFILE) --jobs $(JOBS) --out results/paper-$(PROFILE) \
 		$(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(if $(REGAL),--regal $(REGAL))
+
+peers: warm
+	$(BIN)/mtpp table peers --jobs $(JOBS) --out results/peers.jsonl --tables results/peers
 
 test: warm
 	$(PYTEST) -m "not slow and not notebooks"

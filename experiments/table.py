@@ -28,7 +28,7 @@ _Targets = Annotated[
     list[str],
     options.argument(
         metavar="SUITE|GRAPH|RUNS…",
-        help="A suite (mtpp list suites), architectures, files; or training, train, placeto, serving, unlike.",
+        help="A suite (mtpp list suites), architectures, files; or training, train, placeto, serving, unlike, peers.",
     ),
 ]
 _Methods = Annotated[
@@ -42,7 +42,9 @@ _Methods = Annotated[
 _Quick = Annotated[
     bool,
     options.of_limits(
-        "--quick", basic=False, help="Of training: one cluster instead of three; of placeto: little training."
+        "--quick",
+        basic=False,
+        help="Of training: one cluster instead of three; of placeto: little training; of peers: four graphs.",
     ),
 ]
 
@@ -130,8 +132,10 @@ def table(
     "training" makes the figures and tables of pipelined training, "placeto" those of learned placement on the networks
     of its paper, in two hours, with PyTorch. "train" holds predicted steps of plans for a global batch against
     published ones. "serving" compares the default rules of runtimes with proved optima, "unlike" rules of thumb for
-    devices that are not alike with theirs. Of the options, --quick counts for the first two alone; --jobs, --scheduler,
-    --out, --tables and --format count for all; the others for suites and graphs.
+    devices that are not alike with theirs. "peers" holds the methods of this project against solvers and searches of
+    other packages on the same questions, 5 seconds each. Of the options, --quick counts for training, placeto and
+    peers alone; --jobs, --out, --tables and --format count for all; --scheduler but for peers; the others for suites
+    and graphs.
 
     With --from the tables are made of files of runs alone; several versions of a method are rows of their own.
 
@@ -163,6 +167,10 @@ def table(
 
         with running.workers() as workers:
             return make_unlike_tables(workers, report)
+    if targets == ["peers"]:
+        from experiments.studies.peers.tables import make_peer_tables
+
+        return make_peer_tables(report, running.jobs, quick=quick)
     if targets == ["placeto"]:
         from experiments.studies.placeto.published import QUICK_NETWORKS, NetworkBudget
         from experiments.studies.placeto.tables import make_placeto_tables
@@ -170,7 +178,7 @@ def table(
         with running.workers() as workers:
             return make_placeto_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)
     if quick:
-        raise InputError("--quick: only training and placeto have a quick form; use the suite quick.")
+        raise InputError("--quick: only training, placeto and peers have a quick form; use the suite quick.")
     from experiments.studies.mtpp.make import make_tables
 
     settings = solve_options(proof, time_limit)
