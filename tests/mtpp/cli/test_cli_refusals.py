@@ -109,7 +109,6 @@ def test_broken_files(content: str, folder: Path, capsys: pytest.CaptureFixture[
         ("table path.json --threads 0", "threads"),
         ("table path.json --cluster nonsense://nowhere:1", "No such option: --cluster"),
         ("table path.json --scheduler nonsense://nowhere:1", "--scheduler nonsense://nowhere:1: no scheduler"),
-        ("list", "heuristics"),
         ("list nonsense", "nonsense"),
         ("nonsense", "nonsense"),
         ("partition path.json -k 2 --nonsense 3", "--nonsense"),
