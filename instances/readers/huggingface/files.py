@@ -82,7 +82,8 @@ def read_configuration(
         ``config.json``, or its folder. Where ``*.safetensors`` or ``*.gguf`` lie beside that of a decoder, their
         headers say the bytes of the parameters; no weight is read.
     dims : mapping, optional
-        As of served architectures: batch, sequence, element_bytes, phase, context and kv_bytes.
+        As of served architectures: batch, sequence, element_bytes (of the type of numbers that the configuration
+        states, 4 if it states none), phase, context and kv_bytes.
     level, training, device
         As for `Architecture.build`.
     weights : str or path, optional
@@ -105,7 +106,7 @@ def read_configuration(
     architecture = record_architecture(record, _name(file), str(file))
     build = partial(architecture.build, level=level, training=training, device=device or DEFAULT_DEVICE)
     try:
-        sizes: dict[str, Any] = architecture.checked(dims or {})
+        sizes: dict[str, Any] = architecture.checked({**_width(config), **(dims or {})})
         graph = build(**sizes)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
@@ -123,8 +124,6 @@ def read_configuration(
         attributes["modules"] = record.modules
     if isinstance(record, Decoder) and "phase" in attributes["dims"]:
         attributes["caches"] = other_caches(record, attributes["dims"])
-    if "element_bytes" not in (dims or {}):
-        warnings += _other_width(config, int(attributes["dims"]["element_bytes"]))
     if warnings:
         attributes["warnings"] = warnings
     return replace(graph, attributes=attributes)
@@ -138,15 +137,15 @@ def _is_alone(config: Value, record: Decoder) -> bool:
     return members["model_type"].data == record.kind and record.embedding == record.hidden and headed
 
 
-def _other_width(config: Value, width: int) -> list[str]:
-    """A doubt where the configuration states a type of other bytes than a number has by default."""
+def _width(config: Value) -> dict[str, Dim]:
+    """The bytes of a number of the type that the configuration states; nothing if it states none."""
     members = config.open_members(())
+    inner = members.get("text_config")
+    if inner is not None and isinstance(inner.data, dict):
+        members = {**inner.open_members(()), **members}
     stated = [members[name].data for name in ("dtype", "torch_dtype") if name in members][:1]
-    return [
-        f"its numbers are {name}; they count as {width} bytes each, with element_bytes={size} as {size}."
-        for name, size in _WIDTHS.items()
-        if name in stated and size != width
-    ]
+    sizes = [size for name, size in _WIDTHS.items() if name in stated]
+    return {"element_bytes": sizes[0]} if sizes else {}
 
 
 def _name(file: Path) -> str:

@@ -79,16 +79,15 @@ def test_doubts_are_warnings(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
-def test_numbers_of_another_width_are_told_unless_it_is_given(tmp_path, name):
-    path = written(tmp_path, LLAMA | {name: "bfloat16"})
-    with pytest.warns(InputWarning, match="its numbers are bfloat16; they count as 4 bytes each, with element_bytes=2"):
-        load_graph(path)
+def test_numbers_have_the_width_of_the_type_that_is_stated(tmp_path, name):
+    widths = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "int5": 4}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        load_graph(path, dims={"element_bytes": 2})
-        load_graph(path, dims={"element_bytes": 4})
-        load_graph(written(tmp_path, LLAMA | {name: "float32"}))
-        load_graph(written(tmp_path, LLAMA | {name: ["float16"]}))
+        for kind, width in widths.items():
+            path = written(tmp_path, LLAMA | {name: kind})
+            assert load_graph(path).attributes["dims"]["element_bytes"] == width
+            assert load_graph(path, dims={"element_bytes": 3}).attributes["dims"]["element_bytes"] == 3
+        assert load_graph(written(tmp_path, LLAMA | {name: ["float16"]})).attributes["dims"]["element_bytes"] == 4
 
 
 def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
