@@ -10,17 +10,15 @@ import math
 import resource
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from heuristics import HEURISTICS, Limits, kahn, local_search, portfolio, slice_order
-from heuristics.orders.orders import decode
+from experiments.studies.peers.methods import pymoo_brkga
+from heuristics import HEURISTICS, Limits, local_search, portfolio
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
-from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import layered, regal_style
 from instances.suites import SUITES
 
@@ -106,8 +104,8 @@ def test_against_pymoo(benchmark: BenchmarkFixture) -> None:
     def compare() -> None:
         for family in FAMILIES:
             instance = Instance(regal_style(family, 110, seed=3), Platform(8, 1.0))
-            value, seconds = timed(lambda: _pymoo_brkga(instance, 3_000))  # noqa: B023
             limits = Limits(evaluations=3_000)
+            value, seconds = timed(lambda: pymoo_brkga(instance, np.random.default_rng(0), limits))  # noqa: B023
             other, spent = timed(lambda: run("brkga-10000", instance, limits))  # noqa: B023
             library.append(seconds / spent)
             ours.append(other / value)
@@ -120,25 +118,6 @@ def test_against_pymoo(benchmark: BenchmarkFixture) -> None:
         "bottleneck of brkga over pymoo": mean(ours),
         "bottleneck of local search in the time of pymoo": mean(moved),
     }
-
-
-def _pymoo_brkga(instance: Instance, decodes: int) -> Partition:
-    from pymoo.algorithms.soo.nonconvex.brkga import BRKGA
-    from pymoo.core.problem import Problem
-    from pymoo.optimize import minimize
-
-    arrays, n = KernelArrays.of(instance), instance.graph.n
-
-    class Priorities(Problem):
-        def __init__(self) -> None:
-            super().__init__(n_var=n, n_obj=1, xl=0.0, xu=1.0)
-
-        def _evaluate(self, x: np.ndarray, out: dict[str, Any], *_: Any, **__: Any) -> None:
-            out["F"] = decode(np.ascontiguousarray(x), instance.k, arrays)
-
-    algorithm = BRKGA(n_elites=20, n_offsprings=65, n_mutants=15, bias=0.7, eliminate_duplicates=False)
-    answer = minimize(Priorities(), algorithm, ("n_eval", decodes), seed=0)
-    return slice_order(instance, kahn(instance.graph, answer.X))
 
 
 def test_time_to_target(benchmark: BenchmarkFixture) -> None:

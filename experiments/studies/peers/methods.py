@@ -13,8 +13,8 @@ from instances.machines import Machines
 from instances.partitioning.peaks import KernelArrays
 from instances.placement.problem import PlacementInstance
 
-#: Starts of METIS, keys of a generation, and generations.
-_STARTS, _KEYS, _GENERATIONS = 200, 100, 10**6
+#: Starts of METIS, keys of a generation, and those that are decoded at the most.
+_STARTS, _KEYS, _DECODED = 200, 100, 10**8
 
 
 def metis(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
@@ -64,9 +64,10 @@ def pymoo_brkga(instance: Instance, rng: np.random.Generator, limits: Limits | N
         def _evaluate(self, keys: FloatArray, out: dict[str, FloatArray], *_: object, **__: object) -> None:
             out["F"] = decode(np.ascontiguousarray(keys), instance.k, arrays)
 
-    search = BRKGA(n_elites=_KEYS // 5, n_offsprings=_KEYS * 13 // 20, n_mutants=_KEYS * 3 // 20, bias=0.7)
-    generations = max(1, limits.allow(_GENERATIONS * _KEYS) // _KEYS)
-    search.setup(Keys(), termination=("n_gen", generations), seed=int(rng.integers(2**31)), verbose=False)
+    shares = {"n_elites": _KEYS // 5, "n_offsprings": _KEYS * 13 // 20, "n_mutants": _KEYS * 3 // 20}
+    search = BRKGA(**shares, bias=0.7, eliminate_duplicates=False)
+    decoded = limits.allow(_DECODED)
+    search.setup(Keys(), termination=("n_eval", decoded), seed=int(rng.integers(2**31)), verbose=False)
     while search.has_next():
         search.next()
         if limits.reached(float(search.opt[0].F[0])):
