@@ -157,7 +157,8 @@ def _with_ties(
     words, own, stated = model_types("wrappers").get(whole), members.get(_TIED), outer.get(_TIED)
     text = default if own is None else own.data is not None and own.truth()
     of_text = words is not None and words["tied"] == "text"
-    if stated is not None and not (of_text and (stated.data is None or (words or {}).get("alone"))):
+    alone = words is not None and words.get("alone", False)
+    if stated is not None and not alone and not (of_text and stated.data is None):
         tied = stated.data is not None and stated.truth()
     else:
         tied = text if words is None or of_text else words["tied"]
