@@ -13,8 +13,11 @@ PROFILE ?= laptop
 PAPER ?= all
 SCHEDULER ?=
 REGAL ?=
-# Of make docs: a file of verdicts, by default that of docs/site/conf.py.
+# Of make docs: the folder of the site, and a file of verdicts, by default that of docs/site/conf.py.
+SITE ?= build/site
 VERDICTS ?=
+# Of make wheel: more interpreters to try it with, as PYTHONS="python3.12 python3.13".
+PYTHONS ?=
 # Of make forgeries and make mutants: how many; and, of make mutants, FILE:LINE instead of faults that are drawn.
 COUNT ?= 30
 AT ?=
@@ -31,7 +34,7 @@ help:
 	@echo "make paper      numbers of three papers with verdicts; resumes: make paper PROFILE=quick (an hour on 2 cores)"
 	@echo "make peers      this project beside solvers and searches of other packages, ten minutes"
 	@echo "make test       the tests but the slow ones (makes .venv first)"
-	@echo "make check      lint, types, import contract, all tests, notebooks"
+	@echo "make check      lint, types, import contract, the wheel, all tests, notebooks, the site"
 	@echo "make long       tests that draw examples, with new and more of them: make long SECONDS=1800 SEED=7"
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
 	@echo "make forgeries  change answer files at random, one change each, and see whether verify accepts any: make forgeries COUNT=100000"
@@ -84,9 +87,9 @@ bench: warm
 	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only --benchmark-json results/bench.json
 	@$(BIN)/python docs/site/speed.py results/bench.json
 
-# All notebooks are among the tests, so that the processors are busy to the end.
+# All notebooks and the site are among the tests, so that the processors are busy to the end; so is the wheel beside types.
 check: lint
-	@$(MAKE) --no-print-directory -j $(JOBS) types contract warm
+	@$(MAKE) --no-print-directory -j $(JOBS) types contract wheel
 	$(PYTEST) -m "notebooks or not notebooks" --durations 40
 	@$(MAKE) --no-print-directory size
 
@@ -111,8 +114,8 @@ notebooks: warm
 	$(PYTEST) -m notebooks tests/experiments/test_notebooks.py
 
 docs: .venv/docs.stamp
-	$(BIN)/python -m sphinx -W --keep-going -q -E -j $(JOBS) -b html -c docs/site $(if $(VERDICTS),-D verdicts_file=$(VERDICTS)) . build/site
-	@echo "The site is build/site/index.html"
+	$(BIN)/python -m sphinx -W --keep-going -q -E -j $(JOBS) -b html -c docs/site $(if $(VERDICTS),-D verdicts_file=$(VERDICTS)) . $(SITE)
+	@echo "The site is $(SITE)/index.html"
 
 golden: .venv/test.stamp
 	for FILE in tests/pillars/test_golden*.py; do PYTHONPATH=tests/helpers:. $(BIN)/python $$FILE || exit 1; done
@@ -129,7 +132,7 @@ release:
 
 wheel: warm
 	@$(PIP) "hatchling>=1.27"
-	@$(BIN)/python tests/helpers/wheel.py
+	@$(BIN)/python tests/helpers/wheel.py $(PYTHONS)
 
 format: .venv/test.stamp
 	$(BIN)/ruff check --fix .
@@ -170,7 +173,7 @@ space := $(subst x,,x x)
 
 .venv/test.stamp: pyproject.toml | .venv/made.stamp
 	$(call install,.[dev],scip gurobi onnx torch learn place cluster notebooks docs)
-	@touch .venv/table.stamp
+	@touch .venv/table.stamp .venv/docs.stamp
 
 .venv/docs.stamp: pyproject.toml | .venv/made.stamp
 	$(call install,.[docs],onnx)

@@ -1,10 +1,13 @@
-"""Pages of the site as built: where their links lead, and what a browser would load from elsewhere."""
+"""Pages of the site as built: where links lead, what a browser would load from elsewhere, and how wide they are."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -18,6 +21,29 @@ _LOADED = {
     ("object", "data"),
     ("source", "src"),
 }
+
+#: Shows all pages as a telephone does, then names those of which a part reaches beyond the side.
+_NARROW = """<!DOCTYPE html><meta charset="utf-8"><body><script>
+const wide = [];
+const look = page => new Promise(done => {
+  const frame = document.createElement("iframe");
+  frame.width = 390;
+  frame.onload = () => {
+    const shown = frame.contentDocument;
+    const parts = [shown.documentElement, ...shown.querySelectorAll(".content")];
+    if (parts.some(part => part.scrollWidth > part.clientWidth)) wide.push(page);
+    frame.remove();
+    done();
+  };
+  frame.src = page;
+  document.body.append(frame);
+});
+Promise.all(PAGES.map(look)).then(() => { document.body.textContent = "wide: " + JSON.stringify(wide); });
+</script>"""
+#: Settings of Chromium: no window, nothing from a network, pages may look into others of the same disk.
+_BROWSER = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+_BROWSER += " --disable-component-update --disable-sync --hide-scrollbars --allow-file-access-from-files"
+_BROWSER += " --virtual-time-budget=60000 --dump-dom"
 
 
 class Page(HTMLParser):
@@ -76,3 +102,13 @@ def loaded_from_elsewhere(site: Path) -> Iterator[str]:
             f"{path.name}: {link}"
             for link in re.findall(r"(?:url\(|@import)\s*['\"]?((?:https?:)?//[^'\")]+)", path.read_text())
         )
+
+
+def wide_pages(site: Path, browser: str, folder: Path) -> list[str]:
+    """Pages that scroll sideways in a window of 390 pixels; `folder` is for files of the browser."""
+    start = folder / "narrow.html"
+    start.write_text(_NARROW.replace("PAGES", json.dumps([page.as_uri() for page in pages(site)])))
+    command = [browser, *_BROWSER.split(), f"--user-data-dir={folder / 'profile'}", start.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (found,) = re.findall(r"wide: (\[.*\])", shown)
+    return [Path(page).name for page in json.loads(unescape(found))]

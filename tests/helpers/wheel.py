@@ -1,7 +1,7 @@
 """Build the wheel, with machine code, and the source distribution into dist/, and try the wheel: ``make wheel``.
 
-It is installed into an empty environment outside of the checkout, where the first `mtpp certify` answers without
-compiling anything.
+It is installed with ONNX into an empty environment outside of the checkout, where `mtpp certify` answers without
+compiling anything, and other commands do; then into one of each further interpreter that is named.
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from onnx_models import model, save
 
 from instances.deadline import processor_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST = ("certify", "bert-base", "-k", "4")
+FIRST = "certify bert-base -k 4 --out bert.json"
+OTHERS = (
+    "verify bert.json",
+    "split net.onnx -k 2 --out stages",
+    "run stages --requests 3",
+    "report bert.json --out a.html",
+)
 
 
 def run(*command: str | Path, folder: Path = ROOT, **variables: str) -> tuple[str, str]:
@@ -35,18 +42,31 @@ def main() -> None:
         run(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", "dist", MTPP_MACHINE_CODE=code)
     wheel = max((ROOT / "dist").glob("*.whl"), key=lambda path: path.stat().st_mtime)
     print(f"{wheel}: {wheel.stat().st_size >> 20} MiB")
+    for python in (sys.executable, *sys.argv[1:]):
+        try_wheel(wheel, python)
+
+
+def try_wheel(wheel: Path, python: str) -> None:
+    """Run commands where nothing else is installed; this interpreter has its machine code in the wheel."""
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        venv.create(place, with_pip=True)
+        run(python, "-m", "venv", place)
         programs = place / ("Scripts" if os.name == "nt" else "bin")
-        run(programs / "python", "-m", "pip", "install", "-qq", str(wheel))
-        before = processor_seconds()
-        out, err = run(
-            programs / "mtpp", *FIRST, folder=place, NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(place / "caches")
-        )
-        if "compiling" in err:
-            sys.exit(f"mtpp {' '.join(FIRST)} compiles where the wheel is installed: {err}")
-        print(f"{out}The first mtpp {' '.join(FIRST)} took {processor_seconds() - before:.1f} s of processors.")
+        run(programs / "python", "-m", "pip", "install", "-qq", "--no-compile", f"{wheel}[onnx]")
+        save(place, model("net (float[2, 8] x) => (float[2, 8] y) { a = Relu(x) b = Tanh(a) y = Relu(b) }"))
+        for command in (FIRST, *OTHERS):
+            before = processor_seconds()
+            _, err = run(
+                *(programs / "mtpp", *command.split()),
+                folder=place,
+                NUMBA_CACHE_DIR="",
+                XDG_CACHE_HOME=str(place / "caches"),
+            )
+            if "compiling" in err and python == sys.executable:
+                sys.exit(f"mtpp {command} compiles where the wheel is installed: {err}")
+            if command == FIRST:
+                seconds = f"{processor_seconds() - before:.1f} s"
+                print(f"{python}: the first mtpp {FIRST} took {seconds} of processors, parsing included.")
 
 
 if __name__ == "__main__":

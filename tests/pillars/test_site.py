@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from pages import JOURNAL, MANUAL, ROOT
-from site_pages import dead_links, loaded_from_elsewhere, pages, read
+from site_pages import dead_links, loaded_from_elsewhere, pages, read, wide_pages
 from typer.main import get_command
 
 import mtpp
@@ -24,6 +25,7 @@ ExtensionError = pytest.importorskip("sphinx.errors", reason="the extra 'docs' i
 pytest.importorskip("furo", reason="the extra 'docs' is not installed")
 pytest.importorskip("math_core", reason="the extra 'docs' is not installed")
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 CLAIM = {"paper": "mtpp", "item": "Table 6", "row": "k=2", "column": "ratio", "value": 1.18, "unit": "ratio"}
 CLAIM |= {"here": 1.19, "low": 1.185, "high": 1.2, "graphs": 24, "clusters": 24, "verdict": "fails", "why": "a | *b*"}
 
@@ -42,21 +44,25 @@ def site_code(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     return importlib.import_module
 
 
-def build(folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-j", "2"]
-    command += ["-c", str(ROOT / "docs" / "site"), *settings, str(ROOT), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def make_docs(folder: Path, verdicts: Path) -> subprocess.CompletedProcess[str]:
+    """Call ``make docs`` with the packages that are installed here."""
+    settings = (f"BIN={Path(sys.executable).parent}", f"SITE={folder}", f"VERDICTS={verdicts}")
+    command = ["make", "--silent", "--assume-old=.venv/docs.stamp", "docs", *settings]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-def test_site(tmp_path: Path) -> None:
-    """All pages, with a file of verdicts; of the claims each verdict and its reason is shown as it is written."""
+def test_site(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """All pages, with a file of verdicts; of the claims each verdict and its reason is shown as it is written.
+
+    No page scrolls sideways on a telephone.
+    """
     verdicts = tmp_path / "verdicts.json"
     verdicts.write_text(
         json.dumps({"format": "mtpp-verdicts/1", "profile": "quick", "runs": [RUNS], "claims": [CLAIM, *TABLE]})
     )
     site = tmp_path / "site"
-    done = build(site, "-D", f"verdicts_file={verdicts}")
+    done = make_docs(site, verdicts)
     assert (done.returncode, done.stderr) == (0, "")
     assert list(dead_links(site)) == []
     assert list(loaded_from_elsewhere(site)) == []
@@ -84,6 +90,10 @@ def test_site(tmp_path: Path) -> None:
         )
         if text not in paper
     ] == []
+    with subtests.test("narrow windows"):
+        if BROWSER is None:
+            pytest.skip("neither Chromium nor Chrome is installed")
+        assert wide_pages(site, BROWSER, tmp_path) == []
 
 
 def test_pictures_are_drawn_by_their_script(site_code: Callable[[str], Any]) -> None:
@@ -157,3 +167,14 @@ def test_dead_links_and_foreign_files_are_noticed(tmp_path: Path) -> None:
     (tmp_path / "f.css").write_text("p { background: url('//d.org/g.png') }")
     assert list(dead_links(tmp_path)) == ["a.html: b.html#z", "a.html: c.html"]
     assert list(loaded_from_elsewhere(tmp_path)) == ["a.html: https://d.org/e.js", "f.css: //d.org/g.png"]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="neither Chromium nor Chrome is installed")
+def test_a_wide_page_is_noticed(tmp_path: Path) -> None:
+    """Where its text does not break, but not where a box scrolls by itself."""
+    assert BROWSER is not None
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "narrow.html").write_text('<!DOCTYPE html><div style="overflow: auto"><pre>' + "x" * 999)
+    (site / "wide.html").write_text("<!DOCTYPE html><pre>" + "x" * 999)
+    assert wide_pages(site, BROWSER, tmp_path) == ["wide.html"]
