@@ -55,6 +55,7 @@ from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.serving import serving_front
+from mtpp_models.placement.cp import CP_SOLVER, cp_version
 from mtpp_models.solvers.registry import find_solver
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def place(
         Whether nothing is proved. A proof also takes solvers if the graph is small; one that is missing or fails is a
         warning.
     solver, threads, solver_options, log
-        As in `SolveOptions`, for the proof.
+        As in `SolveOptions`, for the proof; the solver may be "cp-sat", too.
 
     Returns
     -------
@@ -326,7 +327,9 @@ def placed(
     """As `place`, with words that are checked; listeners are those of `answered`."""
     search_only, limit, groups = is_search_only(words), words["time_limit"], words["groups"]
     if not search_only:
-        find_solver(words["solver"])  # before the search, which may take a while
+        cp_version() if words["solver"] == CP_SOLVER else find_solver(
+            words["solver"]
+        )  # before the search, which may take a while
     policy = None if words["policy"] is None else Checkpoint.load(fspath(words["policy"]))
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     rng = np.random.default_rng(words["seed"])

@@ -255,7 +255,7 @@ class Loop(Generic[Q, A]):
                 answer = method.run(best, controls)
         except SolverNotAvailableError as fault:
             self._solver_trusted = False
-            if isinstance(fault, SolverFaultError) or not method.optional:
+            if type(fault) is not SolverNotAvailableError or not method.optional:
                 self.on_fault(fault)
         self.clocked |= deadline.end < math.inf and (deadline.passed or not method.counted)
         for part in () if answer is None else answer.parts or (answer,):

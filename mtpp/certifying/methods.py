@@ -26,6 +26,8 @@ from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.flow.bounds import bound_flow
 from mtpp_models.flow.enumeration import enumerate_flows
 from mtpp_models.flow.ticks import bound_ticks
+from mtpp_models.placement.cp import CP, CP_SOLVER
+from mtpp_models.placement.exact import EXACT
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.planning.grid import grid_bounds
 from mtpp_models.solvers.interface import Controls
@@ -211,7 +213,7 @@ def plans_of_other_degrees(result: GridResult) -> list[GridPlan]:
 Placer = Callable[[Limits, Tell], Result[PlacementInstance, Placement]]
 #: In order of effort: a name of `PLACEMENT_MODELS`, its part of the time that is left, and how many nodes it is worth
 #: that for. With more the exact model is hopeless for MIP solvers; CP-SAT, which nobody has named, takes some hundred.
-PLACEMENT_STEPS = (("colocation", 0.5, float("inf")), ("place-exact", 0.5, 24), ("place-cp", 1.0, 500))
+PLACEMENT_STEPS = (("colocation", 0.5, float("inf")), (EXACT, 0.5, 24), (CP, 1.0, 500))
 
 
 def placement_methods(
@@ -234,9 +236,14 @@ def placement_methods(
         def run(
             best: Result[PlacementInstance, Placement], controls: Controls
         ) -> Result[PlacementInstance, Placement] | None:
-            return None if best.answer is None else bound_placement(best.answer, model, controls.options)
+            options = controls.options
+            if best.answer is None or (model == EXACT and options.solver == CP_SOLVER):
+                return None
+            if options.solver != CP_SOLVER and model == CP:
+                options = replace(options, solver_options={})  # they are of the solver that is named
+            return bound_placement(best.answer, model, options)
 
-        return Method(model, run, share, optional=model == "place-cp")
+        return Method(model, run, share, optional=model == CP)
 
     first = Method("search", find, 1.0 if search_only else 0.5, timeless=True, exact=True)
     bounds = [bound(model, share) for model, share, largest in PLACEMENT_STEPS if instance.graph.n <= largest]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -40,10 +41,14 @@ def _models() -> Rows:
 
 
 def _solvers() -> Rows:
-    from mtpp_models import SOLVERS, available_solvers
+    from mtpp_models import SOLVERS, SolverNotAvailableError, available_solvers
+    from mtpp_models.placement.cp import CP_SOLVER, cp_version
 
-    available = available_solvers()
-    return [(name, available.get(name, f"not available: install {spec.package}")) for name, spec in SOLVERS.items()]
+    available, packages = available_solvers(), {name: spec.package for name, spec in SOLVERS.items()}
+    with suppress(SolverNotAvailableError):
+        available[CP_SOLVER] = cp_version()
+    packages[CP_SOLVER] = "ortools (extra place-cp), for mtpp place"
+    return [(name, available.get(name, f"not available: install {package}")) for name, package in packages.items()]
 
 
 def _suites() -> Rows:

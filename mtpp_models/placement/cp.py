@@ -31,7 +31,7 @@ from mtpp_models.placement.bounds import (
     share_more,
 )
 from mtpp_models.placement.scaled_placement import ScaledPlacement
-from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
+from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError, SolverOptionsError
 
 # Probing: assume that two nodes share a device, or do not, and try to refute one of both.
 #
@@ -136,9 +136,9 @@ def _keep_order(
 # have to share a device (see `colocation`), so that refuting it takes less than raising the bound to it.
 
 
-CP = "place-cp"
+CP, CP_SOLVER = "place-cp", "cp-sat"
 
-_SOLVER, _PACKAGE, _EXTRA = "cp-sat", "ortools", "place-cp"
+_PACKAGE, _EXTRA = "ortools", "place-cp"
 # Units of time in the work of all nodes, at least; and in the start.
 _UNITS = 20000
 # Parts of the time: for a bound without a solver, which CP-SAT begins from, and for the best step. The rest is for
@@ -148,6 +148,15 @@ _BOUNDS, _FIRST, _STRIDE = 0.1, 0.35, 0.35
 _GRACE = 30.0
 
 
+def cp_version() -> str:
+    """Version of CP-SAT; a `SolverNotAvailableError` where it is not installed."""
+    if importlib.util.find_spec(_PACKAGE) is None:
+        raise SolverNotAvailableError(
+            f"Solver {CP_SOLVER} is not available: install {_PACKAGE} (extra {_EXTRA}), or choose place-exact."
+        )
+    return importlib.metadata.version(_PACKAGE)
+
+
 def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
     """A bound and the better of `start` and what CP-SAT finds.
 
@@ -155,14 +164,14 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
     ------
     SolverNotAvailableError
         If OR-Tools is not installed.
+    SolverOptionsError
+        If CP-SAT refuses an option of the user.
     SolverFaultError
         If the process fails, is killed, or states what the placements contradict.
     """
-    if importlib.util.find_spec(_PACKAGE) is None:
-        raise SolverNotAvailableError(
-            f"Solver {_SOLVER} is not available: install {_PACKAGE} (extra {_EXTRA}), or choose place-exact."
-        )
-    instance, watch = start.instance, Stopwatch()
+    version, instance, watch = cp_version(), start.instance, Stopwatch()
+    options = replace(controls.options, solver=CP_SOLVER)
+    controls = replace(controls, options=options, label=f"{instance.label} {CP}")
     heads, deadline = heads_of(instance), controls.deadline
     low = colocation_bound(heads, heads_bound(heads), start.step_time, deadline.share(_BOUNDS)).value
     first, incumbent = replace(controls, deadline=deadline.share(_FIRST)), _Incumbent(start, low, optimal=False)
@@ -171,13 +180,14 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
     while not (incumbent.optimal or incumbent == before or deadline.passed):
         before, time = incumbent, incumbent.low + _STRIDE * (incumbent.best.step_time - incumbent.low)
         incumbent = _solve(incumbent, heads, time, controls)
+    closed = incumbent.low >= incumbent.best.step_time * (1 - PROOF_TOLERANCE)
     return Result(
         method=CP,
         instance=instance,
         answer=incumbent.best,
-        bound=Bound(max(0.0, incumbent.low), CP, incumbent.low >= incumbent.best.step_time * (1 - PROOF_TOLERANCE)),
+        bound=Bound(max(0.0, incumbent.low), CP, closed, options.own),
         seconds=watch.seconds(build=built, solve=watch.passed - built),
-        solver=f"{_SOLVER} {importlib.metadata.version(_PACKAGE)}",
+        solver=f"{CP_SOLVER} {version}",
         interrupted=deadline.interrupted.is_set(),
     )
 
@@ -202,9 +212,12 @@ def _solve(incumbent: _Incumbent, heads: Heads, time: float, controls: Controls)
     unit = min(instance.total_work, best.step_time) / _UNITS
     question = _question(data, unit / best.step_time, incumbent.low / best.step_time, time / best.step_time, controls)
     reply = _ask(question, controls.deadline)
+    controls.keep_log(reply.get("log", ""))
+    if "refused" in reply:
+        raise SolverOptionsError(controls.options, f"it takes no {reply['refused']}")
     if reply["status"] == "INFEASIBLE":
         if time >= best.step_time:
-            raise SolverFaultError(_SOLVER, "says that there is no placement, against one that is known")
+            raise SolverFaultError(CP_SOLVER, "says that there is no placement, against one that is known")
         return incumbent._replace(low=time * (1 - ROUNDING))
     candidate = best if reply["device"] is None else _placement(data, question, reply)
     proved = float(reply["bound"]) * unit * (1 - ROUNDING)
@@ -212,7 +225,7 @@ def _solve(incumbent: _Incumbent, heads: Heads, time: float, controls: Controls)
         proved = min(proved, time)
     if proved > min(best.step_time, candidate.step_time) * (1 + ROUNDING):
         raise SolverFaultError(
-            _SOLVER, f"states the bound {proved:.6g} against a step time of {candidate.step_time:.6g}"
+            CP_SOLVER, f"states the bound {proved:.6g} against a step time of {candidate.step_time:.6g}"
         )
     return _Incumbent(
         best=min((best, candidate), key=lambda placement: placement.preference),
@@ -233,7 +246,10 @@ def _question(
     names = dict(zip(data.start.device.tolist(), data.start_device, strict=True))
     sent = {(x.tensor, names[d]): int(x.start / data.unit / unit) for x in timeline.transfers for d in x.targets}
     options = controls.options
-    parameters = {"num_workers": options.threads, "random_seed": options.seed, "relative_gap_limit": options.gap}
+    parameters: dict[str, Any] = {"num_workers": options.threads, "random_seed": options.seed}
+    parameters |= {"relative_gap_limit": options.gap, "log_to_stdout": False}
+    if options.log is not None:
+        parameters["log_search_progress"] = True
     if controls.time_limit is not None:
         parameters["max_time_in_seconds"] = controls.time_limit
     return {
@@ -274,7 +290,7 @@ def _question(
                 for x in data.transfers
             ],
         },
-        "parameters": parameters,
+        "parameters": controls.with_own(parameters),
     }
 
 
@@ -296,10 +312,10 @@ def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         patience=_GRACE,
     )
     if process.returncode < 0:
-        raise SolverFaultError(_SOLVER, f"was killed ({signal_name(-process.returncode)})")
+        raise SolverFaultError(CP_SOLVER, f"was killed ({signal_name(-process.returncode)})")
     try:
         answer: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
         last = (process.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise SolverFaultError(_SOLVER, f"failed ({last})") from None
+        raise SolverFaultError(CP_SOLVER, f"failed ({last})") from None
     return answer

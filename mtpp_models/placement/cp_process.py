@@ -107,16 +107,21 @@ class _Steps:
 
 
 def answer(question: _Question) -> _Question:
-    """The bound, and if one was found the devices and times of a placement."""
+    """The bound, and if one was found the devices and times of a placement; or the parameter that CP-SAT refuses."""
     from ortools.sat.python import cp_model
 
-    steps, solver = _Steps(question), cp_model.CpSolver()
+    solver, log = cp_model.CpSolver(), list[str]()
+    solver.log_callback = log.append
     for name, value in question["parameters"].items():
-        setattr(solver.parameters, name, value)
+        text = value if isinstance(value, str) else json.dumps(value)
+        if not solver.parameters.merge_text_format(f"{name}: {text}"):
+            return {"refused": f"{name}={text}"}
+    steps = _Steps(question)
     status = solver.solve(steps.model)
     if status == cp_model.MODEL_INVALID:
         raise ValueError(steps.model.validate())
     reply: _Question = {"status": solver.status_name(status), "bound": solver.best_objective_bound, "device": None}
+    reply["log"] = "".join(f"{line}\n" for line in log)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         device = [next(d for d, on in enumerate(row) if solver.boolean_value(on)) for row in steps.on]
         reply |= {"device": device, "start": [solver.value(start) for start in steps.start]}

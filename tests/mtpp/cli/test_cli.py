@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,14 @@ from mtpp_models.placement.registry import PLACEMENT_MODELS
     [
         ("heuristics", HEURISTICS),
         ("models", {**MODELS, **PLACEMENT_MODELS, **MILPS}),
-        ("solvers", SOLVERS),
+        ("solvers", [*SOLVERS, "cp-sat"]),
         ("suites", SUITES),
         ("networks", {network.network: network for network in NETWORKS}),
         ("architectures", ARCHITECTURES),
         ("readers", READERS),
     ],
 )
-def test_list_shows_the_registry(what: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_registry(what: str, names: Iterable[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp(f"list {what}") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(names)
 

@@ -13,6 +13,7 @@ from command_line import columns, mtpp
 import mtpp as api
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
+from instances.random_graphs import regal_style
 from mtpp.certifying.methods import PLACEMENT_STEPS
 from mtpp_models import SolverFaultError
 from mtpp_models.placement.registry import PLACEMENT_MODELS
@@ -55,6 +56,20 @@ def test_a_solver_that_fails_is_one_line(
     assert "Solver highs was killed (SIGKILL); choose another --solver." in said.err
     assert "Traceback" not in said.err
     assert Path("p.json").exists()
+
+
+def test_options_are_of_the_solver_that_is_named(small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """CP-SAT answers alone where it is named, and takes none of another solver."""
+    pytest.importorskip("ortools")
+    save_graph(regal_style("erdos-renyi", 10, seed=3), "small.json")
+    assert mtpp(f"{small} --solver cp-sat --solver-option cp_model_presolve=false") == 0
+    methods = [bound["method"] for bound in json.loads(Path("p.json").read_text())["bounds"]]
+    assert "place-cp" in methods
+    assert "place-exact" not in methods
+    mtpp(f"{small} --solver cp-sat --solver-option nothing=1")
+    assert "Solver cp-sat fails with --solver-option nothing=1: it takes no nothing=1." in capsys.readouterr().err
+    mtpp(f"{small} --solver highs --solver-option nothing=1")
+    assert "cp-sat fails" not in capsys.readouterr().err
 
 
 def test_steps_are_models() -> None:

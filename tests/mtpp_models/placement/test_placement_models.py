@@ -170,9 +170,27 @@ def test_cp_sat_refutes_no_time_that_a_step_takes(seed: int, part: float) -> Non
     pytest.importorskip("ortools")
     instance = random_question(np.random.default_rng(seed), 4)
     best, start = best_ordered(instance).time, OrderedPlacement.of(first_placement(instance))
-    nothing = cp._Known(start, 0.0, optimal=False)
+    nothing = cp._Incumbent(start, 0.0, optimal=False)
     known = cp._solve(nothing, heads_of(instance), min(part * best, start.step_time), Controls())
     assert known.low <= best
+
+
+def test_cp_sat_takes_options_keeps_its_output_and_refuses_in_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("ortools")
+    own = {"cp_model_presolve": "false", "search_branching": "FIXED_SEARCH", "max_deterministic_time": 5}
+    result = bound_placement(small(), "place-cp", SolveOptions(solver_options=own, log=tmp_path))
+    assert result.bound is not None
+    assert result.bound.witness == {"solver_options": own}
+    (log,) = tmp_path.iterdir()
+    assert "cp_model_presolve: false" in log.read_text()
+    for name, value, reason in (
+        ("no_such_thing", 1, "takes no no_such_thing=1"),
+        ("cp_model_presolve", "perhaps", "takes no cp_model_presolve=perhaps"),
+        ("num_workers", 2, "num_workers is set here already"),
+    ):
+        with pytest.raises(SolverNotAvailableError, match=f"Solver cp-sat fails .*{reason}") as error:
+            bound_placement(small(), "place-cp", SolveOptions(solver_options={name: value}))
+        assert "\n" not in str(error.value)
 
 
 def test_a_time_that_is_refuted_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
