@@ -169,6 +169,7 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, script: str = f"from mtpp_models.caller import outer; {SHOW}", **variables: str) -> str:
     """Run a script in a process of its own; return what it prints."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    environment.pop("PYTHONUNBUFFERED", None)  # a line of two processes would be written in parts
     environment |= {"PYTHONPATH": str(project), "XDG_CACHE_HOME": str(project / "users"), "XDG_RUNTIME_DIR": ""}
     environment |= {"TMPDIR": str(project), **variables}
     command = [sys.executable, "-c", script]
