@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -140,6 +141,7 @@ def outline(line: str) -> str:
     return re.sub(r"\[(ms|µs|ns)\]", "[s]", " ".join(line.split()))
 
 
+@cache
 def _verbs() -> dict[str, Any]:
     group: Any = get_command(app)
     return {name: group.get_command(None, name) for name in group.list_commands(None)}
