@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from numbers import Integral
 
 import numpy as np
@@ -75,7 +76,9 @@ class Architecture:
         names = (*self.dims, *(("context", "kv_bytes") if self.served else ()))
         for dim, value in dims.items():
             if dim not in names:
-                raise InputError(f"{self.name}: there is no dimension '{dim}'; it has {', '.join(names)}.")
+                near = get_close_matches(dim, names, n=1)
+                hint = f"did you mean {near[0]}? It has" if near else "it has"
+                raise InputError(f"{self.name}: there is no dimension '{dim}'; {hint} {', '.join(names)}.")
             if dim == "phase":
                 if value not in PHASES:
                     raise InputError(f"{self.name}: phase is {value}; give one of {', '.join(PHASES)}.")

@@ -86,7 +86,9 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
         sequences: tokens in decoding, prompts in prefill.
     in_flight : int, optional
         Batches of sequences in flight, whose caches all devices hold; by default as many as are best.
-    memory, bandwidth : float or str, optional
+    memory : float or str, optional
+        The most of a device [bytes]; by default that of its kind.
+    bandwidth : float or str, optional
         Of devices whose kind states none.
     peak_flops, memory_bandwidth : float or str, optional
         Of the device with speed 1.
@@ -149,7 +151,7 @@ def serve(
     k : int
         Number of stages; of kinds of devices the most that are used, by default all.
     memory : float or str
-        Of a device, a hard limit [bytes]; kinds of devices have their own.
+        Of a device, a hard limit [bytes]; kinds of devices have at most their own.
     devices : Devices, str or path, optional
         Kinds of devices, as for `partition`.
     bandwidth : float or str, optional

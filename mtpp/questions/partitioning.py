@@ -212,11 +212,11 @@ def devices_of(
 
     Parameters
     ----------
-    given : Machines, text or file
+    source : Machines, text or file
     bandwidth : float
         In bytes per unit of work time.
     memory : float
-        Of kinds in a file that states none [bytes].
+        The most of a device, whatever its kind has, and that of kinds in a file that states none [bytes].
     order : {"free", "fixed"}
         Of the devices of a table.
 
@@ -230,7 +230,8 @@ def devices_of(
         disregard("memory")
     if all(kind.bandwidth is not None for kind in devices.kinds):
         disregard("bandwidth")
-    return replace(devices, bandwidth=bandwidth)
+    kinds = tuple(replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
+    return replace(devices, kinds=kinds, bandwidth=bandwidth)
 
 
 def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Machines:

@@ -87,7 +87,8 @@ class ClusterWords(DevicesWords, DeviceWords, WeightsWords, total=False):
         ),
     ]
     memory: Annotated[
-        Quantity | None, Word("Of devices whose kind states none: 24GB, 24GiB.", None, "BYTES", MACHINES, basic=True)
+        Quantity | None,
+        Word("The most of a device: 24GB, 24GiB.  [default: that of its kind]", None, "BYTES", MACHINES, basic=True),
     ]
     bandwidth: Annotated[
         Quantity | None,

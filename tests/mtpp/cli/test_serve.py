@@ -75,6 +75,18 @@ def test_bug_a_speed_stood_beside_a_context_that_its_batches_have_no_room_for(
     ]
 
 
+def test_bug_a_memory_beside_kinds_limits_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was left out where all kinds state one, so that the line did not fit into what a runtime keeps of a card."""
+
+    def contexts(more: str) -> list[str]:
+        assert mtpp(f"serve gpt2 --devices 2xL4 --quiet {more}") == 0
+        return [line.split()[3] for line in capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]]
+
+    whole = contexts("")
+    assert contexts("--memory 24GB") == contexts("--memory 30GB") == whole
+    assert int(contexts("--memory 21GB")[0]) < int(whole[0])
+
+
 def test_operators_are_not_served(capsys: pytest.CaptureFixture[str]) -> None:
     """Names of layers are none that OpenVINO knows."""
     assert_misuse(capsys, {"serve gpt2 -k 3 --memory 1GB --for openvino": "name a runtime of layers"})
