@@ -233,6 +233,19 @@ def test_readme_leads_from_a_model_to_vllm() -> None:
     assert 0 <= last - first < 4
 
 
+def test_readme_leads_from_installing_to_table_1_and_an_own_bound() -> None:
+    """In six commands: two install, one makes a small Table 1, the page on bounds hunts and puts one beside ours."""
+    readme, howto = ROOT / "README.md", ROOT / "docs" / "howto"
+    shell = [line for block in blocks(readme) if block.language == "sh" for line, _ in shell_lines(block)]
+    install = shell[shell.index("python3 -m venv .venv && . .venv/bin/activate") :][:2]
+    assert install[1] == "pip install -e ."
+    assert all(f"(docs/howto/{page}.md)" in readme.read_text() for page in ("table-1", "own-bound"))
+    (small,) = (command for command in commands(howto / "table-1.md") if "small.jsonl" in command)
+    known = list(commands(howto / "own-bound.md"))
+    last = next(i for i, command in enumerate(known) if command.startswith("mtpp table") and "bound.py:" in command)
+    assert len([*install, small, *known[: last + 1]]) <= 6
+
+
 def test_readme_leads_to_the_whole_manual() -> None:
     """By links from page to page."""
     reached, new = {ROOT / "README.md"}, [ROOT / "README.md"]
