@@ -103,7 +103,7 @@ class Exchange:
 
     @property
     def reads(self) -> bool:
-        """Whether something is read back."""
+        """Whether a solution or a bound of another solver is read."""
         return self.solution is not None or self.stated_bound is not None
 
     def check(self, instances: Sequence[Instance], *, relaxation: bool) -> None:

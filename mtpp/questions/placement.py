@@ -125,7 +125,7 @@ def is_search_only(words: SearchOnlyWords) -> bool:
 
 
 class FlowWords(ClusterWords, SearchOnlyWords, SeedWords, total=False):
-    """Words of `mtpp.flow`."""
+    """Words of a question to `mtpp.flow`."""
 
     time_limit: Annotated[
         float | None, Word("For search and proof together, or none.", 20.0, "SECONDS", LIMITS, basic=True)

@@ -460,14 +460,14 @@ def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: Own
 
 
 def compare_placement(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a placement."""
+    """Hold what the caller states against the question of a placement."""
     return Comparisons(
         of_placement(stated, statements) | _with_graph(own, lambda graph: graph.of_placement(stated.instance)), ()
     )
 
 
 def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """The question of a plan of so many microbatches."""
+    """Hold what the caller states against the question of a plan."""
     return Comparisons(of_plan(stated, statements) | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
 
 

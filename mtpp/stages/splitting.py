@@ -40,7 +40,7 @@ _SAME = 0.05
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Periods of the whole model on as many cores as there are stages [s]; each a request."""
+    """Other uses of as many cores as there are stages: periods of the whole model, for each request [s]."""
 
     cores: int
     one_process: float  # with a thread a core

@@ -157,7 +157,7 @@ def collect_facts(
 
 
 def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Strengthening) -> pyo.ConcreteModel:
-    """Third step: the model of superblocks with the facts."""
+    """Build the model of superblocks with what is known of all better partitions, the third step."""
     m = exact(data, sizes, windows=facts.windows, stronger=parts.cuts)
     add_conflicts(m, facts.successions, facts.cliques)
     if parts.cutoff:

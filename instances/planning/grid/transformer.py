@@ -139,7 +139,7 @@ class LayerSizes:
 
     @property
     def matrices(self) -> int:
-        """Matrices of a feed-forward network, n."""
+        """Number of matrices of a feed-forward network: 3 with a gate, 2 without."""
         return 3 if self.feed.gated else 2
 
     @property

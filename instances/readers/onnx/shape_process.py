@@ -62,7 +62,7 @@ def _has_values(tensor: TensorProto) -> bool:
 
 
 def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> ModelProto:
-    """Types of what a run computes from inputs that are all one."""
+    """Add the types of tensors that a run of the model shows, all of whose inputs are ones."""
     values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
     typed = {value.name for value in values if type_of(value) is not None}
     wanted = [name for node in model.graph.node for name in node.output if name and name not in typed]

@@ -192,7 +192,7 @@ class _Arrangement:
         return max(self._blocks) if root is None else self._blocks[self._home[root]]
 
     def _in(self, node: Node, block: int) -> Node:
-        """The new node with the value of `node` in a block: an input, what a call gave, or a view made in the block."""
+        """The node of a block's graph that has the value of `node`: an input, an output of a call, or a view."""
         if node.op in _INPUTS:
             return self._copies[node, None]
         if node in self._home:

@@ -140,7 +140,7 @@ class Setting:
         return float(self.M * sum(least) / self.K)
 
     def least_below(self, ceiling: float, clock: Clock) -> float:
-        """Least of max(Z1, Z2) of all plans below the ceiling; infinite if there are none."""
+        """Least of max(Z1, Z2), two bounds on a plan's time, over plans below the ceiling; infinite if none."""
         L, best, fixed = self.chain.n, math.inf, self.question.fixed.pp
         before, before_forward, need = self._prefixes()
         later: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
