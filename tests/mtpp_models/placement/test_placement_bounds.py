@@ -139,6 +139,14 @@ def test_what_is_proved_already_is_not_proved_again() -> None:
     assert colocation_bound(heads, least, 2.5, Deadline()).value > 2
 
 
+def test_a_bound_is_below_the_time_that_is_refuted() -> None:
+    """The search halves until it nearly meets the optimum of 10, which a bound that is rounded up would exceed."""
+    edges = [*((0, v) for v in range(1, 5)), *((v, 5) for v in range(1, 5))]
+    heads = heads_of(question(edges, [1, 2, 2, 2, 2, 1], [9, 9, 9, 9, 9, 0], k=4))
+    bound = colocation_bound(heads, Bound(2.0, "heads", False), 12.0, Deadline())
+    assert 9.9 < bound.value < bound.witness["horizon"] <= 10
+
+
 def test_the_energetic_bound_is_for_equal_devices_alone() -> None:
     """Speeds 1 and 0.9 do works 10 and 9 in 10; as if devices were equal, an interval would refute that."""
     graph = ComputationGraph.from_edges([], [10, 9])
