@@ -526,7 +526,7 @@ def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any
 
 def _integrals(job: PartitionJob, run: Run, least: float, end: float) -> dict[str, float | None]:
     """The columns of integrals; None of a run that found no partition of its own, or proved no bound."""
-    points: Points = run.get("trace") or [(run["seconds"] or 0.0, run["bottleneck"], run["bound"])]
+    points = points_of(run)
     finds, proves = job.by.finds_partitions and run["bottleneck"] is not None, run["bound"] is not None
     return {
         "primal_integral": primal_integral(points, least, end) if finds else None,
@@ -536,6 +536,11 @@ def _integrals(job: PartitionJob, run: Run, least: float, end: float) -> dict[st
 
 #: Seconds since the begin of a run, the least cost by then, and the best bound, None while there is none.
 Points = Sequence[Sequence[float | None]]
+
+
+def points_of(run: Run) -> Points:
+    """The moments of a run; its end alone where it has no trace."""
+    return run.get("trace") or [(run["seconds"] or 0.0, run["bottleneck"], run["bound"])]
 
 
 def primal_integral(points: Points, best: float, end: float) -> float:

@@ -12,8 +12,10 @@ from experiments.studies.mtpp.tables import (
     bound_table,
     certificate_table,
     costs,
+    gap_table,
     heuristic_table,
     instance_rows,
+    primal_table,
     profile_ratios,
     run_frame,
     running_times,
@@ -113,9 +115,9 @@ def _methods(names: Sequence[str]) -> list[str]:
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
-    """Table 1 needs a heuristic, the others a bound."""
-    first = [heuristic_table(frame)] if (frame["kind"] == "heuristic").any() else []
-    others = (bound_table, certificate_table, time_table)
+    """Tables 1 and of primal integrals need a heuristic, the others a bound."""
+    first = [heuristic_table(frame), primal_table(frame)] if (frame["kind"] == "heuristic").any() else []
+    others = (bound_table, certificate_table, time_table, gap_table)
     ratios = (*first, *(make(frame) for make in others if (frame["kind"] == "model").any()))
     instances = Section("instances", "Instances", *instance_rows(frame))
     return [

@@ -15,7 +15,19 @@ from instances import InputError
 from instances.results import LP_SUFFIX
 from mtpp.runs.log import Run
 from mtpp.runs.partition_job import CERTIFY, base_name
-from mtpp.runs.statistics import LEAST_CLUSTERS, SIGNIFICANT, cluster_of, cluster_sums, holm, means, paired_p, ratio_of
+from mtpp.runs.statistics import (
+    LEAST_CLUSTERS,
+    SIGNIFICANT,
+    cluster_of,
+    cluster_sums,
+    gap_integral,
+    holm,
+    means,
+    paired_p,
+    points_of,
+    primal_integral,
+    ratio_of,
+)
 from mtpp_models import MODELS, Strengthening
 
 # Frame of runs of partitioning, however many: one row a run, without its blocks.
@@ -39,18 +51,19 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
     -------
     DataFrame
         Besides the fields of a run it has `label` (the method, and its configuration if there are several), `simple`
-        (NaN where that bound was not run) and `cluster` (the network of the graph). Rows are in the order of tables.
+        (NaN where that bound was not run), `cluster` (the network of the graph) and `points` (see `points_of`). Rows
+        are in the order of tables.
 
     Raises
     ------
     InputError
         If there is no run of partitioning, or none of them has the bound *simple* to be compared with.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in _FIELDS}
+    columns: dict[str, list[Any]] = {name: [] for name in (*_FIELDS, "points")}
     for run in runs:
         if run["kind"] in ("heuristic", "model"):
             for name, column in columns.items():
-                column.append(run.get(name))
+                column.append(points_of(run) if name == "points" else run.get(name))
     frame = pd.DataFrame(columns)
     if frame.empty:
         raise InputError("There is no run of partitioning to make a table of.")
@@ -213,10 +226,32 @@ def certificate_table(frame: pd.DataFrame) -> Table:
 
 
 def time_table(frame: pd.DataFrame) -> Table:
-    """Seconds of each bound; means are geometric ones of seconds + 1, less 1, so that blinks do not count."""
+    """Seconds of each bound."""
     rows = frame[(frame["kind"] == "model") & frame["error"].isna()]
-    grid = _grid(frame, rows, np.log1p(rows["seconds"].to_numpy()))
-    table = table_of("seconds", "Seconds of each bound (mean of seconds + 1, less 1)", grid)
+    return _table_of_seconds("seconds", "Seconds of each bound", frame, rows, rows["seconds"].tolist())
+
+
+def gap_table(frame: pd.DataFrame) -> Table:
+    """Integral over time of the part of the cost that each bound leaves open, to the end of the longest run."""
+    rows = frame[(frame["kind"] == "model") & frame["error"].isna() & frame["bottleneck"].notna()]
+    ends = rows["question"].map(frame.groupby("question")["seconds"].max())
+    values = [gap_integral(points, end) for points, end in zip(rows["points"], ends, strict=True)]
+    return _table_of_seconds("gap-integral", "Gap integral of each bound [s]", frame, rows, values)
+
+
+def primal_table(frame: pd.DataFrame) -> Table:
+    """Integral over time of what the cost of each search exceeds the best by, to the end of the longest run."""
+    searches = (frame["kind"] == "heuristic") | (frame["method"] == CERTIFY)
+    rows, best = frame[searches & frame["bottleneck"].notna()], frame.groupby("question")
+    known = rows["question"].map(best["bottleneck"].min()), rows["question"].map(best["seconds"].max())
+    values = [primal_integral(*run) for run in zip(rows["points"], *known, strict=True)]
+    return _table_of_seconds("primal-integral", "Primal integral of each search [s]", frame, rows, values)
+
+
+def _table_of_seconds(name: str, title: str, frame: pd.DataFrame, rows: pd.DataFrame, values: list[float]) -> Table:
+    """Means are geometric ones of seconds + 1, less 1, so that blinks do not count."""
+    grid = _grid(frame, rows, np.log1p(np.array(values)))
+    table = table_of(name, f"{title} (mean of seconds + 1, less 1)", grid)
     less = {name: table.cells[name] - 1 for name in ("value", "low", "high")}
     return replace(table, cells=table.cells.assign(**less))
 

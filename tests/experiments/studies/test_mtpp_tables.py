@@ -16,8 +16,10 @@ from experiments.studies.mtpp.tables import (
     COLUMNS,
     bound_table,
     certificate_table,
+    gap_table,
     heuristic_table,
     instance_rows,
+    primal_table,
     profile_ratios,
     run_frame,
     running_times,
@@ -159,6 +161,20 @@ def test_seconds_of_bounds() -> None:
         [*pair, *failed, run("a", 2, "simple", 1.0, seconds=0.0), run("b", 2, "simple", 1.0, seconds=0.0)]
     )
     assert time_table(frame).rows()[1] == [["simple", "0.000"], ["bottleneck", "–"], ["exact", "3.000"]]
+
+
+def test_integrals_end_with_the_longest_run_of_a_question() -> None:
+    """A search without a trace counts at its end; a bound from its first moment on."""
+    trace = [[1.0, 10.0, None], [3.0, 8.0, 4.0]]
+    frame = run_frame(
+        [
+            run("a", 2, "kahn", 10.0, seconds=2.0),
+            run("a", 2, "simple", 4.0, seconds=0.0),
+            run("a", 2, "exact", 4.0, seconds=9.0, bottleneck=8.0, trace=trace),
+        ]
+    )
+    assert primal_table(frame).grid.to_numpy().tolist() == [[pytest.approx(2 + 7 * 0.2)]]
+    assert gap_table(frame).grid.to_numpy().tolist() == [[pytest.approx(3 + 6 * 0.5)]]
 
 
 def test_simple_is_required() -> None:
