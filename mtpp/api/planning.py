@@ -329,9 +329,8 @@ def placed(
     """As `place`, with words that are checked; listeners are those of `answered`."""
     search_only, limit, groups = is_search_only(words), words["time_limit"], words["groups"]
     if not search_only:
-        cp_version() if words["solver"] == CP_SOLVER else find_solver(
-            words["solver"]
-        )  # before the search, which may take a while
+        solver = words["solver"]
+        cp_version() if solver == CP_SOLVER else find_solver(solver)  # before the search, which may take a while
     policy = None if words["policy"] is None else Checkpoint.load(fspath(words["policy"]))
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     rng = np.random.default_rng(words["seed"])
