@@ -107,4 +107,6 @@ def test_bounds_on_slow_links_are_below_all_plans_and_proved_again(seed: int) ->
             proved = proved_bound(question, "apart-grid", bounds["apart-grid"], Clock(60.0))
             assert proved is not None
             assert float(proved) >= bounds["apart-grid"] * (1 - 1e-9)
+            refused = proved_bound(question, "apart-grid", best.time * (1 + 1e-6), Clock(60.0))
+            assert refused is None or float(refused) <= best.time * (1 + 1e-9)
     assert counts
