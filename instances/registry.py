@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Protocol, TypeVar
@@ -109,7 +109,11 @@ def find(registry: Mapping[str, T], name: str, what: str) -> T:
 
 def unknown(names: Iterable[str], name: str, what: str) -> str:
     """Message about a name that is not among `names`, with the nearest of them or all."""
-    candidates = list(names)
-    near = get_close_matches(name, candidates, n=1)
-    hint = f"did you mean {near[0]}? There are" if near else "there are"
-    return f"There is no {what} {name!r}; {hint} {', '.join(candidates)}."
+    return f"There is no {what} {name!r}; {nearest(list(names), name, 'there are')}."
+
+
+def nearest(names: Sequence[str], name: str, they_are: str) -> str:
+    """End of such a message: all names behind words like *there are*, and in front of them the nearest, if one is."""
+    near = get_close_matches(name, names, n=1)
+    listed = f"{they_are} {', '.join(names)}"
+    return f"did you mean {near[0]}? {listed[0].upper()}{listed[1:]}" if near else listed

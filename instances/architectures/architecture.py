@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from numbers import Integral
 
 import numpy as np
@@ -15,6 +14,7 @@ from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import merge_graph
+from instances.registry import nearest
 
 # Merging of operators into layers: one node for all operators of a layer.
 
@@ -76,9 +76,7 @@ class Architecture:
         names = (*self.dims, *(("context", "kv_bytes") if self.served else ()))
         for dim, value in dims.items():
             if dim not in names:
-                near = get_close_matches(dim, names, n=1)
-                hint = f"did you mean {near[0]}? It has" if near else "it has"
-                raise InputError(f"{self.name}: there is no dimension '{dim}'; {hint} {', '.join(names)}.")
+                raise InputError(f"{self.name}: there is no dimension '{dim}'; {nearest(names, dim, 'it has')}.")
             if dim == "phase":
                 if value not in PHASES:
                     raise InputError(f"{self.name}: phase is {value}; give one of {', '.join(PHASES)}.")

@@ -60,7 +60,7 @@ def test_a_solver_that_fails_is_one_line(
 
 def test_options_are_of_the_solver_that_is_named(small: str, capsys: pytest.CaptureFixture[str]) -> None:
     """CP-SAT answers alone where it is named, and takes none of another solver."""
-    pytest.importorskip("ortools")
+    pytest.importorskip("ortools", reason="the extra 'place-cp' is not installed")
     save_graph(regal_style("erdos-renyi", 10, seed=3), "small.json")
     assert mtpp(f"{small} --solver cp-sat --solver-option cp_model_presolve=false") == 0
     methods = [bound["method"] for bound in json.loads(Path("p.json").read_text())["bounds"]]

@@ -155,7 +155,7 @@ def test_the_question_has_whole_numbers_rounded_down(monkeypatch: pytest.MonkeyP
 @settings(max_examples=8)
 @given(st.integers(0, 2**32))
 def test_cp_sat_finds_the_best_order(seed: int) -> None:
-    pytest.importorskip("ortools")
+    pytest.importorskip("ortools", reason="the extra 'place-cp' is not installed")
     instance = random_question(np.random.default_rng(seed), 4)
     best = best_ordered(instance)
     result = bound_placement(first_placement(instance), "place-cp", SolveOptions(time_limit=60.0))
@@ -167,7 +167,7 @@ def test_cp_sat_finds_the_best_order(seed: int) -> None:
 @settings(max_examples=4)
 @given(st.integers(0, 2**32), st.floats(0.3, 1.1))
 def test_cp_sat_refutes_no_time_that_a_step_takes(seed: int, part: float) -> None:
-    pytest.importorskip("ortools")
+    pytest.importorskip("ortools", reason="the extra 'place-cp' is not installed")
     instance = random_question(np.random.default_rng(seed), 4)
     best, start = best_ordered(instance).time, OrderedPlacement.of(first_placement(instance))
     nothing = cp._Incumbent(start, 0.0, optimal=False)
@@ -176,7 +176,7 @@ def test_cp_sat_refutes_no_time_that_a_step_takes(seed: int, part: float) -> Non
 
 
 def test_cp_sat_takes_options_keeps_its_output_and_refuses_in_one_line(tmp_path: Path) -> None:
-    pytest.importorskip("ortools")
+    pytest.importorskip("ortools", reason="the extra 'place-cp' is not installed")
     own = {"cp_model_presolve": "false", "search_branching": "FIXED_SEARCH", "max_deterministic_time": 5}
     result = bound_placement(small(), "place-cp", SolveOptions(solver_options=own, log=tmp_path))
     assert result.bound is not None
