@@ -22,6 +22,8 @@ from instances.graph.tensors import FloatArray, IntArray
 
 # Goals lie this far above the best, from the least to the most.
 _LEAST, _MOST = 0.02, 0.15
+# Goals that fall, where no answer is there to rise from.
+_FALLS = 12
 # Moves of the first walk, by which each is longer than the one before; those of the longest, and of all of them where
 # nothing is limited; moves between two looks at the clock.
 _FIRST, _LONGEST, _ALL_MOVES, _CHUNK = 60_000, 600_000, 900_000, 5_000
@@ -71,7 +73,7 @@ def _search_groups(
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
     everything, best, moves = np.arange(instance.n), start, _FIRST_OF_TICK
-    while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
+    while best is None or (remaining > 0 and not limits.reached(best.cost)):  # there is an answer, however short the time
         allowed = int(min(moves, remaining))
         free, kept = everything, best
         if best is None or rng.random() < _ALL_ANEW:
@@ -120,7 +122,7 @@ def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limi
     best, ticks = None, {m: instance.steps.ticks(m) for m in instance.numbers_in_flight}
     tried = _promising(instance, ticks, limits)
     for _ in range(_WALKS):
-        if not tried or limits.deadline.passed:
+        if not tried or (best is not None and limits.deadline.passed):
             break
         of_number = tried[min(int(rng.geometric(_NEXT)) - 1, len(tried) - 1)]
         _, m, tick = of_number[min(int(rng.geometric(_NEXT)) - 1, len(of_number) - 1)]
@@ -181,11 +183,13 @@ def _search_layers(
     guess = float(
         (instance.capacity * np.arange(instance.layers + 1)).max(axis=1)[instance.kind].sum() / instance.layers
     )
+    if best is None:
+        best = _filled_stages(instance, guess, rng)
     tries = 0
     while remaining > 0 and not limits.reached(math.inf if best is None else best.cost):
         # The first goals fall; before anything is found, again and again.
         raised = 1 + math.exp(float(rng.uniform(math.log(_LEAST), math.log(_MOST))))
-        fallen = guess * 0.8 ** (1 + (tries % 12 if best is None else tries))
+        fallen = guess * 0.8 ** (1 + (tries % _FALLS if best is None else tries))
         goal = fallen if best is None else max(fallen, best.flow * raised)
         tries += 1
         moves = int(min(_FIRST * tries, _LONGEST, remaining))
@@ -222,6 +226,17 @@ def _even_stages(instance: FlowInstance) -> FlowAnswer:
         tried.append((float(strength.min()), interval))
     tried.sort(key=lambda pair: -pair[0])
     return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda answer: answer.flow)
+
+
+def _filled_stages(instance: FlowInstance, guess: float, rng: np.random.Generator) -> FlowAnswer | None:
+    """Stages of devices that each hold as much as their flow allows, from starts towards falling goals."""
+    for fallen in range(_FALLS):
+        stage, length, count = _start(instance, guess * 0.8**fallen, rng)
+        ends = np.concatenate(([0], np.cumsum(length[:count])))
+        answer = FlowAnswer(instance, np.stack((ends[stage], ends[stage + 1]), axis=1))
+        if answer.flow > 0:
+            return answer
+    return None
 
 
 def _walk(

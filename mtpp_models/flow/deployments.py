@@ -166,11 +166,11 @@ class _DeploymentSearch:
         return best
 
     def _vectors(self) -> Iterator[tuple[int, ...]]:
-        """Numbers of servers of each type by the deadline; where these are too many, of one type alone."""
+        """Numbers of servers of each type by the deadline, single ones always; of one type where there are too many."""
         few = math.prod(count + 1 for count in self.counts) <= _MOST_VECTORS
         self.is_complete &= few
         for vector in _by_sum(self.counts) if few else _alone(self.counts):
-            if self.deadline.passed:
+            if self.deadline.passed and sum(vector) > 1:
                 self.is_complete = False
                 return
             yield vector
@@ -219,27 +219,26 @@ def _pooled(
     searches = [_DeploymentSearch(part, end, tell) for part, end in zip(question.pools, ends, strict=True)]
     of_prompts, of_tokens = (search.fleets() for search in searches)
     fronts: dict[tuple[int, ...], list[_Pools]] = {}
+    counts = tuple(servers.count for servers in question.servers)
     for vector in [vector for vector in of_prompts if any(vector) and vector in of_tokens]:
-        if deadline.passed and fronts:
-            break
         if sum(vector) == 1:
             s = vector.index(1)
             parts = zip(searches[0].parts[s], reversed(searches[1].parts[s]), strict=True)
             pools = [_joined(*pair) for pair in parts]
+        elif deadline.passed and any(fronts.values()):
+            break
         else:
             pools = [_Pools(of_prompts[vector], _NOTHING), _Pools(_NOTHING, of_tokens[vector])]
             for first, second in _splits(vector) if not deadline.passed else ():
                 pools += (a + b for a, b in product(fronts[first], fronts[second]))
         fronts[vector] = _unbeaten(pools)
-    last, largest = fronts.popitem() if fronts else ((), [])
-    rows = zip((servers.count for servers in question.servers), last, strict=False)
-    times = min((count // n for count, n in rows if n), default=0)  # more than once where time is up before
+    is_whole = counts in fronts and not deadline.passed
     answers = [
-        Deployment(question, _sites(question, _Fleet(Fraction(0), _at_sites(pools)) * times))
-        for pools in largest
+        Deployment(question, _sites(question, _Fleet(Fraction(0), _at_sites(pools)) * _times(counts, vector)))
+        for vector in ([counts] if is_whole else fronts)
+        for pools in fronts[vector]
         if pools.prompts.rate > 0 and pools.tokens.rate > 0
     ]
-    is_whole = last == tuple(servers.count for servers in question.servers) and not deadline.passed
     is_complete = is_whole and all(search.is_complete for search in searches)
     if not answers:
         return None, tuple(bounds), _unfit(question) if is_complete else None
@@ -249,6 +248,11 @@ def _pooled(
         witness = {name: search.document for name, search in names}
         bounds.append(Bound(answer.cost, "chains", witness=witness))
     return answer, tuple(bounds), None
+
+
+def _times(counts: Sequence[int], vector: Sequence[int]) -> int:
+    """How often a number of servers of each type is there; more than once where time was up before."""
+    return min(count // n for count, n in zip(counts, vector, strict=True) if n)
 
 
 def _joined(prompts: _Fleet, tokens: _Fleet) -> _Pools:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import mtpp
 from heuristics import HEURISTICS, search, slice_order
 from heuristics.method import Limits
 from heuristics.orders.bisection import slice_by_bisection
@@ -142,3 +145,17 @@ def test_a_search_is_no_worse_than_its_start(method: str) -> None:
         found = search(instance, method, np.random.default_rng(1), Limits(evaluations=10), start=start).partition
         assert found is not None
         assert method == "kahn" or k == 90 or found.bottleneck <= start.bottleneck
+
+
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+def test_layers_of_unlike_devices_are_chosen_however_short_the_time(phase: str) -> None:
+    result = mtpp.flow("llama-3-70b", devices="4xA100,6xL4,6xT4", dims={"phase": phase}, time_limit=1e-9)
+    assert result.answer is not None
+    assert result.answer.flow > 0
+
+
+@pytest.mark.parametrize("words", [{}, {"prefill": "pools"}, {"objective": "latency"}, {"topology": "chain"}])
+def test_a_deployment_is_there_however_short_the_time(words: dict[str, Any]) -> None:
+    result = mtpp.serve("llama-3-70b", servers="2x8xH100,1x4xL4", time_limit=1e-9, **words)
+    assert result.answer is not None
+    assert all(chain.is_allowed for _, chain, _ in result.answer.pools)
