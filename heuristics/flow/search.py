@@ -73,7 +73,7 @@ def _search_groups(
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
     everything, best, moves = np.arange(instance.n), start, _FIRST_OF_TICK
-    while best is None or (remaining > 0 and not limits.reached(best.cost)):  # there is an answer, however short the time
+    while best is None or (remaining > 0 and not limits.reached(best.cost)):  # there is an answer, however late it is
         allowed = int(min(moves, remaining))
         free, kept = everything, best
         if best is None or rng.random() < _ALL_ANEW:
