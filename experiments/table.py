@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances.errors import InputError
+from instances.json_files import missing
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
 from mtpp.cli.printing import Printing
@@ -237,7 +238,7 @@ def paper(
 
     rows = rows_of(papers, profile, plan)
     if regal is not None and not regal.is_dir():
-        raise InputError(f"--regal {regal}: there is no such folder.")
+        raise missing(regal, "folder")
     study = PaperStudy(rows, None if regal is None else str(regal), profile)
     report = Report(out / "runs", json=printing.json, quiet=printing.quiet)
     for line in study.left_out:

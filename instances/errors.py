@@ -6,13 +6,17 @@ Messages speak of a word of the caller, such as *memory*, in the caller's spelli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
+from itertools import accumulate
 from typing import Any
 
 # Characters of a message.
 _LONGEST = 1000
+# That are compared with a misspelled name, at most: both may come from a file.
+_MOST_LETTERS = 10_000_000
 
 
 def printable(text: str) -> str:
@@ -133,6 +137,56 @@ class FalseCertificateError(AssertionError):
 
 class NothingFoundError(Exception):
     """End of a search without an answer; there may be one."""
+
+
+# Names and values that are misspelled get the nearest one.
+
+
+def check_one_of(what: str, value: object, choices: Collection[object]) -> None:
+    """Refuse a value that is none of a few, with the nearest of them.
+
+    Examples
+    --------
+    >>> check_one_of("level", "layers", ("operator", "layer"))
+    Traceback (most recent call last):
+        ...
+    instances.errors.InputError: level is layers; did you mean layer? Give one of operator, layer.
+    """
+    if value not in choices:
+        raise InputError(f"{what} is {value}{one_of(choices, value)}")
+
+
+def one_of(choices: Iterable[object], value: object) -> str:
+    """End of a message about a value that is none of a few: the nearest of them, if one is, and all."""
+    names = list(map(str, choices))
+    return nearest(names, str(value), f"give one of {', '.join(names)}" if names else "there is none")
+
+
+def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
+    """End of a message about a name that is not among `names`: the nearest of them, if one is, and the rest.
+
+    Near is what is written much alike, and what begins alike and is an abbreviation of it.
+
+    Examples
+    --------
+    >>> nearest(["kahn", "dfs"], "Khan", "there are two"), nearest(["txt", "md"], "markdown"), nearest(["txt"], "pdf")
+    ('; did you mean kahn? There are two.', '; did you mean md?', '.')
+    """
+    letters = _MOST_LETTERS // (len(name) + 1)
+    some = [other for other, end in zip(names, accumulate(map(len, names)), strict=True) if end <= letters]
+    lowered, word = {other.lower().lstrip("-"): other for other in reversed(some)}, name.lower().lstrip("-")
+    near = get_close_matches(word, lowered, n=1) or [
+        other for other in lowered if other[:1] == word[:1] and (_shortens(word, other) or _shortens(other, word))
+    ]
+    if near:
+        return f"; did you mean {lowered[near[0]]}?" + (rest and f" {rest[0].upper()}{rest[1:]}.")
+    return f"; {rest}." if rest else "."
+
+
+def _shortens(short: str, long: str) -> bool:
+    """Whether all letters of a word, two at least, stand in another one in this order."""
+    letters = iter(long)
+    return len(short) > 1 and all(letter in letters for letter in short)
 
 
 # Defaults that a question rests on because nobody has given them: each is named where it is taken.

@@ -8,15 +8,16 @@ import os
 import secrets
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from instances.errors import InputError
+from instances.errors import InputError, nearest, one_of
 
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
@@ -30,6 +31,8 @@ LARGEST_TEXT = 2**28
 _POINTER, _LARGEST_POINTER = b"version https://git-lfs", 1024
 
 _SHOWN = 40
+# Files whose names are compared with that of one that is missing.
+_MOST_BESIDE = 1000
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -61,7 +64,8 @@ class Value:
         fields = (*required, *optional)
         for name in values:
             if name not in fields:
-                self.fail(f"unknown field '{name}'; known fields are {', '.join(fields)}.")
+                known = f"known fields are {', '.join(fields)}"
+                self.fail(f"unknown field '{name}'{nearest(fields, name, known)}")
         return values
 
     def open_members(self, required: Sequence[str]) -> dict[str, Value]:
@@ -133,6 +137,12 @@ class Value:
             self.expected("a string")
         return str(self.data)
 
+    def one_of(self, choices: Collection[str]) -> str:
+        """A string that is one of a few."""
+        if self.text() not in choices:
+            self.fail(f"this is {self.data!r}{one_of(choices, self.data)}")
+        return self.text()
+
     def truth(self) -> bool:
         """True or false."""
         if not isinstance(self.data, bool):
@@ -162,7 +172,7 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
+        raise missing(path) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({_reason(error)}).") from None
     if stat.S_ISDIR(status.st_mode):
@@ -176,6 +186,20 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
             f"{path}: this is a pointer of Git LFS, not the file itself; get that with git lfs pull, or move the "
             "pointer elsewhere."
         )
+
+
+def missing(path: str | PathLike[str], what: str = "file", rest: str = "") -> InputError:
+    """An error that says that there is no such file, with the nearest name in its folder."""
+    return InputError(f"{path}: there is no such {what}{nearest(beside(path), os.path.basename(path), rest)}")
+
+
+def beside(path: str | PathLike[str]) -> list[str]:
+    """Names of the first files in the folder of a path, which need not exist; none if that cannot be read."""
+    try:
+        with os.scandir(os.path.dirname(path) or ".") as entries:
+            return [entry.name for entry in islice(entries, _MOST_BESIDE)]
+    except (OSError, ValueError):
+        return []
 
 
 def _begins_as_pointer(path: str | Path) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from instances.devices import MOST_BLOCKS, Device, Platform
-from instances.errors import InputError, WordError, printable
+from instances.errors import InputError, WordError, check_one_of, printable
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value, finite_or_none, read_json
 from instances.registry import unknown
@@ -133,8 +133,7 @@ class Machines:
     ) -> None:
         if not kinds:
             raise InputError("There are no devices; give at least one kind.")
-        if order not in _ORDERS:
-            raise InputError(f"The order of devices is {order!r}; it is {' or '.join(_ORDERS)}.")
+        check_one_of("The order of devices", order, _ORDERS)
         merged: list[Kind] = []
         for kind in kinds:
             named = [other for other in merged if other.name == kind.name]

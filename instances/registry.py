@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Protocol, TypeVar
 
-from instances.errors import InputError, InputWarning
+from instances.errors import InputError, InputWarning, nearest
 
 T = TypeVar("T")
 
@@ -109,11 +108,4 @@ def find(registry: Mapping[str, T], name: str, what: str) -> T:
 
 def unknown(names: Iterable[str], name: str, what: str) -> str:
     """Message about a name that is not among `names`, with the nearest of them or all."""
-    return f"There is no {what} {name!r}; {nearest(list(names), name, 'there are')}."
-
-
-def nearest(names: Sequence[str], name: str, they_are: str) -> str:
-    """End of such a message: all names behind words like *there are*, and in front of them the nearest, if one is."""
-    near = get_close_matches(name, names, n=1)
-    listed = f"{they_are} {', '.join(names)}"
-    return f"did you mean {near[0]}? {listed[0].upper()}{listed[1:]}" if near else listed
+    return f"There is no {what} {name!r}" + nearest(names, name, f"there are {', '.join(names)}")

@@ -11,10 +11,9 @@ import numpy as np
 from instances.architectures.builder import NetworkBuilder, Operator
 from instances.architectures.phases import FORWARD, PHASES, Cache, Dim, backward_operators, served_dims
 from instances.devices import DEFAULT_DEVICE, Device
-from instances.errors import InputError
+from instances.errors import InputError, check_one_of, nearest
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import merge_graph
-from instances.registry import nearest
 
 # Merging of operators into layers: one node for all operators of a layer.
 
@@ -76,10 +75,10 @@ class Architecture:
         names = (*self.dims, *(("context", "kv_bytes") if self.served else ()))
         for dim, value in dims.items():
             if dim not in names:
-                raise InputError(f"{self.name}: there is no dimension '{dim}'; {nearest(names, dim, 'it has')}.")
+                end = nearest(names, dim, f"it has {', '.join(names)}")
+                raise InputError(f"{self.name}: there is no dimension '{dim}'{end}")
             if dim == "phase":
-                if value not in PHASES:
-                    raise InputError(f"{self.name}: phase is {value}; give one of {', '.join(PHASES)}.")
+                check_one_of(f"{self.name}: phase", value, PHASES)
             elif isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= _LARGEST_DIM:
                 raise InputError(
                     f"{self.name}: dimension {dim} is {value}; give a whole number from 1 to {_LARGEST_DIM} for each "
@@ -131,8 +130,7 @@ class Architecture:
         >>> ARCHITECTURES["resnet50"].build(batch=8).attributes["parameter_count"]
         25557032
         """
-        if level not in LEVELS:
-            raise InputError(f"{self.name}: level is {level!r}; give one of {', '.join(LEVELS)}.")
+        check_one_of(f"{self.name}: level", level, LEVELS)
         chosen = self._chosen(dims)
         cache = Cache(int(chosen["context"]), int(chosen["kv_bytes"])) if "phase" in chosen else None
         if training and cache is not None:

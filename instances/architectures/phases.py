@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instances.architectures.builder import PARAMETER, Operator, Tensor
-from instances.errors import InputError
+from instances.errors import InputError, check_one_of
 
 # Phases of a decoder: over a whole text at once, or served, with a cache of keys and values.
 #
@@ -60,8 +60,7 @@ def served_dims(defaults: Mapping[str, Dim], stated: Mapping[str, Dim]) -> dict[
         If there is no such phase, the context is shorter than what is computed, or there is a context without a cache.
     """
     phase = stated.get("phase", FORWARD)
-    if phase not in PHASES:
-        raise InputError(f"phase is {phase}; give one of {', '.join(PHASES)}.")
+    check_one_of("phase", phase, PHASES)
     chosen = {**defaults, **stated}
     if phase == FORWARD:
         for dim in _OF_CACHES:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import filter as matching
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instances.errors import InputError
+from instances.errors import InputError, nearest
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, components, compressed_rows
 
@@ -25,8 +24,6 @@ Windows = Mapping[NodeName, int | Sequence[int]] | Iterable[tuple[NodeName, int 
 
 # Names that patterns look at, and nodes that names stand for, at the most, all of them together.
 _MOST_MATCHES, _MOST_NODES = 20_000_000, 10_000_000
-# A suggestion compares a name with so many letters of names, divided by its own, at the most.
-_MOST_LETTERS = 10_000_000
 _SHOWN = 60
 # A name without any of them is no pattern.
 _WILDCARDS = frozenset("*?[")
@@ -83,21 +80,8 @@ class NodeNames:
         matches = matching(self._nodes, name) if _WILDCARDS & set(name) else []
         nodes = [v for match in matches for v in self._nodes[match]]
         if not nodes:
-            near = get_close_matches(name, self._comparable(name), n=1)
-            raise InputError(
-                f"There is no node {_short(name)}" + (f"; did you mean {_short(near[0])}?" if near else ".")
-            )
+            raise InputError(f"There is no node {_short(name)}{nearest(self._nodes, name)}")
         return sorted(nodes)
-
-    def _comparable(self, name: str) -> list[str]:
-        """The first names, as many as a suggestion has time for."""
-        first, letters = [], _MOST_LETTERS // (len(name) + 1)
-        for other in self._nodes:
-            letters -= len(other)
-            if letters < 0:
-                break
-            first.append(other)
-        return first
 
 
 def listed(names: Any, what: str) -> list[Any]:

@@ -102,16 +102,14 @@ def read_impossible(value: Value, n: int, k: int) -> StatedImpossible:
     reason, proof = fields["reason"].text(), fields["proof"]
     if proof.data is None:
         return StatedImpossible(reason, None, {})
-    kind = proof.open_members(("kind",))["kind"]
-    if kind.text() not in PROOFS:
-        kind.fail(f"there is no such proof; known are {', '.join(PROOFS)}.")
-    members = proof.members(("kind", *PROOFS[kind.text()]))
-    numbers = {name: members[name].whole() for name in PROOFS[kind.text()]}
+    kind = proof.open_members(("kind",))["kind"].one_of(PROOFS)
+    members = proof.members(("kind", *PROOFS[kind]))
+    numbers = {name: members[name].whole() for name in PROOFS[kind]}
     for name, number in numbers.items():
         count = n if name == "node" else k
         if not 0 <= number < count:
             members[name].fail(f"it is {number}; there are {count}.")
-    return StatedImpossible(reason, kind.text(), numbers)
+    return StatedImpossible(reason, kind, numbers)
 
 
 # Partitions in files as raw records: statements that are not checked.

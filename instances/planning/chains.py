@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.devices import Cluster, Device
-from instances.errors import InputError
+from instances.errors import InputError, check_one_of
 from instances.graph.checks import numbers
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
@@ -354,8 +354,7 @@ class TrainedModel:
         InputError
             If there is no such testbed.
         """
-        if testbed not in TESTBEDS:
-            raise InputError(f"There is no testbed '{testbed}'; testbeds are {', '.join(TESTBEDS)}.")
+        check_one_of("testbed", testbed, TESTBEDS)
         graph = load_graph(self.name, dims={**self.dims, "batch": self.samples[testbed]}, device=_DEVICES[testbed])
         chain = by_block(collapse(graph))
         scale = self.parameters * _ELEMENT_BYTES / chain.param_bytes.sum()
@@ -439,9 +438,7 @@ def _ways_of(node: Value) -> dict[_Way, list[float]]:
             items.fail("a tensor degree is a whole number, 1 or more.")
         for item in items.items():
             members = item.open_members(("id", *_NUMBERS, "syncTimeBw"))
-            way = members["id"].text()
-            if way not in _MODES:
-                members["id"].fail(f"choose one of {', '.join(_MODES)}.")
+            way = members["id"].one_of(_MODES)
             joined = max(map(json_amount, members["syncTimeBw"].open_members(()).values()), default=0.0)
             numbers_by_way[int(degree), way] = [*(json_amount(members[name]) for name in _NUMBERS), joined]
         if (int(degree), "vanilla") not in numbers_by_way:

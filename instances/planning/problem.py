@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from instances.devices import Cluster, NetworkCards, Ports, cluster_document, cluster_from_document
-from instances.errors import InputError, NothingFitsError
+from instances.errors import InputError, NothingFitsError, check_one_of
 from instances.graph.checks import numbers
 from instances.graph.display import Displayed, exact_figures, figures
 from instances.graph.questions import QuestionRecord, digest_of, nameless
@@ -392,8 +392,8 @@ class TrainingInstance(QuestionRecord):
             raise InputError("Give samples or a replica_share, not both: whole samples say what a replica takes.")
         if self.network is None and (self.samples is not None or self.recomputation):
             raise InputError("The paper's network knows neither whole samples nor recomputation; give a network.")
-        if self.dtype is not None and self.dtype not in ELEMENT_BYTES:
-            raise InputError(f"There is no dtype '{self.dtype}'; choose one of {', '.join(ELEMENT_BYTES)}.")
+        if self.dtype is not None:
+            check_one_of("dtype", self.dtype, ELEMENT_BYTES)
         if self.sequence is not None and self.sequence < 1:
             raise InputError(f"sequence is {self.sequence}; it must be 1 or more.")
         if self.network is not None:

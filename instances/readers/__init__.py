@@ -6,17 +6,16 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
 from instances.architectures.phases import FORWARD
 from instances.devices import Device, assumed_device
-from instances.errors import InputError, InputWarning, assume, said, word
+from instances.errors import InputError, InputWarning, assume, check_one_of, nearest, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
-from instances.json_files import read_text
+from instances.json_files import beside, missing, read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.huggingface.files import (
@@ -177,11 +176,10 @@ def load_graph(
     >>> load_graph("bert-base", dims={"batch": 8, "sequence": 128}).name
     'bert-base'
     """
-    if communication not in ("size", "cost"):
-        raise InputError(f"communication is '{communication}'; it must be 'size' or 'cost'.")
+    check_one_of("communication", communication, ("size", "cost"))
     chosen = None if reader is None else find(READERS, reader, "reader")
-    if cost not in (None, "roofline", "measured"):
-        raise InputError(f"cost is '{cost}'; it must be 'roofline' or 'measured'.")
+    if cost is not None:
+        check_one_of("cost", cost, ("roofline", "measured"))
     if cost == "measured" and device is not None:
         raise InputError(f"{spec}: measured work takes no device; leave out peak_flops and memory_bandwidth.")
     if reader is None and spec in ARCHITECTURES:
@@ -198,12 +196,9 @@ def load_graph(
         return _assuming(graph, spec, dims, level)
     if not os.path.exists(spec):
         if reader is not None:
-            raise InputError(f"{spec}: there is no such file.")
-        near = get_close_matches(str(spec), ARCHITECTURES, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(
-            f"There is no file and no architecture {str(spec)!r}; {hint}mtpp list architectures names all of them."
-        )
+            raise missing(spec)
+        end = nearest([*ARCHITECTURES, *beside(spec)], os.path.basename(spec), "all are in mtpp list architectures")
+        raise InputError(f"There is no file and no architecture {str(spec)!r}{end}")
     chosen = chosen or _recognise(spec)
     options = {
         "dims": dims,

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from instances.errors import InputError
+from instances.errors import InputError, check_one_of
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, check_readable
 
@@ -126,8 +126,7 @@ def seconds(time_unit: str) -> float:
     InputError
         If it is none of s, ms and us.
     """
-    if time_unit not in _SECONDS:
-        raise InputError(f"time_unit is '{time_unit}'; it must be one of {', '.join(_SECONDS)}.")
+    check_one_of("time_unit", time_unit, _SECONDS)
     return _SECONDS[time_unit]
 
 

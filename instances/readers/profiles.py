@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instances.errors import InputError, word
+from instances.errors import InputError, check_one_of, one_of, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, components
 from instances.json_files import Value, read_json, read_text
@@ -52,8 +52,8 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
     InputError
         If the file cannot be read; the message names the line.
     """
-    if input_work not in (None, "keep", "drop"):
-        raise InputError(f"input_work is '{input_work}'; it must be 'keep' or 'drop'.")
+    if input_work is not None:
+        check_one_of("input_work", input_work, ("keep", "drop"))
     index: dict[str, int] = {}
     descriptions: list[str] = []
     outputs: list[list[float]] = []
@@ -210,13 +210,13 @@ def _configuration(value: Value, degree: str, configuration: str) -> dict[str, V
     """The members of the wanted way to run a node."""
     degrees = value.open_members(())
     if degree not in degrees:
-        value.fail(f"there is no tensor parallelism of degree {degree}; choose from {', '.join(degrees) or 'none'}.")
+        value.fail(f"there is no tensor parallelism of degree {degree}{one_of(degrees, degree)}")
     ways = [item.open_members(("id", "timePerSample", "parameterSize")) for item in degrees[degree].items()]
     for way in ways:
         if way["id"].text() == configuration:
             return way
-    names = ", ".join(way["id"].text() for way in ways) or "none"
-    degrees[degree].fail(f"there is no configuration '{configuration}'; choose from {names}.")
+    end = one_of([way["id"].text() for way in ways], configuration)
+    degrees[degree].fail(f"there is no configuration '{configuration}'{end}")
 
 
 # Profiles published with "Efficient Algorithms for Device Placement of DNN Graph Operators" (Tarnawski et al., 2020).

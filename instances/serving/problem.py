@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from instances.certificates import DEPLOY, Envelope, envelope, opened, stated_answer
-from instances.errors import InputError, printable
+from instances.errors import InputError, check_one_of
 from instances.graph.display import figures
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.json_files import Value
@@ -168,8 +168,7 @@ class DeploymentInstance(QuestionRecord):
             ("topology", TOPOLOGIES),
             ("prefill", PREFILLS),
         ):
-            if getattr(self, name) not in table:
-                raise InputError(f"{name} is {printable(getattr(self, name))}; give one of {', '.join(table)}.")
+            check_one_of(name, getattr(self, name), table)
         for name in ("between", "tpot", "ttft"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be positive.")

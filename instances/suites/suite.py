@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from instances.devices import Platform
-from instances.errors import InputError, InputWarning, extra
+from instances.errors import InputError, InputWarning, extra, nearest
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
-from instances.json_files import read_text
+from instances.json_files import beside, read_text
 from instances.partitioning.problem import Instance
 from instances.readers import load_graph
 from instances.readers.costgraph import read_regal
@@ -333,7 +333,8 @@ def folder_suite(folder: str | Path) -> Suite:
     clusters = {name: _cluster(name, settings.clusters) for name in named}
     for pattern in settings.clusters:
         if not any(fnmatchcase(name, pattern) for name in named):
-            raise InputError(f"{settings_file}, clusters: no graph is called {pattern!r}; there are {_few(named)}.")
+            end = nearest(named, pattern, f"there are {_few(named)}")
+            raise InputError(f"{settings_file}, clusters: no graph is called {pattern!r}{end}")
     entries = (
         Entry(name, partial(_read, load_graph, path), settings.bandwidth, clusters[name])
         for name, path in named.items()
@@ -350,7 +351,8 @@ def regal_suite(folder: str) -> Suite:
         If there is no such file.
     """
     if not os.path.isdir(folder):
-        raise InputError(f"regal:{folder}: there is no such folder; give one of the data set, such as regal:test.")
+        end = nearest(beside(folder), os.path.basename(folder), "give one of the data set, such as regal:test")
+        raise InputError(f"regal:{folder}: there is no such folder{end}")
     files = _files(folder, lambda path: fnmatchcase(path.name, _REGAL_FILES))
     if not files:
         raise InputError(f"regal:{folder}: there is no file {_REGAL_FILES}; give a folder of REGAL's data set.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from heuristics import Method
 from instances import ComputationGraph, InputError, Instance
-from instances.errors import WordError
+from instances.errors import WordError, check_one_of
 from instances.suites import is_suite
 from mtpp.questions.partitioning import Blocks, CompareWords, PartitioningWords, PlatformWords, counts_of, instances_of
 from mtpp.questions.suites import load_targets
@@ -104,8 +104,7 @@ def significance(frame: pd.DataFrame, value: str = "bottleneck", cluster: str | 
 
 
 def _check(frame: Any, value: str, cluster: str | None) -> None:
-    if value not in _VALUES:
-        raise InputError(f"value={value!r}: choose one of {', '.join(_VALUES)}.")
+    check_one_of("value", value, _VALUES)
     needed = ("graph", "k", "method", value, *([cluster] if cluster else []))
     for name in needed:
         if name not in getattr(frame, "columns", ()):

@@ -330,7 +330,9 @@ def placed(
     search_only, limit, groups = is_search_only(words), words["time_limit"], words["groups"]
     if not search_only:
         solver = words["solver"]
-        cp_version() if solver == CP_SOLVER else find_solver(solver)  # before the search, which may take a while
+        cp_version() if solver == CP_SOLVER else find_solver(
+            solver, (CP_SOLVER,)
+        )  # before the search, which may take a while
     policy = None if words["policy"] is None else Checkpoint.load(fspath(words["policy"]))
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     rng = np.random.default_rng(words["seed"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, Unpack
 
 from instances.errors import InputError, WordError, printable, word
-from instances.json_files import read_json, read_text
+from instances.json_files import missing, read_json, read_text
 from instances.registry import find
 from instances.runtimes import RUNTIMES
 from instances.runtimes.parser_process import PACKAGES
@@ -78,7 +78,7 @@ def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str
 def _existing(model: str | PathLike[str]) -> Path:
     path = path_of("model", model).absolute()
     if not path.exists():
-        raise InputError(f"{path}: there is no such file or folder.")
+        raise missing(path, "file or folder")
     return path
 
 

@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Annotated, Any
@@ -25,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from instances.errors import InputError, InputWarning, NothingFitsError, spelling
+from instances.errors import InputError, InputWarning, NothingFitsError, nearest, spelling
 from instances.registry import unknown
 from instances.system.processes import module_beside, processors, terminate_as_interrupt
 from mtpp.cli.certify import certify
@@ -163,8 +162,7 @@ def _usage(error: Any) -> str:
     names = {name.lstrip("-"): name for option in visible for name in (*option.opts, *option.secondary_opts)}
     word = error.option_name.lstrip("-")
     renamed = option_of(word.replace("-", "_")).lstrip("-")  # of Python's word
-    near = [renamed] if renamed in names else get_close_matches(word, names, n=1)
-    return f"{error.message}{f'; did you mean {names[near[0]]}?' if near else '.'}"
+    return error.message + nearest(names.values(), names.get(renamed, error.option_name))
 
 
 @cache

@@ -137,6 +137,4 @@ class Problems:
 
     def named(self, value: Value) -> Problem:
         """The problem that a file names; an `InputError` if there is none."""
-        if value.text() not in self._names:
-            value.fail(f"there is no such problem; known are {', '.join(self._names)}.")
-        return self._names[value.text()]
+        return self._names[value.one_of(self._names)]

@@ -16,8 +16,10 @@ from instances.errors import (
     UnknownLayersError,
     WordError,
     assume,
+    check_one_of,
     disregard,
     is_refused,
+    one_of,
     word,
 )
 from instances.graph.display import figures
@@ -97,10 +99,6 @@ def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:
     from instances.planning.grid.layers import Routing
 
     etp, dispatch = words["etp"], words["dispatch"]
-    if etp not in ("auto", "1", "tp", 1):
-        raise WordError("etp", etp, "choose auto, 1 (a device has whole experts) or tp.")
-    if dispatch not in ("once", "copies"):
-        raise WordError("dispatch", dispatch, "choose once (a token goes to a server once) or copies.")
     whole = bool(model.experts) and (str(etp) == "1" or (etp == "auto" and max(model.experts) > _FEW_EXPERTS))
     if model.experts and etp == "auto":
         assume("etp", "whole experts on a device" if whole else "experts divided by the tensor degree")
@@ -394,15 +392,11 @@ def _check_words(words: Mapping[str, Any]) -> None:
     from instances.planning.grid.accelerators import DTYPES, RUNTIMES
 
     if words["dtype"] not in (None, *DTYPES):
-        raise WordError(
-            "dtype", words["dtype"], f"times are those of 16-bit or 8-bit products; choose one of {', '.join(DTYPES)}."
-        )
-    if words["attention"] not in ("fused", "eager"):
-        raise WordError("attention", words["attention"], "choose fused or eager.")
-    if words["overlap"] not in ("auto", "none", "tp"):
-        raise WordError("overlap", words["overlap"], "choose auto, none or tp.")
+        end = one_of(DTYPES, words["dtype"])
+        raise WordError("dtype", words["dtype"], f"times are those of 16-bit or 8-bit products{end}")
     if words["runtime"] not in (None, *RUNTIMES):
-        raise WordError("runtime", words["runtime"], f"plans for a global batch are for {', '.join(RUNTIMES)}.")
+        end = one_of(RUNTIMES, words["runtime"])
+        raise WordError("runtime", words["runtime"], f"it has no plans for a global batch{end}")
 
 
 def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
@@ -441,9 +435,7 @@ def _width(chain: ConfiguredChain) -> float:
     from instances.planning.grid.accelerators import DTYPES
     from instances.planning.problem import ELEMENT_BYTES
 
-    if chain.dtype not in ELEMENT_BYTES:
-        names = ", ".join(ELEMENT_BYTES)
-        raise InputError(f"{chain.name}: dtype is {chain.dtype}; give one of {names}.")
+    check_one_of(f"{chain.name}: dtype", chain.dtype, ELEMENT_BYTES)
     return DTYPES.get(chain.dtype, ELEMENT_BYTES[chain.dtype])
 
 
@@ -550,7 +542,7 @@ def _modes(words: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
     parts = automatic if text == "auto" else text.replace("selective", possible[1]).split(",")
     for part in parts:
         if part not in possible:
-            raise WordError("checkpoint", part, f"choose from {', '.join(possible)}, or auto.")
+            raise WordError("checkpoint", part, one_of((*possible, "auto"), part).removeprefix("; "))
     return tuple(sorted(dict.fromkeys(parts), key=MODES.index)), None
 
 

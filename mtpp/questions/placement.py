@@ -270,7 +270,6 @@ def serving_instance(
     if more:
         raise WordError("k", k, "give one number of stages.")
     runtime = layer_runtime(words["runtime"] or DEFAULT_RUNTIME)
-    find(ORDERS, words["first"], "order")
     assume("runtime", f"cuts that {runtime.name} can express")
     loaded = decoder_of(graph, pick(DecoderWords, words))
     limit, _ = memory_limits(memory, None)

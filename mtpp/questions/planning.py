@@ -10,8 +10,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from instances.errors import InputError, WordError, assume, disregard, said, word
+from instances.errors import InputError, WordError, assume, check_one_of, disregard, nearest, said, word
 from instances.graph.graph import ComputationGraph
+from instances.json_files import beside
 from instances.registry import find
 from mtpp.questions.grid import GridQuestion, GridWords, grid_question
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
@@ -76,7 +77,8 @@ def _named(text: str) -> Cluster:
         return random_cluster(np.random.default_rng(int(match[1])))
     if not Path(text).is_file():
         examples = f"servers such as 8x4, {', '.join(TESTBEDS)} or {_SIMULATION}-0"
-        raise WordError("cluster", text, f"there is no such file; give one, {examples}.")
+        end = nearest([*TESTBEDS, *beside(text)], Path(text).name, f"give one, {examples}")
+        raise WordError("cluster", text, f"there is no such file{end}")
     return read_cluster(text)
 
 
@@ -273,12 +275,10 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
     if isinstance(microbatches, bool):
         raise WordError("microbatches", microbatches, "give a whole number.")
     dtype = words["dtype"]
-    if words["network"] not in ("shared", "paper"):
-        raise WordError("network", words["network"], "choose shared or paper.")
     if words["optimizer_bytes"] is not None and words["parameter_copies"] is not None:
         raise InputError(f"{word('optimizer_bytes')} and {word('parameter_copies')} say the same; give one of them.")
-    if dtype is not None and dtype not in ELEMENT_BYTES:
-        raise WordError("dtype", dtype, f"choose one of {', '.join(ELEMENT_BYTES)}.")
+    if dtype is not None:
+        check_one_of("dtype", dtype, ELEMENT_BYTES)
     paper = words["network"] == "paper"
     if paper:
         _check_paper(words)

@@ -210,8 +210,6 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
     runtime = words["runtime"]
     if runtime is not None and runtime not in (*ONE_DEGREE, *NO_DEGREE):
         raise WordError("runtime", runtime, f"deployments are for {', '.join((*ONE_DEGREE, *NO_DEGREE))}.")
-    if words["prefill"] == "prompts":
-        raise WordError("prefill", "prompts", "chains that take prompts alone are a part of pools; give pools.")
     given = words["servers"]
     assert given is not None
     served, servers = model_of(model), servers_of(given)

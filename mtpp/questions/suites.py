@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from instances import ComputationGraph, InputError, Instance, Platform
-from instances.errors import WordError
+from instances.architectures import ARCHITECTURES
+from instances.errors import WordError, nearest
+from instances.json_files import beside
 from instances.readers import load_graph
 from instances.suites import SUITES, Suite, find_suite, is_suite
 from mtpp.questions.partitioning import Blocks, PlatformWords, bandwidth_of, counts_of, memory_limits
@@ -66,9 +68,8 @@ def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:
 
 
 def _load(target: str) -> ComputationGraph:
-    try:
-        return load_graph(target)
-    except InputError as error:
-        if Path(target).exists() or "no file" not in str(error):
-            raise
-        raise InputError(f"{error} Suites are {', '.join(SUITES)}, regal-style:N, regal:FOLDER and folders.") from None
+    if target not in ARCHITECTURES and not Path(target).exists():
+        rest = f"suites are {', '.join(SUITES)}, regal-style:N, regal:FOLDER and folders"
+        end = nearest([*SUITES, *ARCHITECTURES, *beside(target)], Path(target).name, rest)
+        raise InputError(f"There is no suite, no architecture and no file {target!r}{end}")
+    return load_graph(target)

@@ -31,7 +31,7 @@ from typing import (
 
 import numpy as np
 
-from instances.errors import WordError, assuming, assumptions
+from instances.errors import WordError, assuming, assumptions, one_of
 from instances.registry import unknown
 from instances.results import Result
 from mtpp.text.numbers import parse_dims, parse_options
@@ -151,6 +151,9 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
     if kinds - {bool, int, float, str}:  # a record, a mapping or a file: whoever reads it knows more
         return value
     if isinstance(value, str) and str in kinds:
+        choices = _choices(word)
+        if choices and kinds == {str} and value not in choices:
+            raise WordError(name, value, one_of(choices, value).removeprefix("; "))
         return value
     if kinds == {int, str}:  # a number, or several in a text
         return str(_checked(name, value, int, word))
@@ -174,6 +177,11 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
         limit = "" if word.most == math.inf else f" and at most {word.most:.10g}"
         raise WordError(name, value, f"it must be at least {word.least:g}{limit}.")
     return value
+
+
+def _choices(word: Word) -> list[str]:
+    """The values of a word of which there are few, which its metavar lists; none for other words."""
+    return word.metavar.split("|") if word.metavar and re.fullmatch(r"[a-z0-9-]+(\|[a-z0-9-]+)+", word.metavar) else []
 
 
 def path_of(name: str, value: Any) -> Path:
@@ -239,8 +247,8 @@ def _with_words(text: str, words: Mapping[str, tuple[Any, Word]]) -> str:
 def _entry(name: str, hint: Any, word: Word) -> str:
     """Numpydoc entry of a word: the help of its option, in words of Python."""
     kinds = [getattr(kind, "__name__", str(kind)) for kind in get_args(hint) or (hint,) if kind is not NoneType]
-    if word.metavar and re.fullmatch(r"[a-z0-9-]+(\|[a-z0-9-]+)+", word.metavar):
-        kinds = ["{" + ", ".join(f'"{choice}"' for choice in word.metavar.split("|")) + "}"]
+    if choices := _choices(word):
+        kinds = ["{" + ", ".join(f'"{choice}"' for choice in choices) + "}"]
     says = re.sub(r"\s*\[default: (.*)\]$", r" By default \1.", word.help)
     says = re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), says)
     if word.default not in (None, False) and "By default" not in says:

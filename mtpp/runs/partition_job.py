@@ -13,7 +13,7 @@ import numpy as np
 from heuristics import HEURISTICS, Limits, search
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
-from instances.errors import NothingFoundError
+from instances.errors import NothingFoundError, nearest
 from instances.json_files import finite_or_none
 from instances.results import LP_SUFFIX, thinned
 from mtpp.certifying.certify import certify
@@ -151,11 +151,11 @@ def check_method(name: str) -> None:
     if name in HEURISTICS or name == CERTIFY:
         return
     if base_name(name) not in MODELS:
-        raise InputError(
-            f"Unknown method {name!r}; choose heuristics among {', '.join(HEURISTICS)}, "
-            f"models among {', '.join(MODELS)} (with +all: strengthened, with {LP_SUFFIX}: the relaxation), "
-            f"{CERTIFY}, or name your own, as in mine.py:NAME."
+        rest = (
+            f"choose heuristics among {', '.join(HEURISTICS)}, models among {', '.join(MODELS)} "
+            f"(with +all: strengthened, with {LP_SUFFIX}: the relaxation), {CERTIFY}, or name your own, as mine.py:NAME"
         )
+        raise InputError(f"Unknown method {name!r}{nearest((*HEURISTICS, *MODELS, CERTIFY), name, rest)}")
     model = find_model(name.removesuffix(LP_SUFFIX))
     if name.endswith(LP_SUFFIX) and not isinstance(model, Formulation):
         raise InputError(f"{name}: {model.name} needs no solver and has no relaxation; leave out {LP_SUFFIX}.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from instances.errors import InputError
-from instances.json_files import Value, check_readable, read_json
+from instances.json_files import Value, check_readable, missing, read_json
 
 # Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/2``.
 
@@ -223,7 +223,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder; mtpp split makes one.")
+        raise missing(folder, "folder", "it is made by mtpp split")
     manifest = _manifest(read_json(folder / MANIFEST))
     for record in manifest.files():
         path = folder / record.file
@@ -347,9 +347,7 @@ def _check_readers(stages: Sequence[StageRecord], place: Value) -> None:
 
 def _tensor(item: Value, *also: str) -> TensorRecord:
     fields = item.members(("name", "type", "shape", "bytes", *also))
-    kind, shape = fields["type"].text(), fields["shape"].whole_numbers()
-    if kind not in ELEMENTS:
-        fields["type"].fail(f"unknown type '{kind}'; known are {', '.join(ELEMENTS)}.")
+    kind, shape = fields["type"].one_of(ELEMENTS), fields["shape"].whole_numbers()
     if min(shape, default=0) < 0 or math.prod(shape) > _MOST_BYTES:
         fields["shape"].fail("this is no size of a tensor.")
     tensor = TensorRecord(fields["name"].text(), kind, tuple(shape))

@@ -21,6 +21,7 @@ import numpy as np
 
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
+from instances.errors import nearest
 from instances.graph.tensors import IntArray
 from instances.partitioning.symmetry import Contraction, merge
 from mtpp_models.cuts.conflicts import BlockWindows, allowed_windows, conflicts, join, windows
@@ -74,7 +75,8 @@ class Strengthening:
         on = _NAMES if base == "all" else tuple(base.split("+"))
         for name in (*on, *off):
             if name not in _NAMES:
-                raise InputError(f"There is no part {name!r}; use all, all-NAME or NAME+NAME of {', '.join(_NAMES)}.")
+                end = nearest(_NAMES, name, f"use all, all-NAME or NAME+NAME of {', '.join(_NAMES)}")
+                raise InputError(f"There is no part {name!r}{end}")
         return cls(**{name: name in on and name not in off for name in _NAMES})
 
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -99,7 +99,7 @@ def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str
     return None
 
 
-def find_solver(name: str) -> Solver:
+def find_solver(name: str, others: Iterable[str] = ()) -> Solver:
     """The solver called `name`, ready to run.
 
     Parameters
@@ -107,6 +107,8 @@ def find_solver(name: str) -> Solver:
     name : str
         A key of `SOLVERS`, or the name of a plugin of `pyomo.environ.SolverFactory`. Pyomo itself also takes paths
         and runs them; here they are refused.
+    others : iterable of str, optional
+        Further names to propose where it is misspelled.
 
     Raises
     ------
@@ -119,7 +121,7 @@ def find_solver(name: str) -> Solver:
         return _ready(SOLVERS[name])
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name in pyo.SolverFactory:
         return _ready(_classic(name, f"what Pyomo needs for {name}", name))
-    raise InputError(unknown(available_solvers(), name, "solver"))
+    raise InputError(unknown([*available_solvers(), *others], name, "solver"))
 
 
 def _ready(solver: Solver) -> Solver:

@@ -11,6 +11,7 @@ from typing import Any
 from experiments.studies.papers.verdicts import PAPERS, numbers
 from heuristics import HEURISTICS
 from instances import InputError
+from instances.errors import one_of
 from instances.registry import unknown
 from mtpp.runs.partition_job import check_method
 from mtpp_models.solvers.registry import SOLVERS
@@ -146,7 +147,7 @@ class _Reader:
         wanted = profile or self._profile
         for other in value:
             if other not in (*PROFILES, _OTHERS):
-                raise self._error(f"{name} has the profile {other!r}; there are {', '.join(PROFILES)} and {_OTHERS}.")
+                raise self._error(f"{name} has the profile {other!r}{one_of((*PROFILES, _OTHERS), other)}")
         if wanted not in value and _OTHERS not in value:
             raise self._error(f"{name} has nothing for the profile {wanted}.")
         return value.get(wanted, value.get(_OTHERS))
@@ -154,7 +155,7 @@ class _Reader:
     def _one(self, name: str, choices: Sequence[str]) -> str:
         value = self._value(name)
         if value not in choices:
-            raise self._error(f"{name} = {value!r} is unknown; choose one of {', '.join(choices)}.")
+            raise self._error(f"{name} is {value!r}{one_of(choices, value)}")
         return str(value)
 
     def _list(self, name: str) -> list[Any]:
@@ -166,7 +167,7 @@ class _Reader:
     def _names(self, name: str, choices: Mapping[str, Any] | set[str]) -> list[str]:
         for value in self._list(name):
             if not isinstance(value, str) or value not in choices:
-                raise self._error(f"{name} has {value!r}, which is unknown; there are {', '.join(sorted(choices))}.")
+                raise self._error(f"{name} has {value!r}{one_of(sorted(choices), value)}")
         return self._list(name)
 
     def _checked(self, name: str, check: Callable[[Any], None]) -> list[str]:

@@ -21,7 +21,7 @@ from heuristics.placement.placeto.environment import (
 )
 from heuristics.placement.placeto.network import BATCH, Placeto, Seen, observe_and_score, one_thread
 from instances.deadline import Deadline
-from instances.errors import InputError
+from instances.errors import InputError, check_one_of
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.problem import PlacementInstance
 
@@ -50,8 +50,7 @@ class Training:
         for name in ("updates", "graphs", "episodes", "sweeps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} of a training is {getattr(self, name)}; it must be at least 1.")
-        if self.reward not in ("step", "terminal"):
-            raise InputError(f"reward is {self.reward!r}; choose step or terminal.")
+        check_one_of("reward", self.reward, ("step", "terminal"))
 
 
 class TrainingPoint(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from instances.errors import InputError, printable
+from instances.errors import InputError, check_one_of, printable
 from instances.json_files import Value, read_json
 from instances.machines import ListedDevice, catalogue, listed_devices
 from instances.registry import unknown
@@ -74,10 +74,7 @@ class Accelerator:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise InputError(f"{name} of {printable(self.name)} is {value:g}; give from {low:g} to {high:g}.")
-        if self.generation not in _GENERATIONS:
-            raise InputError(
-                f"generation of {printable(self.name)} is {self.generation}; choose from {', '.join(_GENERATIONS)}."
-            )
+        check_one_of(f"generation of {self.name}", self.generation, _GENERATIONS)
 
 
 #: Of A100 and Megatron-LM.

@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from instances.errors import InputError, printable
+from instances.errors import InputError, check_one_of, printable
 from instances.graph.display import Displayed, figures
 from instances.json_files import Value
 from instances.planning.problem import LARGEST
@@ -45,8 +45,7 @@ class Configuration:
         for name in _NAMES:
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise InputError(f"{name} is {getattr(self, name)}; give a whole number, 1 or more.")
-        if self.recompute not in MODES:
-            raise InputError(f"recompute is {printable(str(self.recompute))}; give one of {', '.join(MODES)}.")
+        check_one_of("recompute", self.recompute, MODES)
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name not in (*_NAMES, "recompute"):

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import Annotated, Any
 
 from instances.architectures.transformers import Encoder
-from instances.errors import InputError, UnknownLayersError
+from instances.errors import InputError, UnknownLayersError, check_one_of
 from instances.json_files import Value
 from instances.readers.huggingface.record import (
     MOST_LAYERS,
@@ -341,8 +341,7 @@ class Transformer:
         for name, size in {**sizes, "embedding": self.table_width}.items():
             if size < 1:
                 raise InputError(f"{self.name}: {name} is {size}; it must be 1 or more.")
-        if self.norm not in _NORMS:
-            raise InputError(f"{self.name}: norm is {self.norm!r}; give one of {', '.join(_NORMS)}.")
+        check_one_of(f"{self.name}: norm", self.norm, _NORMS)
         for layer in dict.fromkeys(self.layers):
             if why := obstacle(layer):
                 raise UnknownLayersError(f"{self.name}: no costs are known of {why}.")

@@ -6,13 +6,12 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from instances.architectures.transformers import Encoder
-from instances.errors import UnknownLayersError
+from instances.errors import UnknownLayersError, nearest
 from instances.json_files import Value
 from instances.readers.huggingface.layers import DENSE, EXPERTS, FULL, kinds_of, sparse_layers
 from instances.readers.huggingface.network import mixers_of
@@ -101,12 +100,10 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         warnings.append(f"only the decoder of its {inside} counts, a {kind}.")
     if "auto_map" in members and kind not in model_types():
         members["auto_map"].fail(
-            f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}", UnknownLayersError
+            f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}.", UnknownLayersError
         )
     if kind not in model_types():
-        near = get_close_matches(kind, model_types(), n=3)
-        hint = f"near names are {', '.join(near)}; " if near else ""
-        problem = f"the model type '{kind}' is not known; {hint}{_REMEDY}"
+        problem = f"the model type '{kind}' is not known{nearest(model_types(), kind, _REMEDY)}"
         members.get("model_type", config).fail(problem, UnknownLayersError)
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
@@ -218,7 +215,7 @@ def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words
     ]
 
 
-_REMEDY = "in Python, give the module itself: mtpp.load(module, args=(example,))."
+_REMEDY = "in Python, give the module itself: mtpp.load(module, args=(example,))"
 
 
 def _decoder(kind: str, fields: Fields) -> Decoder:
@@ -260,7 +257,7 @@ def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
     """The layers, of which those of one kind are made once."""
     for name in fields.words.get("without", ()):
         if fields.value(name).data not in (None, 0, False, "vision"):
-            fields.value(name).fail(f"nothing is known of layers with it; {_REMEDY}")
+            fields.value(name).fail(f"nothing is known of layers with it; {_REMEDY}.")
     kinds, norms = kinds_of(fields), _norms(fields)
     stated = fields.value("per_layer_config")
     if fields.word("full_layers") and stated.data:

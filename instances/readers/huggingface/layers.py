@@ -60,9 +60,7 @@ def kinds_of(fields: Fields) -> list[str]:
 
 
 def _kind_of(item: Value, words: dict[str, str]) -> str:
-    if item.text() not in words:
-        item.fail(f"the kind of layer '{item.data}' is not known; known are {', '.join(words)}.")
-    return words[item.data]
+    return words[item.one_of(words)]
 
 
 def sparse_layers(fields: Fields, layers: int) -> list[bool]:

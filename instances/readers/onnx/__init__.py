@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from instances.devices import DEFAULT_DEVICE, Device
-from instances.errors import InputError, extra
+from instances.errors import InputError, check_one_of, extra
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import fold_views
 
@@ -53,8 +53,7 @@ def read_onnx(
     InputError
         If onnx is not installed, the file is not a valid model, or a shape is open.
     """
-    if cost not in ("roofline", "measured"):
-        raise InputError(f"cost is '{cost}'; it must be 'roofline' or 'measured'.")
+    check_one_of("cost", cost, ("roofline", "measured"))
     try:
         from instances.readers.onnx.graph import build
     except ImportError as error:

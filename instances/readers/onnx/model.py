@@ -15,7 +15,7 @@ import onnx.inliner
 from numpy.typing import NDArray
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from instances.errors import InputError, one_line, said
+from instances.errors import InputError, nearest, one_line, said
 from instances.json_files import check_readable
 
 # Suggestions for dimensions without a value, by their names.
@@ -248,7 +248,8 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
     places = _places(inputs)
     for name, size in dims.items():
         if name not in places:
-            raise InputError(f"{path}: there is no dimension '{name}'; it has {', '.join(places) or 'none'}.")
+            end = nearest(places, name, f"it has {', '.join(places) or 'none'}")
+            raise InputError(f"{path}: there is no dimension '{name}'{end}")
         if not 1 <= size <= _LARGEST_DIM:
             raise InputError(f"{path}: dimension {name} is {size}; give a whole number from 1 to {_LARGEST_DIM}.")
     old = {name: places[name][0].dim_value for name in dims if places[name][0].HasField("dim_value")}

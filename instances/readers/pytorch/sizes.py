@@ -11,7 +11,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Interpreter, Node
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from instances.errors import InputError, word
+from instances.errors import InputError, nearest, word
 
 _SHOWN = 8
 
@@ -37,9 +37,8 @@ def fix_sizes(program: ExportedProgram, sizes: Mapping[str, int]) -> None:
     """
     names = open_sizes(program)
     if unknown := [name for name in sizes if name not in names]:
-        raise InputError(
-            f"{word('dims')}: the program has no open size {unknown[0]}; it has {_shown(names) or 'none'}."
-        )
+        end = nearest(names, unknown[0], f"it has {_shown(names) or 'none'}")
+        raise InputError(f"{word('dims')}: the program has no open size {unknown[0]}{end}")
     if missing := [name for name in names if name not in sizes]:
         raise InputError(
             f"{missing_sizes(missing)}; export the module with fixed shapes or, in Python, give observe=True, to see "

@@ -157,7 +157,11 @@ def test_sequence_and_context_follow_each_other(dims: dict[str, Any], expected: 
 @pytest.mark.parametrize(
     ("name", "dims", "message"),
     [
-        ("gpt2", {"phase": "decoding"}, "gpt2: phase is decoding; give one of forward, prefill, decode"),
+        (
+            "gpt2",
+            {"phase": "decoding"},
+            r"gpt2: phase is decoding; did you mean decode\? Give one of",
+        ),
         ("gpt2", {"phase": 1}, "phase is 1"),
         ("gpt2", {"context": 64}, "gpt2: context is 64, but only phase=prefill and phase=decode have a cache"),
         ("gpt2", {"kv_bytes": 1, "phase": "forward"}, "kv_bytes is 1, but only"),

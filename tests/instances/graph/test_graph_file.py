@@ -141,9 +141,12 @@ def node(**changes: Any) -> dict[str, Any]:
     [
         (
             node(wrok=1),
-            ", nodes[1]: unknown field 'wrok'; known fields are work, name, param_bytes, output_bytes, state_bytes.",
+            ", nodes[1]: unknown field 'wrok'; did you mean work? Known fields are work, name, ",
         ),
-        (graph_file(edge=[]), ": unknown field 'edge'; known fields are format, nodes, edges, name,"),
+        (
+            graph_file(edge=[]),
+            ": unknown field 'edge'; did you mean edges? Known fields are format,",
+        ),
         (graph_file(format="mtpp-graph/2"), ", format: this is 'mtpp-graph/2'; expected 'mtpp-graph/1'."),
         (graph_file(format=1), ", format: expected a string, found 1."),
         ({"nodes": [], "edges": []}, ": missing field 'format'."),
@@ -242,7 +245,10 @@ def pair(work: float = 1) -> Instance:
         ({"block": [0, 10**30]}, ", answer.block[1]: the whole number is too large."),
         ({"block": None}, ", answer.block: expected a list […], found null."),
         ({"order": [1, 0]}, ": Edge 0 -> 1 points backwards in the order."),
-        ({"blocks": []}, ", answer: unknown field 'blocks'; known fields are block, order, stages,"),
+        (
+            {"blocks": []},
+            ", answer: unknown field 'blocks'; did you mean block? Known fields are block,",
+        ),
         ({"stages": ["a"]}, ', answer.stages[0]: expected a list […], found "a".'),
         ({"costs": [{"stage": 0}]}, ", answer.costs[0]: missing field 'first'."),
         ({"crossing": [{"node": 0, "by": 1}]}, ", answer.crossing[0]: missing field 'producer'."),

@@ -58,7 +58,10 @@ def test_other_ways_to_run_a_node_are_chosen_by_name(tmp_path: Path) -> None:
         ({"nodes": [node(4, 1.0), node(4, 1.0)]}, ", nodes[1]: id 4 is taken by nodes[0]."),
         ({"nodes": [node("4", 1.0)]}, ', nodes[0].id: expected a whole number, found "4".'),
         ({"nodes": [node(4, -1.0)]}, ", nodes[0].TMPCs.1[0].timePerSample: the number is -1.0; it must be 0 or more."),
-        ({"nodes": [node(4, 1.0, TMPCs={})]}, ", nodes[0].TMPCs: there is no tensor parallelism of degree 1; choose"),
+        (
+            {"nodes": [node(4, 1.0, TMPCs={})]},
+            ", nodes[0].TMPCs: there is no tensor parallelism of degree 1;",
+        ),
         ({"nodes": [node(4, 1.0, TMPCs={"1": []})]}, ", nodes[0].TMPCs.1: there is no configuration 'vanilla'"),
         ({"nodes": [node(4, 1.0, TMPCs=[1])]}, ", nodes[0].TMPCs: expected an object {…}, found [1]."),
         ({"edges": [edge(4, 3, 1.0)]}, ", edges[0].destId: no node has id 3."),

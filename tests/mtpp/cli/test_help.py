@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +100,33 @@ def test_a_misspelled_name_gets_the_nearest(command: str, message: str, capsys: 
     """One that a help shows, by Python's word for it too."""
     assert main(command.split()) == 2
     assert capsys.readouterr().err == message + "\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "nearest"),
+    [
+        ("table quick -k 2 --format markdwn", "md"),
+        ("import bert-base --level layerr", "layer"),
+        ("import bert-base --level op", "operator"),
+        ("place bert-base -k 2 --solver cpsatt", "cp-sat"),
+        ("table quikc -k 2", "quick"),
+        ("certify path.jsom -k 2", "path.json"),
+        ("certify path.json -k 2 --constraints pth.json", "path.json"),
+        ("certify gpt2 -k 2 --dim phase=decoding", "decode"),
+        ("partition path.json -k 2 --method Khan", "kahn"),
+        ("train gpt2 --global-batch 8 --overlap autto", "auto"),
+        ("verify path.jso", "path.json"),
+        ("import bad.json", "nodes"),
+    ],
+)
+def test_a_misspelled_value_gets_the_nearest(
+    command: str, nearest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("path.json").write_text('{"format": "mtpp-graph/1", "nodes": [{"work": 1}], "edges": []}')
+    Path("bad.json").write_text('{"format": "mtpp-graph/1", "nodes": [{"work": 1}], "edges": [], "node": []}')
+    assert main(command.split()) == 2
+    assert f"; did you mean {nearest}? " in capsys.readouterr().err.replace(": did", "; did").replace("?\n", "? ")
 
 
 @pytest.mark.parametrize(

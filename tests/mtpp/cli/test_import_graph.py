@@ -147,4 +147,4 @@ def test_the_cache_of_a_decoder_has_a_line_of_its_own(folder: Path, capsys: pyte
     assert mtpp("import gpt2") == 0
     assert "states" not in capsys.readouterr().out
     assert mtpp("import gpt2 --dim phase=decoding") == 2
-    assert "give one of forward, prefill, decode" in capsys.readouterr().err
+    assert "did you mean decode? Give one of forward, prefill, decode" in capsys.readouterr().err

@@ -177,7 +177,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --device T5000", "There is no device 'T5000'"),
         ("--global-batch 8 --sequence 4096", "gpt2 knows 1024 positions"),
         ("--global-batch 8 --dtype fp8", "A100-80 has no products of 8-bit numbers; use bf16 or fp16"),
-        ("--global-batch 8 --checkpoint some", "choose from none, act, core, half, full, or auto"),
+        ("--global-batch 8 --checkpoint some", "give one of none, act, core, half, full, auto"),
         ("--global-batch 8 --export run.sh", "say with --for which runtime"),
         ("", "--global-batch is missing; give the samples of a step"),
     ],

@@ -74,7 +74,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "many stages": (lambda d: d.update(stages=d["stages"] * 100), "there are 300 stages"),
     "unknown": (lambda d: d.update(run="rm -rf"), "unknown field 'run'"),
     "lacking": (lambda d: d["stages"][0].pop("outputs"), "missing field 'outputs'"),
-    "type": (lambda d: d["stages"][0]["outputs"][0].update(type="object"), "unknown type 'object'"),
+    "type": (lambda d: d["stages"][0]["outputs"][0].update(type="object"), "this is 'object'; "),
     "shape": (lambda d: d["inputs"][0].update(shape=[2**31, 2**31], bytes=2**64), "this is no size of a tensor"),
     "negative shape": (lambda d: d["inputs"][0].update(shape=[-2, -3]), "this is no size of a tensor"),
     "bytes": (lambda d: d["inputs"][0].update(bytes=25), "a tensor of this shape has 24 bytes"),
@@ -152,7 +152,7 @@ def test_altered_links_and_missing_files_are_refused(folder: Path) -> None:
     (folder / "stage-1.onnx").symlink_to(folder.parent / "elsewhere.onnx")
     with pytest.raises(InputError, match=r"stage-1\.onnx: this is a link"):
         read_manifest(folder)
-    with pytest.raises(InputError, match="there is no such folder; mtpp split makes one"):
+    with pytest.raises(InputError, match="there is no such folder; it is made by mtpp split"):
         read_manifest(folder / "stages")
     (folder / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"manifest\.json: there is no such file"):

@@ -68,7 +68,10 @@ def change(*path: Any, to: Any) -> dict[str, Any]:
         (change(1, "TMPCs", "2", to=[]), ", nodes[1].TMPCs.2: there is no configuration 'vanilla'."),
         (change(2, "TMPCs", to={"1": [way("vanilla", 1.0)]}), ", nodes[2].TMPCs: '"),
         (change(0, "TMPCs", "x", to=[]), ", nodes[0].TMPCs.x: a tensor degree is a whole number, 1 or more."),
-        (change(0, "TMPCs", "1", 1, "id", to="fast"), ", nodes[0].TMPCs.1[1].id: choose one of vanilla, activation"),
+        (
+            change(0, "TMPCs", "1", 1, "id", to="fast"),
+            ", nodes[0].TMPCs.1[1].id: this is 'fast'; give one of vanilla, activation",
+        ),
         (change(0, "TMPCs", "2", 0, "memoryUsageA", to=-1.0), ", nodes[0].TMPCs.2[0].memoryUsageA: the number is -1.0"),
         (change(0, "TMPCs", "2", 0, "syncTimeBw", to=3), ", nodes[0].TMPCs.2[0].syncTimeBw: expected an object"),
     ],
