@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import scipy
 
 from instances import Bound, InputError, Instance, Partition
 from instances.graph.memory import held_alone
@@ -94,9 +95,6 @@ def as_answer(instance: Instance, partition: Partition) -> Partition | None:
 
 def speed_shares(instance: Instance) -> FloatArray:
     """(T,) weights of the kinds, whose sum over all devices is 1 but for rounding."""
-    from scipy.optimize import linprog  # which a search need not wait for
-    from scipy.sparse import coo_array
-
     counts, works = np.array(instance.machines.counts, dtype=np.float64), instance.finite_works
     kinds, n = works.shape
     unit = works.max()
@@ -107,10 +105,12 @@ def speed_shares(instance: Instance) -> FloatArray:
     row = np.arange(kinds * n)
     t, v = row // n, row % n
     data = np.concatenate((-(works / unit).ravel(), np.ones(kinds * n)))
-    matrix = coo_array((data, (np.tile(row, 2), np.concatenate((t, kinds + v)))), shape=(kinds * n, kinds + n))
+    matrix = scipy.sparse.coo_array(
+        (data, (np.tile(row, 2), np.concatenate((t, kinds + v)))), shape=(kinds * n, kinds + n)
+    )
     gain = np.concatenate((np.zeros(kinds), -np.ones(n)))
     total = np.concatenate((counts, np.zeros(n)))[None]
-    answer = linprog(gain, matrix.tocsr(), np.zeros(kinds * n), total, np.ones(1), method="highs")  # type: ignore[call-overload]
+    answer = scipy.optimize.linprog(gain, matrix.tocsr(), np.zeros(kinds * n), total, np.ones(1), method="highs")  # type: ignore[call-overload]
     if answer.x is None:
         return even
     shares: FloatArray = np.maximum(answer.x[:kinds], 0.0)

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array, csr_array, vstack
+import scipy
 
 from heuristics.method import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, penalised_times, workspace
@@ -133,12 +132,12 @@ def scotch(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limi
     return Placement(instance, device)
 
 
-def _undirected(instance: PlacementInstance) -> tuple[csr_array, IntArray]:
+def _undirected(instance: PlacementInstance) -> tuple[scipy.sparse.csr_array, IntArray]:
     """Symmetric matrix of transfer times between nodes, and the works, in whole numbers of at least 1 and 0."""
     graph = instance.graph
     (u, v), n = graph.edges.T, graph.n
     time = instance.tensor_time[graph.edge_tensor]
-    both = coo_array((np.tile(time, 2), (np.append(u, v), np.append(v, u))), shape=(n, n)).tocsr()
+    both = scipy.sparse.coo_array((np.tile(time, 2), (np.append(u, v), np.append(v, u))), shape=(n, n)).tocsr()
     unit = instance.total_work / _RESOLUTION
     both.data = np.maximum(1, _whole(both.data / unit))
     return both, _whole(instance.work / unit)
@@ -149,7 +148,7 @@ def _whole(values: FloatArray) -> IntArray:
     return np.round(values * min(1.0, 2**30 / max(1.0, values.sum()))).astype(np.int64)
 
 
-def _scotch_graph(adjacency: csr_array, work: IntArray) -> str:
+def _scotch_graph(adjacency: scipy.sparse.csr_array, work: IntArray) -> str:
     """The graph in Scotch's format: loads of vertices and edges, vertices from 0."""
     rows = [f"0\n{adjacency.shape[0]} {adjacency.nnz}\n0 011"]
     for v, load in enumerate(work.tolist()):
@@ -363,8 +362,10 @@ def favourite_children(instance: PlacementInstance) -> dict[int, int]:
     limits = [work[parent], work, *(np.bincount(ends, minlength=n) - 1.0 for ends in (parent, child))]
     goal = np.zeros(m + n + 1)
     goal[-1] = 1.0
-    rows = LinearConstraint(vstack((after, last, out, into)), -np.inf, -np.concatenate(limits))
-    relaxed = milp(goal, constraints=rows, bounds=Bounds(0.0, np.append(ones, np.full(n + 1, np.inf))))  # none is whole
+    matrix = scipy.sparse.vstack((after, last, out, into))
+    rows = scipy.optimize.LinearConstraint(matrix, -np.inf, -np.concatenate(limits))
+    bounds = scipy.optimize.Bounds(0.0, np.append(ones, np.full(n + 1, np.inf)))
+    relaxed = scipy.optimize.milp(goal, constraints=rows, bounds=bounds)  # none is whole
     favourite: dict[int, int] = {}
     favoured: set[int] = set()
     if relaxed.x is not None:
@@ -376,10 +377,10 @@ def favourite_children(instance: PlacementInstance) -> dict[int, int]:
     return favourite
 
 
-def _matrix(rows: int, columns: int, *parts: tuple[IntArray, IntArray, FloatArray]) -> csr_array:
+def _matrix(rows: int, columns: int, *parts: tuple[IntArray, IntArray, FloatArray]) -> scipy.sparse.csr_array:
     """A sparse matrix from (row, column, value) arrays."""
     row, column, value = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return coo_array((value, (row, column)), shape=(rows, columns)).tocsr()
+    return scipy.sparse.coo_array((value, (row, column)), shape=(rows, columns)).tocsr()
 
 
 def _sizes(instance: PlacementInstance) -> FloatArray:

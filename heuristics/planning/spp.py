@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from heuristics.method import Limits
 from heuristics.planning.execution import Order, PlanState, anneal_plan, execute, iteration_time, pe, steady
 from instances.compiled import compiled
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, components
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.bounds import LinkSpeeds, speeds_along, z_points
 from instances.planning.problem import TrainingArrays
@@ -56,8 +55,8 @@ def minimum_cut(weight: FloatArray) -> BoolArray:
     The first best cut of a phase of Stoer and Wagner (1997), vertices in the order of their indices. If the graph falls
     apart, its smallest component.
     """
-    pieces, piece = connected_components(weight != 0, directed=False)
-    if pieces > 1:
+    piece = components(np.argwhere(weight != 0), len(weight), directed=False)
+    if piece.any():
         sizes = np.bincount(piece)[piece]  # of each one's component; the first of the smallest says which
         return np.asarray(piece == piece[sizes.argmin()])
     return _stoer_wagner(weight.copy())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, sorted_unique
@@ -92,9 +93,6 @@ def width(graph: ComputationGraph) -> int:
     By Dilworth's theorem it is the least number of paths, which may meet, that visit every node: a least flow with
     at least one unit through each node. A flow along a forest is lowered as far as a maximum flow back allows.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import maximum_flow
-
     n = graph.n
     enter, leave = 2 * np.arange(n), 2 * np.arange(n) + 1  # each node is an edge of the network of flows
     source, sink = 2 * n, 2 * n + 1
@@ -116,5 +114,5 @@ def width(graph: ComputationGraph) -> int:
     )
     rows, columns, room = (np.concatenate(column) for column in zip(*back, strict=True))
     shape = (2 * n + 2, 2 * n + 2)
-    network = coo_array((room.astype(np.int32), (rows, columns)), shape=shape).tocsr()
-    return int(flow[parent < 0].sum()) - int(maximum_flow(network, sink, source).flow_value)
+    network = scipy.sparse.coo_array((room.astype(np.int32), (rows, columns)), shape=shape).tocsr()
+    return int(flow[parent < 0].sum()) - int(scipy.sparse.csgraph.maximum_flow(network, sink, source).flow_value)

@@ -8,6 +8,7 @@ from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from instances.errors import InputError
@@ -120,12 +121,9 @@ def sorted_unique(values: IntArray) -> IntArray:
 
 def components(pairs: IntArray, n: int, *, directed: bool) -> IntArray:
     """Component of each of n nodes, (n,), linked by `pairs`, (m, 2); strong ones if the links are directed."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    links = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     kind = {"directed": True, "connection": "strong"} if directed else {"directed": False}
-    return np.asarray(connected_components(links, **kind)[1], dtype=np.int64)
+    return np.asarray(scipy.sparse.csgraph.connected_components(links, **kind)[1], dtype=np.int64)
 
 
 def compressed_rows(rows: IntArray, values: IntArray, n: int) -> tuple[IntArray, IntArray]:

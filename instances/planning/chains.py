@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from instances.devices import Cluster, Device
@@ -63,8 +64,6 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     InputError
         If there are not as many backward times as nodes, or a node has a state, which no training step keeps.
     """
-    from scipy.ndimage import minimum_filter1d
-
     if graph.state_bytes.any():
         v = int(graph.state_bytes.argmax())
         raise InputError(
@@ -83,7 +82,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     position[order] = np.arange(graph.n)
     total, count = _crossing(graph, position)
     reach = 2 * int(_NEIGHBOURHOOD * graph.n) + 1
-    fewest = minimum_filter1d(count[1:], reach, mode="nearest") if graph.n > 1 else count[1:]
+    fewest = scipy.ndimage.minimum_filter1d(count[1:], reach, mode="nearest") if graph.n > 1 else count[1:]
     elapsed = np.concatenate(([0.0], np.cumsum((graph.work + times)[order])))
     starts = [0]
     for place in (1 + np.flatnonzero(count[1:] == fewest)).tolist():

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
-from scipy.stats import rankdata, wilcoxon
 
 from instances import InputError, Instance
 from instances.results import exceeds
@@ -174,7 +173,7 @@ def intervals(sums: ArrayLike, counts: ArrayLike) -> Callable[[float], tuple[Flo
         tail = (1 - level) / 2
         low = ratios[:, max(1, math.floor(tail * (_RESAMPLES + 1))) - 1]
         high = ratios[:, min(_RESAMPLES, math.ceil((1 - tail) * (_RESAMPLES + 1))) - 1]
-        least = stdtrit(clusters - 1, 1 - tail)
+        least = scipy.special.stdtrit(clusters - 1, 1 - tail)
         return value - np.maximum(high, least) * error, value - np.minimum(low, -least) * error
 
     return ends
@@ -296,8 +295,8 @@ def paired_p(sums: FloatArray, counts: FloatArray) -> float:
     if not differences.any():
         return 1.0
     if len(differences) > _EXACT:
-        return float(wilcoxon(differences, zero_method="pratt").pvalue)
-    doubled = np.rint(2 * rankdata(np.abs(differences))).astype(int)  # mean ranks of equal sizes are halves
+        return float(scipy.stats.wilcoxon(differences, zero_method="pratt").pvalue)
+    doubled = np.rint(2 * scipy.stats.rankdata(np.abs(differences))).astype(int)  # mean ranks of equal sizes are halves
     chances = np.ones(1)  # of each sum of the doubled ranks with a plus
     for rank in doubled[differences != 0]:
         chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2

@@ -13,8 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.repn.plugins.lp_writer import LPWriter
 
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
@@ -30,6 +28,7 @@ from mtpp_models.planning.models import FORMS
 from mtpp_models.planning.solve import BuiltReplication, build_replication
 from mtpp_models.registry import Model, find_model
 from mtpp_models.solvers.labels import Labels
+from mtpp_models.solvers.modeling import pyo
 
 # Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back.
 
@@ -328,6 +327,8 @@ def _write(built: BuiltModel | BuiltReplication, file: Path) -> None:
 
 def columns(model: pyo.ConcreteModel, labels: Labels) -> list[Any]:
     """Variables of a model in the order of its file: those of the rows and the objective, as they first occur."""
+    from pyomo.repn.plugins.lp_writer import LPWriter
+
     written = LPWriter().write(model, _Nowhere(), labeler=labels)
     return [part for part in written.symbol_map.bySymbol.values() if getattr(part, "ctype", None) is pyo.Var]
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import pyomo.environ as pyo
-from pyomo.common.modeling import unique_component_name
-from pyomo.core.expr import expression_to_string
-
 from instances import InputError
 from instances.deadline import Deadline
 from instances.errors import word
 from mtpp_models.exchange.files import BuiltModel
 from mtpp_models.planning.solve import BuiltReplication
 from mtpp_models.solvers.interface import Controls, SolveOptions, Termination
+from mtpp_models.solvers.modeling import pyo
 from mtpp_models.solvers.registry import Solver, find_solver
 
 # Of a row, in its own units, whose sums are near 1: what is less is rounding.
@@ -68,6 +65,9 @@ def explain_infeasible(
     >>> [row.name for row in explain_infeasible(built)]
     ['dag.0.1.1', 'late', 'early']
     """
+    from pyomo.common.modeling import unique_component_name
+    from pyomo.core.expr import expression_to_string
+
     solver, deadline = find_solver(options.solver), Deadline.after(options.time_limit)
     model = built.model.clone()
     rows = list(model.component_data_objects(pyo.Constraint, active=True))

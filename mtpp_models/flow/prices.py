@@ -16,8 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
+import scipy
 
 from instances.deadline import Deadline
 from instances.flow.problem import SINK, SOURCE, FlowInstance
@@ -68,10 +67,12 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
     ends = [(np.array(program.tail), -1.0), (np.array(program.head), 1.0)]
     kept = [(place[place >= 0], columns[place >= 0], np.full((place >= 0).sum(), sign)) for place, sign in ends]
     places, columns_kept, signs = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
-    conserved = coo_array((signs, (places, columns_kept)), shape=(2 * n * (instance.layers + 1), len(used)))
-    within = coo_array((part, (used, columns)), shape=(len(limits), len(used)))
+    conserved = scipy.sparse.coo_array(
+        (signs, (places, columns_kept)), shape=(2 * n * (instance.layers + 1), len(used))
+    )
+    within = scipy.sparse.coo_array((part, (used, columns)), shape=(len(limits), len(used)))
     seconds = min(max(deadline.left, _LEAST), _MOST)
-    program_of = partial(linprog, method="highs", options={"time_limit": seconds})
+    program_of = partial(scipy.optimize.linprog, method="highs", options={"time_limit": seconds})
     answer = program_of(gain, within.tocsr(), limits, conserved.tocsr(), np.zeros(conserved.shape[0]))
     if answer.status != 0:
         return None

@@ -35,14 +35,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, components
 
 # Parts of F that capacities are rounded to, columns that a program is given, and what rounding may take.
 _PARTS, _COLUMNS, _ROUNDING = 20_000, 400, 1e-9
@@ -76,15 +74,15 @@ def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusio
     if whole is not None:
         return Exclusion([whole[0].tolist()], 0.0)
     links = instance.rates[:n, :n] >= flow
-    parts, site = connected_components(csr_array(links.astype(np.float64)), directed=False)
-    if parts == 1:
+    site = components(np.argwhere(links), n, directed=False)
+    if not site.any():
         return None
     both = _weights(instance, counts, flow, deadline, second=True)
     if both is None:
         return None
     rows = [both[0].tolist()]
     weights_of: dict[bytes, list[float]] = {}
-    for part in range(parts):
+    for part in range(int(site.max()) + 1):
         counts_of_part = np.bincount(instance.kind[site == part], minlength=len(counts))
         if counts_of_part.tobytes() not in weights_of:
             excluding = _weights(instance, counts_of_part, flow, deadline, second=False)
@@ -121,7 +119,7 @@ def _weights(
             return None
         matrix = np.array(rows) if rows else None
         limit = -np.ones(len(rows)) if rows else None
-        answer = linprog(gain, matrix, limit, bounds=bounds, method="highs")
+        answer = scipy.optimize.linprog(gain, matrix, limit, bounds=bounds, method="highs")
         if answer.x is None or float(gain @ answer.x) >= layers * (1 - _ROUNDING):
             return None
         weight, extra = np.maximum(answer.x[:kinds], 0.0), float(answer.x[kinds])
@@ -255,7 +253,7 @@ class Hubs:
             rows = self._rows[self._covered >= flow]
             tight = rows[rows @ solution >= -_TIGHT]
             matrix = np.vstack((covers, tight))
-            answer = linprog(
+            answer = scipy.optimize.linprog(
                 gain, matrix, np.zeros(len(matrix)), all_sides, [self._instance.layers], bounds=limits, method="highs"
             )
             if answer.x is None or float(gain @ answer.x) > -_TOLERANCE * self._instance.layers:

@@ -14,7 +14,7 @@ from typing import Any
 
 import highspy
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from instances import InputError
 from instances.graph.tensors import FloatArray
@@ -94,7 +94,7 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
 
 
 def solve_lp(
-    matrix: csr_array, gain: FloatArray, capacity: FloatArray, time_limit: float = math.inf
+    matrix: scipy.sparse.csr_array, gain: FloatArray, capacity: FloatArray, time_limit: float = math.inf
 ) -> FloatArray | None:
     """An interior solution of max gain x subject to matrix x <= capacity and 0 <= x <= 1, to three digits.
 

@@ -26,7 +26,7 @@ from mtpp_models.solvers.interface import (
     SolverOutcome,
     Termination,
 )
-from mtpp_models.solvers.modeling import pyo
+from mtpp_models.solvers.modeling import load_pyomo, pyo
 
 # The part of its time after which a solver that has no answer is not at fault.
 _MOST = 0.9
@@ -159,6 +159,7 @@ def _by_pyomo(function: str, *arguments: Any) -> SolverOutcome:
 
 
 def _classic_version(name: str) -> str | None:
+    load_pyomo()
     from mtpp_models.solvers.pyomo_solvers import classic_solver, quiet
 
     try:

@@ -9,8 +9,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
+import scipy
 from matplotlib.axes import Axes
-from scipy.stats import spearmanr
 
 from experiments.studies.report import PaperClaim, Report, Section
 from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, mean_times, percent, points, training_frame
@@ -108,7 +108,7 @@ def correlations(frame: pd.DataFrame) -> dict[str, float]:
             fitted += ours[int(total.argmin())].tolist()
             left_out += ours[int((total - error).argmin())].tolist()
     names = {"as stated": stated, "fitted": fitted, "left out": left_out}
-    return {name: float(spearmanr(paper, values).statistic) for name, values in names.items()}
+    return {name: float(scipy.stats.spearmanr(paper, values).statistic) for name, values in names.items()}
 
 
 def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from instances import ComputationGraph
 from instances.compiled import compiled
@@ -43,7 +42,8 @@ def antichain(graph: ComputationGraph) -> int:
         reach = reachability(*graph.successors, graph.topological_order)
         np.fill_diagonal(reach, False)
         if reach.sum() <= max(_MANY_PAIRS, _MOST_PAIRS * graph.n * (graph.n - 1) / 2):
-            return int((maximum_bipartite_matching(csr_array(reach), perm_type="column") < 0).sum())
+            pairs = scipy.sparse.csr_array(reach)
+            return int((scipy.sparse.csgraph.maximum_bipartite_matching(pairs, perm_type="column") < 0).sum())
     return int(np.bincount(depths(graph.topological_order, *graph.predecessors)).max())
 
 

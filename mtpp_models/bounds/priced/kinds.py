@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, hstack, vstack
+import scipy
 
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
@@ -179,10 +179,10 @@ class KindPrices:
     def _solve(self, rows: BoolArray, block: IntArray, kind: IntArray, seconds: float) -> Prices | None:
         """An interior solution of the program: p(S) - q_t <= 0, and all devices together at most 1."""
         n, count, kinds = rows.shape[1], len(block), len(self._counts)
-        inside = csr_array(rows[block].astype(np.float64))
-        devices = coo_array((-np.ones(count), (np.arange(count), kind)), shape=(count, kinds))
-        last = csr_array(np.concatenate((np.zeros(n), self._counts))[None])
-        matrix = csr_array(vstack((hstack((inside, devices)), last)))
+        inside = scipy.sparse.csr_array(rows[block].astype(np.float64))
+        devices = scipy.sparse.coo_array((-np.ones(count), (np.arange(count), kind)), shape=(count, kinds))
+        last = scipy.sparse.csr_array(np.concatenate((np.zeros(n), self._counts))[None])
+        matrix = scipy.sparse.csr_array(scipy.sparse.vstack((scipy.sparse.hstack((inside, devices)), last)))
         gain = np.concatenate((np.ones(n), np.zeros(kinds)))
         answer = solve_lp(matrix, gain, np.append(np.zeros(count), 1.0), max(_PROGRAM_OF_PRICES, seconds))
         if answer is None or not answer[:n].sum() > 0:

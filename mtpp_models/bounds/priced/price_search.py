@@ -18,7 +18,7 @@ bound.
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from instances import Partition
 from instances.deadline import Deadline
@@ -192,5 +192,5 @@ def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:
     The solution is interior, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
     """
     rows, n = inside.shape
-    prices = solve_lp(csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows), seconds)
+    prices = solve_lp(scipy.sparse.csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows), seconds)
     return np.clip(prices, 0.0, 1.0) if prices is not None and prices.sum() > 0 else None

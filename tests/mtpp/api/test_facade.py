@@ -188,3 +188,15 @@ def test_a_result_without_an_answer_cannot_be_drawn() -> None:
 
 def test_the_path_of_the_tests_is_read(folder: Path) -> None:
     assert mtpp.load("path.json").n == len(PATH["nodes"])  # type: ignore[arg-type]
+
+
+def test_a_solved_model_loads_no_statistics() -> None:
+    """Pyomo imports scipy.stats where SciPy is there before it: half a second in each process."""
+    program = (
+        "import sys, mtpp; path = mtpp.ComputationGraph.from_edges([(0, 1)], [2, 3], [4, 0]);"
+        "mtpp.bound(path, 2, bandwidth=1, model='exact');"
+        "print([name for name in ('pyomo', 'scipy.sparse', 'scipy.optimize', 'scipy.stats') if name in sys.modules]);"
+        "import scipy; print(scipy.stats.rankdata([2, 1]).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["['pyomo', 'scipy.sparse']", "[2.0, 1.0]"]
