@@ -407,11 +407,13 @@ class LayerCut:
 
 
 def _of_served(point: ServedPartition) -> LayerCut:
-    """The cut of a front, with the sequences and the context that its stages have room for."""
+    """The cut of a front, with the sequences and the context that its stages have room for and the model takes."""
     cut, question = _of_partition(point.partition), point.question
     if question.in_flight is None:
         return cut
-    context = None if math.isinf(point.capacity) else int(point.capacity)
+    longest = question.instance.graph.attributes.get("longest")
+    room = min(point.capacity, longest) if type(longest) is int else point.capacity
+    context = None if math.isinf(room) else int(room)
     return replace(cut, context=context, batch=question.batch, in_flight=question.in_flight)
 
 

@@ -62,7 +62,7 @@ def serving_chain(
     ServingInstance
         The activations are those of the graph's own dimensions. The attribute ``caches`` of the graph says which layers
         hold a window of tokens at most, and which bytes do not grow with the context; those count as weights, for each
-        batch in flight.
+        batch in flight; ``longest``, the most tokens of a sequence, stays.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def serving_chain(
         param_bytes=merged.param_bytes + (in_flight or 1) * constant,
         name=graph.name,
         source=graph.source,
-        attributes={"dims": dims},
+        attributes={name: graph.attributes[name] for name in ("dims", "longest") if name in graph.attributes},
         state_bytes=np.zeros(merged.n),
     )
     need = np.zeros(chain.n)

@@ -250,7 +250,7 @@ class Printing:
         figure : callable
             Its picture.
         """
-        from mtpp import SolverFaultError, SolverNotAvailableError
+        from mtpp import SolverNotAvailableError
         from mtpp.problems.checking import result_document
 
         faults = list[SolverNotAvailableError]()
@@ -275,7 +275,7 @@ class Printing:
             files.draw(result, figure)
         if stop.heard or result.interrupted:
             return INTERRUPTED
-        if any(isinstance(fault, SolverFaultError) for fault in faults):
+        if faults:
             return NO_SOLVER
         return DONE if getattr(result.answer, "fits", True) else NOTHING
 

@@ -316,6 +316,8 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
     if words["devices"] is not None:
         kinds = devices_of(words["devices"], math.inf, math.inf).kinds
         terms.append(f"devices {', '.join(f'{kind.count}x{printable(kind.name)}' for kind in kinds)}")
+        if (words["runtime"] or DEFAULT_RUNTIME) == DEFAULT_RUNTIME:
+            assume("memory", "all memory of each device, of which vLLM takes 90 % by default")
     elif find_architecture(graph) is not None:
         device = device_of(words) or DEFAULT_DEVICE
         rate = figures(device.memory_bandwidth, "bytes/s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import re
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -246,6 +247,9 @@ def _question(
     names = dict(zip(data.start.device.tolist(), data.start_device, strict=True))
     sent = {(x.tensor, names[d]): int(x.start / data.unit / unit) for x in timeline.transfers for d in x.targets}
     options = controls.options
+    for name, value in options.solver_options.items():
+        if not re.fullmatch(r'[a-z_]+=([\w.+-]+|"[^"\\]*")', f"{name}={value}"):
+            raise SolverOptionsError(options, f"{name}={value} is no name with one value")
     parameters: dict[str, Any] = {"num_workers": options.threads, "random_seed": options.seed}
     parameters |= {"relative_gap_limit": options.gap, "log_to_stdout": False}
     if options.log is not None:

@@ -226,6 +226,7 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
     if "norm_if" in words and not fields.truth(words["norm_if"]):
         norm = "none"
     final, rows = words.get("final_norm", True), words.get("positions", False)
+    longest = fields.value("max_position_embeddings").data
     return Decoder(
         kind=kind,
         hidden=hidden,
@@ -242,6 +243,7 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
         before=tuple(words.get("before", ("model.embed_tokens",))),
         after=tuple(words.get("after", ("model.norm", "lm_head"))),
         rotary_base=_rotary_base(fields.members),
+        longest=longest if type(longest) is int and longest > 0 else None,
     )
 
 

@@ -224,6 +224,7 @@ class Decoder:
     before: tuple[str, ...]  # modules before them
     after: tuple[str, ...]  # modules after them
     rotary_base: float | None = None  # of rotary positions; None if nothing states it
+    longest: int | None = None  # tokens of a sequence, at most; None if nothing states it
     labels: int | None = None  # outputs of a classifier in place of the head that yields words; 0 without any head
 
     @property

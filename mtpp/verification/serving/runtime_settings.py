@@ -84,7 +84,10 @@ def _faults_of_room(stated: StatedServing) -> Iterator[str]:
     """Numbers of stages, sequences and tokens in settings that are not those of the answer."""
     if stated.runtime not in _COUNTS:
         return
-    named, context, room = _words(stated.runtime, stated.settings), stated.front[stated.chosen].context, {}
+    named, room = _words(stated.runtime, stated.settings), dict[str, int]()
+    context, longest = stated.front[stated.chosen].context, stated.instance.graph.attributes.get("longest")
+    if type(longest) is int:  # tokens that the model takes
+        context = min(context, longest)
     if named.get("stages"):
         room["stages"] = len(_numbers(named["counts"] or ""))
     if stated.in_flight is not None:

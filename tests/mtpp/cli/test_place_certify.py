@@ -66,7 +66,7 @@ def test_options_are_of_the_solver_that_is_named(small: str, capsys: pytest.Capt
     methods = [bound["method"] for bound in json.loads(Path("p.json").read_text())["bounds"]]
     assert "place-cp" in methods
     assert "place-exact" not in methods
-    mtpp(f"{small} --solver cp-sat --solver-option nothing=1")
+    assert mtpp(f"{small} --solver cp-sat --solver-option nothing=1") == 3
     assert "Solver cp-sat fails with --solver-option nothing=1: it takes no nothing=1." in capsys.readouterr().err
     mtpp(f"{small} --solver highs --solver-option nothing=1")
     assert "cp-sat fails" not in capsys.readouterr().err

@@ -206,7 +206,7 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
             "serve gpt2 -k 13 --memory 1GB": "give a smaller k",
             "serve gpt2 -k 2,4 --memory 1GB": "give one number of stages",
             "serve bert-base -k 2 --memory 1GB": "no cache",
-            "serve gpt2 -k 2 --memory 1GB --first speed": "there are bottleneck, capacity",
+            "serve gpt2 -k 2 --memory 1GB --first speed": "--first speed: give one of bottleneck, capacity",
             "serve gpt2 -k 2 --memory 1GB --in-flight 3": "2 stages work at 2 batches; give 1 to 2",
             "serve gpt2 -k 2 --memory 1GB --in-flight 0": "in-flight 0",
             "serve gpt2 -k 2 --memory 1GB --in-flight 2 --for llama-cpp": "llama-cpp has one batch in flight",
@@ -219,3 +219,22 @@ def test_a_context_whose_activations_have_no_room_has_no_speed(capsys: pytest.Ca
     assert mtpp("serve llama-3-8b -k 2 --memory 80GB --dim phase=prefill --dim context=2048 --quiet") == 0
     header = capsys.readouterr().out.splitlines()[0]
     assert "there" not in header
+
+
+def test_settings_hold_no_more_tokens_than_the_model_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though there is room for more, and `mtpp verify` finds the same number; what vLLM keeps is said."""
+    monkeypatch.chdir(tmp_path)
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+    longest = {"model_type": "llama", "vocab_size": 100, "max_position_embeddings": 512}
+    Path("config.json").write_text(json.dumps(sizes | longest))
+    for devices in ("2xL4", "1xA100,1xL4"):
+        assert mtpp(f"serve config.json --devices {devices} --out front.json") == 0
+        out = capsys.readouterr().out
+        assert out.count(" --max-model-len 512\n") == 1
+        assert "all memory of each device, of which vLLM takes 90 % by default" in out
+        assert mtpp("verify front.json") == 0
+    text = Path("front.json").read_text().replace("--max-model-len 512", "--max-model-len 513")
+    Path("front.json").write_text(text)
+    assert mtpp("verify front.json") == 1

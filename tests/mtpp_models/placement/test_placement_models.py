@@ -187,6 +187,8 @@ def test_cp_sat_takes_options_keeps_its_output_and_refuses_in_one_line(tmp_path:
         ("no_such_thing", 1, "takes no no_such_thing=1"),
         ("cp_model_presolve", "perhaps", "takes no cp_model_presolve=perhaps"),
         ("num_workers", 2, "num_workers is set here already"),
+        ("cp_model_presolve", "false num_workers: 2", "is no name with one value"),
+        ("cp_model_presolve: false num_workers", 2, "is no name with one value"),
     ):
         with pytest.raises(SolverNotAvailableError, match=f"Solver cp-sat fails .*{reason}") as error:
             bound_placement(small(), "place-cp", SolveOptions(solver_options={name: value}))
