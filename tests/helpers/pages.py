@@ -29,7 +29,7 @@ MANUAL = (ROOT / "README.md", *(page for name in FOLDERS for page in sorted((ROO
 JOURNAL = tuple(sorted((ROOT / "docs" / "journal").glob("*.md")))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Studies of `mtpp table`, the chain of `mtpp plan`, and families of `mtpp place`.
-_OTHER_GRAPHS = re.compile(r"training|train|calibrate|placeto|serving|unlike|simulation|(nmt|cifar10|ptb)-\d+")
+_OTHER_GRAPHS = re.compile(r"training|train|calibrate|placeto|serving|unlike|peers|simulation|(nmt|cifar10|ptb)-\d+")
 _GRAPHS = ("graph", "chain", "targets")
 
 
