@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, sorted_unique
@@ -114,5 +113,7 @@ def width(graph: ComputationGraph) -> int:
     )
     rows, columns, room = (np.concatenate(column) for column in zip(*back, strict=True))
     shape = (2 * n + 2, 2 * n + 2)
+    import scipy
+
     network = scipy.sparse.coo_array((room.astype(np.int32), (rows, columns)), shape=shape).tocsr()
     return int(flow[parent < 0].sum()) - int(scipy.sparse.csgraph.maximum_flow(network, sink, source).flow_value)

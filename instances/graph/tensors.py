@@ -8,7 +8,6 @@ from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from instances.errors import InputError
@@ -121,6 +120,8 @@ def sorted_unique(values: IntArray) -> IntArray:
 
 def components(pairs: IntArray, n: int, *, directed: bool) -> IntArray:
     """Component of each of n nodes, (n,), linked by `pairs`, (m, 2); strong ones if the links are directed."""
+    import scipy
+
     links = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
     kind = {"directed": True, "connection": "strong"} if directed else {"directed": False}
     return np.asarray(scipy.sparse.csgraph.connected_components(links, **kind)[1], dtype=np.int64)

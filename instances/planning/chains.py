@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from instances.devices import Cluster, Device
@@ -82,6 +81,8 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     position[order] = np.arange(graph.n)
     total, count = _crossing(graph, position)
     reach = 2 * int(_NEIGHBOURHOOD * graph.n) + 1
+    import scipy
+
     fewest = scipy.ndimage.minimum_filter1d(count[1:], reach, mode="nearest") if graph.n > 1 else count[1:]
     elapsed = np.concatenate(([0.0], np.cumsum((graph.work + times)[order])))
     starts = [0]
