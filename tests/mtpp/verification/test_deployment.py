@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from certificates import hashed
 
 import mtpp
 from instances.errors import InputError
@@ -126,3 +127,16 @@ def test_verify_reads_the_file(tmp_path: Any) -> None:
     path.write_text(json.dumps(document("with a limit")))
     assert not mtpp.verify(path).faults
     assert "tokens/s" in str(mtpp.explain(path))
+
+
+def test_a_proof_that_no_chain_fits_bounds_no_answer() -> None:
+    """A rate of nothing gives no time for a token, and no answer stands beside it."""
+    words: dict[str, Any] = {"servers": "1x1xL4", "batch": 8, "time_limit": None}
+    data = json.loads(json.dumps(result_document(mtpp.serve("llama-3-8b", **words))))
+    data["question"]["servers"][0]["memory"] = 1e9
+    proof = _proof(data)["parameters"]["chains"][0]
+    proof["rate"], proof["boxes"] = [0, 1], [[1, 1, 1, 8, 0]]
+    verdict = check(hashed(data))
+    claim = next(row for row in verdict.checks if row.claim.method == "chains")
+    assert claim.fault is not None
+    assert claim.fault.endswith("only 0.0 is proved")

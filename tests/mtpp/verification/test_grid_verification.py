@@ -149,3 +149,19 @@ def test_bug_too_many_ways_of_layers_in_turns_ended_the_check() -> None:
     servers = Servers(1, 4, 8.0, 1.0)
     question = GridInstance((ConfiguredChain(layers),), servers, 4, memory=150.0, state_bytes=StateBytes(0, 0, 0))
     assert proved_bound(question, "turns-grid", 400.0, Clock(60.0)) is None
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["split experts", "whole experts"])
+@pytest.mark.parametrize("zero", [1, 3])
+def test_devices_that_share_a_sequence_hold_the_same_weights(zero: int, whole: bool) -> None:
+    """Each part of a sequence needs all of them, so that ZeRO divides the state among pipelines and parts."""
+    layers = tuple(
+        replace(layer, configurations=tuple(replace(way, cp=2, expert_parameters=1.0) for way in layer.configurations))
+        for layer in equal_question(4, 4).chains[0].layers
+    )
+    question = replace(equal_question(4, 4, 24, zero), chains=(ConfiguredChain(layers),), whole_experts=whole)
+    document = _document(question)
+    assert document["answer"]["grid"]["cp"] == 2
+    verdict = verdict_of(document)
+    assert not verdict.faults
+    assert not verdict.rests_on_trust
