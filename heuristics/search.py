@@ -10,9 +10,9 @@ import numpy as np
 
 from heuristics.method import Limits, Method
 from heuristics.registry import HEURISTICS, go_on, heuristic_of
-from instances import InputError, Instance, Partition, Result
+from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
-from instances.errors import NothingFoundError
+from instances.errors import NothingFoundError, OneKindError
 from instances.partitioning.memory import proof_of_no_fit
 from instances.partitioning.peaks import with_least_peaks
 from instances.results import Recorder
@@ -64,7 +64,7 @@ def search(
     name = heuristic.name
     if heuristic.kinds == "one" and not instance.is_alike:
         others = [other.name for other in HEURISTICS.values() if other.kinds == "any"]
-        raise InputError(f"{name} is for devices that are all alike; use {' or '.join(others)}.")
+        raise OneKindError(f"{name} is for devices that are all alike; use {' or '.join(others)}.")
     if (reason := proof_of_no_fit(instance)) is not None:
         return Result(name, instance, impossible=reason)
     limits, watch, recorder = limits or Limits(), Stopwatch(), Recorder()

@@ -116,6 +116,10 @@ class InputWarning(UserWarning):
     """
 
 
+class OneKindError(InputError):
+    """A method for devices that are alike was asked over several kinds."""
+
+
 class NothingFitsError(InputError):
     """No answer fits into the memory.
 

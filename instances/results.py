@@ -45,6 +45,8 @@ class Bound:
     witness: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if type(self.value) is not float:
+            object.__setattr__(self, "value", _floored(self.method, self.value))
         if not 0 <= self.value < math.inf:
             raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
 
@@ -52,6 +54,17 @@ class Bound:
     def proved(self) -> bool:
         """Whether something here has proved it."""
         return self.method != STATED
+
+
+def _floored(method: str, value: Any) -> float:
+    """The largest float that is no more than a number of another type, such as of numpy or a fraction."""
+    try:
+        number = float(value) if hasattr(value, "__float__") else None
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
+        raise InputError(f"{method} claims the bound {value!r}, which is no number; give one.")
+    return math.nextafter(number, -math.inf) if number > value else number
 
 
 def exceeds(bound: float, cost: float) -> bool:

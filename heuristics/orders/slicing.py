@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike
 
 from heuristics.method import Limits
 from heuristics.orders.bisection import cut_order, slice_by_bisection
+from heuristics.orders.kinds import slice_kinds
 from heuristics.orders.orders import by_window, kahn, segment_costs_kernel, slice_kernel, slice_within
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
@@ -98,11 +99,12 @@ def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None 
         Optimal among all partitions into consecutive segments of `order`, which it carries; except where memory is
         finite, no activation buffer is fixed and the graph has more than 10,000 nodes: then the best of a few
         slicings, each with one constant for the peaks. Where nodes have windows, `order` is sorted by them before.
+        Over kinds of devices each segment has one, the best where all states can be looked at.
 
     Raises
     ------
     NothingFoundError
-        If no slicing obeys the constraints of the instance.
+        If no slicing obeys the constraints of the instance, or over kinds of devices none fits.
 
     References
     ----------
@@ -115,6 +117,8 @@ def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     >>> slice_order(Instance(graph, Platform(k=2, bandwidth=1)), [0, 1, 2]).bottleneck
     4.0
     """
+    if not instance.is_alike:
+        return slice_kinds(instance, order, deadline)
     order = check_order(instance.graph, order)
     arrays = KernelArrays.of(instance)
     if arrays.is_constrained:

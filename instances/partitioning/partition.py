@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from instances.errors import InputError
+from instances.errors import InputError, OneKindError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray, cached_array, freeze, sorted_unique, sums_by
@@ -122,7 +122,7 @@ class Partition(Displayed):
         """(k,) kind of each block, `IDLE` for empty ones; `InputError` if there are not as many devices."""
         k, machines = self.instance.k, self.instance.machines
         if kind is None and not machines.is_fixed:
-            raise InputError("The kinds of the blocks are missing; give one a block.")
+            raise OneKindError("The kinds of the blocks are missing; give one a block.")
         kinds = np.array(machines.sequence if kind is None or machines.is_fixed else kind)
         if kinds.shape != (k,) or kinds.dtype.kind not in "iu":
             raise InputError(f"There are {kinds.size} kinds for {k} blocks; give one number a block.")

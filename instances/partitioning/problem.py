@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from instances.devices import Platform
-from instances.errors import InputError, printable
+from instances.errors import InputError, OneKindError, printable
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_document, graph_from_document
@@ -335,7 +335,7 @@ class Instance(GraphQuestion):
             Where devices are not alike, so that methods for those that are end here.
         """
         if not self.is_alike:
-            raise InputError(
+            raise OneKindError(
                 f"{self.name}: this method is for devices that are all alike; use mtpp certify or partition."
             )
         tensors = self.graph.tensors

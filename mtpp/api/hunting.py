@@ -22,9 +22,9 @@ def hunt(
     """Test a bound or a heuristic on small random questions against brute force, as ``mtpp hunt``.
 
     The questions have up to six nodes, some of them limited memory, peaks, shared parameters, side constraints and, for
-    models with ``kinds="any"``, devices of several kinds. The first one that the method fails ends the hunt and is made
-    small: a bound above the optimum, a partition that breaks a rule or has another cost, two answers to one question,
-    a search that takes much longer than its limit, or an error.
+    functions and models with ``kinds="any"``, devices of several kinds with memories, rates and an order. The first one
+    that the method fails ends the hunt and is made small: a bound above the optimum, a partition that breaks a rule or
+    has another cost, two answers to one question, a search that takes much longer than its limit, or an error.
 
     Parameters
     ----------

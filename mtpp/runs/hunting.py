@@ -21,7 +21,7 @@ import numpy as np
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.errors import MethodError, NothingFoundError, WordError
+from instances.errors import MethodError, NothingFoundError, OneKindError, WordError
 from instances.graph.graph_file import save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.json_files import check_writable, write_json
@@ -60,6 +60,8 @@ class Case:
     k: int
     shared: tuple[tuple[float, tuple[int, ...]], ...] = ()  # bytes and users of a parameter
     kinds: tuple[Kind, ...] = (Kind("device", 1, speed=1.0),)  # of one there are k devices
+    order: str = "free"  # of the devices; in a fixed one each has a block
+    rates: tuple[tuple[float, ...], ...] | None = None  # between the kinds
     bandwidth: float = 1.0
     buffer: float | None = None
     fit: bool = False
@@ -93,8 +95,8 @@ class Case:
         if len(self.kinds) == 1:
             platform = Platform(self.k, self.bandwidth, self.kinds[0].memory, self.buffer, self.fit)
             return Instance(graph, platform, "hunted", self.rules)
-        machines = Machines(self.kinds, bandwidth=self.bandwidth)
-        k, buffer = min(self.k, machines.total), self.buffer
+        machines = Machines(self.kinds, self.order, self.rates, self.bandwidth)
+        k, buffer = machines.total if machines.is_fixed else min(self.k, machines.total), self.buffer
         return Instance(graph, machines, "hunted", self.rules, k=k, activation_buffer=buffer, fit=self.fit)
 
     def smaller(self) -> Iterator[Case]:
@@ -103,16 +105,26 @@ class Case:
             yield from (self._without(v) for v in range(self.n))
         for name in ("tensors", "shared"):
             yield from (self._with(name, fewer) for fewer in _fewer(getattr(self, name)))
-        for name in ("together", "windows", "uncut", "at_least"):
+        for name in ("together", "windows", "uncut", "at_least", "on"):
             for rules in _fewer(getattr(self.rules, name)):
                 yield self._with("rules", replace(self.rules, **{name: rules}))
         if len(self.kinds) > 1:
             yield from (self._with("kinds", (kind,)) for kind in self.kinds)
-        for name, value in {"fit": False, "buffer": None, "bandwidth": 1.0, "k": max(1, self.k - 1)}.items():
+        plain = {
+            "fit": False,
+            "buffer": None,
+            "bandwidth": 1.0,
+            "k": max(1, self.k - 1),
+            "order": "free",
+            "rates": None,
+        }
+        for name, value in plain.items():
             if getattr(self, name) != value:
                 yield self._with(name, value)
-        if any(kind.memory < math.inf for kind in self.kinds):
-            yield self._with("kinds", tuple(replace(kind, memory=math.inf) for kind in self.kinds))
+        for trait, value in (("memory", math.inf), ("bandwidth", None), ("count", 1), ("speed", 1.0)):
+            traits: dict[str, Any] = {trait: value}
+            if (kinds := tuple(replace(kind, **traits) for kind in self.kinds)) != self.kinds:
+                yield self._with("kinds", kinds)
         for name in ("work", "params"):
             for v, value in enumerate(values := getattr(self, name)):
                 yield from (self._with(name, (*values[:v], less, *values[v + 1 :])) for less in _plainer(value))
@@ -143,6 +155,7 @@ class Case:
                 windows=tuple((w - (w > v), first, last) for w, first, last in rules.windows if w != v),
                 uncut=moved(rules.uncut),
                 at_least=tuple((count, moved(nodes)) for count, nodes in rules.at_least if moved(nodes)),
+                on=tuple((w - (w > v), kinds) for w, kinds in rules.on if w != v),
             ),
         )
 
@@ -188,19 +201,39 @@ def drawn(rng: random.Random, number: int, *, kinds: bool) -> Case:
     limit = sum(case.params) * rng.uniform(0.2, 1.2) + max(bytes_ for _, bytes_, _ in (*tensors, (0, 0.0, ())))
     memory = limit if feature == MEMORY or (feature == KINDS and rng.random() < 0.5) else math.inf
     if feature == KINDS:
-        kinds_of = tuple(Kind(f"kind {t}", rng.randint(1, 2), speed, None, memory) for t, speed in enumerate(speeds))
-        return replace(case, kinds=kinds_of, fit=case.fit and memory < math.inf)
+        case = _over_kinds(rng, case, speeds, memory)
+        if rng.random() < 0.4:
+            case = replace(case, rules=_drawn_rules(rng, case, nodes))
+        return case
     case = replace(case, kinds=(Kind("device", 1, speed=1.0, memory=memory),))
-    if feature == RULES:
-        first = rng.randrange(k)
-        rules = Constraints(
-            together=(nodes(2, 3),) if n > 1 and rng.random() < 0.5 else (),
-            windows=((rng.randrange(n), first, rng.randint(first, k - 1)),) if rng.random() < 0.5 else (),
-            uncut=nodes(1, 1) if rng.random() < 0.3 else (),
-            at_least=((1, nodes(k, n)),) if rng.random() < 0.2 else (),
-        )
-        case = replace(case, rules=rules)
-    return case
+    return replace(case, rules=_drawn_rules(rng, case, nodes)) if feature == RULES else case
+
+
+def _over_kinds(rng: random.Random, case: Case, speeds: Sequence[float], memory: float) -> Case:
+    """The case over a kind of devices of each speed, some with memories, bandwidths, rates or an order of their own."""
+    counts, memories = [rng.randint(1, 2) for _ in speeds], [memory] * len(speeds)
+    if rng.random() < 0.5:
+        memories = [memory * rng.choice((0.5, 1.0, 3.0)) for _ in speeds]
+    own = [rng.choice((None, 0.5, 2.0, math.inf)) if rng.random() < 0.5 else None for _ in speeds]
+    traits = enumerate(zip(counts, speeds, memories, own, strict=True))
+    kinds = tuple(Kind(f"kind {t}", count, speed, None, held, rate) for t, (count, speed, held, rate) in traits)
+    case = replace(case, kinds=kinds, fit=case.fit and memory < math.inf)
+    if rng.random() < 0.3:
+        case = replace(case, rates=tuple(tuple(rng.choice((0.5, 1.0, 2.0, math.inf)) for _ in kinds) for _ in kinds))
+    return replace(case, order="fixed", k=sum(counts)) if rng.random() < 0.2 else case
+
+
+def _drawn_rules(rng: random.Random, case: Case, nodes: Callable[[int, int], tuple[int, ...]]) -> Constraints:
+    """Side constraints on a case; `nodes` draws so many of its nodes, at least and at most."""
+    n, k, several = case.n, case.k, len(case.kinds) > 1
+    first = rng.randrange(k)
+    return Constraints(
+        together=(nodes(2, 3),) if n > 1 and rng.random() < 0.5 else (),
+        windows=((rng.randrange(n), first, rng.randint(first, k - 1)),) if rng.random() < 0.5 else (),
+        uncut=nodes(1, 1) if rng.random() < 0.3 else (),
+        at_least=((1, nodes(k, n)),) if not several and rng.random() < 0.2 else (),
+        on=((rng.randrange(n), (rng.choice(case.kinds).name,)),) if several and rng.random() < 0.5 else (),
+    )
 
 
 def partitions(instance: Instance) -> Iterator[Partition]:
@@ -214,7 +247,7 @@ def partitions(instance: Instance) -> Iterator[Partition]:
     for block in itertools.product(range(instance.k), repeat=instance.graph.n):
         if any(block[u] > block[v] for u, v in edges):
             continue
-        for kinds in [None] if instance.is_alike else sorted(sequences):
+        for kinds in [None] if instance.is_alike or instance.machines.is_fixed else sorted(sequences):
             try:
                 partition = Partition(instance, block, kind=kinds)
             except InputError:  # a rule is broken
@@ -372,6 +405,8 @@ def hunt_by(
 
 #: Verdict on an answer with nothing wrong; that on none is empty.
 _TRUE = "true"
+# Errors of methods in other processes that are no fault.
+_NO_ANSWER = (NothingFoundError.__name__, OneKindError.__name__)
 
 
 @dataclass
@@ -401,7 +436,9 @@ class _Trial:
         except NothingFoundError:
             return ""
         except (MethodError, InputError) as error:
-            return "" if str(error).startswith(NothingFoundError.__name__) else str(error)
+            return "" if isinstance(error, OneKindError) or str(error).startswith(_NO_ANSWER) else str(error)
+        if all(run.get(name) is None for run in runs for name in ("bound", "bottleneck")):
+            return ""
         optimum = min(every, key=lambda partition: partition.bottleneck)
         return _fault(runs[0], runs[-1], instance, optimum, limit) or _TRUE
 

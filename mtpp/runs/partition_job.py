@@ -72,9 +72,9 @@ class RunMethod:
 
     @property
     def takes_kinds(self) -> bool:
-        """Whether it answers questions over several kinds of devices; a function of a caller does not say so."""
+        """Whether it answers questions over several kinds of devices; a function of a caller may."""
         if self.own is not None:
-            return self.own.model is not None and self.own.model.any_kinds
+            return self.own.model is None or self.own.model.any_kinds
         if self.name in HEURISTICS:
             return HEURISTICS[self.name].kinds == "any"
         return self.name == CERTIFY or find_model(self.name.removesuffix(LP_SUFFIX)).kinds == "any"

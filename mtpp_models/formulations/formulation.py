@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -56,13 +56,21 @@ class Case:
 
     name: str  # unique in its formulation
     build: Callable[[], pyo.ConcreteModel]  # with V, B, B_before_last, and y[v, b]: v is in (super)block b or before
-    superblock: Callable[[Partition], IntArray]  # (super)block of each node of a partition, counted from 1
+    # (super)block of each node of a partition, counted from 1; None for a bound alone, whose model has no sets and y
+    superblock: Callable[[Partition], IntArray] | None = None
     blocks: int = 1  # (super)blocks of the model, on which its size depends
 
     def model(self, start: Partition | None = None) -> pyo.ConcreteModel:
-        """Build the model, with a warm start in ``y``; the solver completes the other variables."""
+        """Build the model, with a warm start in ``y``; the solver completes the other variables.
+
+        Raises
+        ------
+        InputError
+            If it is no Pyomo model that minimises one objective.
+        """
         model = self.build()
-        if start is not None:
+        _check_model(self.name, model)
+        if start is not None and self.superblock is not None:
             for v, home in enumerate(self.superblock(start)):
                 for b in model.B_before_last:
                     if not model.y[v, b].fixed:
@@ -100,7 +108,7 @@ class Case:
         return CaseResult(
             bound=proved,
             optimum=_optimum(outcome) * data.unit,
-            superblock=None if outcome.objective is None else _read(model, solver),
+            superblock=None if outcome.objective is None or self.superblock is None else _read(model, solver),
             log=outcome.log,
             build=built,
             solve=watch.passed - built,
@@ -118,6 +126,16 @@ class Case:
         if rows > _MOST_ROWS:
             return False
         return rows * _ROW_SECONDS <= _LITTLE * seconds or rows * _ROW_FACTOR * _row_seconds() <= seconds
+
+
+def _check_model(name: str, model: Any) -> None:
+    """Refuse what a case built and is no Pyomo model that minimises one objective."""
+    if not isinstance(model, pyo.ConcreteModel):
+        raise InputError(f"The case {name} builds {type(model).__name__}; return a ConcreteModel.")
+    goals = list(model.component_data_objects(pyo.Objective, active=True))
+    if [goal.sense for goal in goals] != [pyo.minimize]:
+        found = "an objective that is maximised" if len(goals) == 1 else f"{len(goals)} active objectives"
+        raise InputError(f"The model of the case {name} has {found}; a bound is the least value of one, minimised.")
 
 
 def _row_seconds() -> float:
@@ -218,7 +236,7 @@ def contradiction(
 def _excludes(case: Case, data: ScaledInstance, partition: Partition) -> bool:
     """Whether a case is found to exclude the partition, or to give it a higher cost; False also if time is up."""
     model = case.model()
-    for v, home in enumerate(case.superblock(partition)):
+    for v, home in enumerate(() if case.superblock is None else case.superblock(partition)):
         for b in model.B_before_last:
             variable, value = model.y[v, b], int(home <= b)
             if variable.fixed and variable.value != value:
@@ -298,7 +316,11 @@ class Formulation:
             If a strengthened model has no start.
         """
         data = ScaledInstance.near(instance, start)
-        return PreparedModel(data, self.cases(data), start, np.arange(instance.graph.n), data.cutoff)
+        made: Any = self.cases(data)
+        cases = list(made) if isinstance(made, Iterable) else [made]
+        if not cases or not all(isinstance(case, Case) for case in cases):
+            raise InputError(f"The cases of {self.name} are {made!r}; return a list of Case, one or more.")
+        return PreparedModel(data, cases, start, np.arange(instance.graph.n), data.cutoff)
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
         """Solve the cases one after the other and combine what they prove.

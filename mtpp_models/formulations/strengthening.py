@@ -177,6 +177,7 @@ def restrict(
     if (block[contraction.anchor][contraction.group] != block).any():
         return None
     restricted = Partition(instance, block[contraction.anchor])
+    assert case.superblock is not None
     home = case.superblock(restricted)
     return restricted if ((where.first <= home) & (home <= where.last)).all() else None
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 
 from instances import (
@@ -35,6 +39,21 @@ def best(instance: Instance) -> Partition:
 @pytest.fixture
 def worse(instance: Instance) -> Partition:
     return Partition(instance, [0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "value", [2, True, np.int64(2), np.float64(2.5), np.array(2.5), Fraction(1, 3), Decimal("0.1")]
+)
+def test_a_bound_is_the_largest_float_that_is_no_more(value: Any) -> None:
+    bound = Bound(value, "own").value
+    assert type(bound) is float
+    assert bound <= value < math.nextafter(bound, math.inf)
+
+
+@pytest.mark.parametrize("value", ["5", None, 1j, [1.0], np.array([1.0, 2.0]), 10**400])
+def test_a_bound_that_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(InputError, match=r"own claims the bound .*, which is no number"):
+        Bound(value, "own")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1e-12])

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kinds_cases import GOLDEN
 from strategies import instances, orders
 
 from heuristics import kahn, segment_costs, slice_order, slice_order_for_all_k
 from heuristics.orders.orders import decode
 from instances import ComputationGraph, Instance, Partition, Platform
+from instances.partitioning.constraints import Constraints
 from instances.partitioning.peaks import KernelArrays
 from instances.random_graphs import heavy_and_light, misleading_edge
 
@@ -84,3 +86,12 @@ def _slicings(n: int, k: int) -> list[list[tuple[int, int]]]:
     """All ways to cut 0 … n into at most k non-empty segments."""
     cuts = (c for blocks in range(1, min(n, k) + 1) for c in itertools.combinations(range(1, n), blocks - 1))
     return [list(itertools.pairwise((0, *c, n))) for c in cuts]
+
+
+def test_over_kinds_an_order_is_cut_best_and_each_block_has_a_device() -> None:
+    """Also where windows say in which block a node is."""
+    question, optimum = GOLDEN["two kinds"]
+    found = slice_order(question, question.graph.topological_order)
+    assert found.bottleneck == optimum
+    windowed = Instance(question.graph, question.machines, k=3, constraints=Constraints(windows=((0, 1, 1),)))
+    assert slice_order(windowed, question.graph.topological_order).block[0] == 1

@@ -18,15 +18,16 @@ from instances import Bound, Partition, Result
 from mtpp_models import Algorithm
 
 
-def bound(name, value):
+def bound(name, value, kinds="one"):
     def run(start, controls):
         return Result(name, start.instance, None, Bound(value(start.instance), name, False))
 
-    return Algorithm(name, "", "", run)
+    return Algorithm(name, "", "", run, kinds=kinds)
 
 
 HEAVIEST = bound("heaviest", lambda q: float(q.graph.work.max()))
 EVEN = bound("even", lambda q: q.graph.work.sum() / q.k + q.graph.tensors.bytes.sum() / q.platform.bandwidth)
+SHARED = bound("shared", lambda q: q.graph.work.sum() / q.k, kinds="any")  # as if all devices had the speed 1
 NOTHING = bound("nothing", lambda q: float("nan"))
 
 
@@ -45,6 +46,10 @@ CALLS = []
 def moody(instance, rng, limits=None):
     CALLS.append(1)
     return Partition(instance, [0 if len(CALLS) % 2 else instance.k - 1] * instance.graph.n)
+
+
+def one_block(instance, rng, limits=None):
+    return Partition(instance, instance.rules.first)
 
 
 def crashes(instance, rng, limits=None):
@@ -73,6 +78,29 @@ def test_a_true_bound_passes_and_a_false_one_is_found_and_made_small(file: str, 
     value = case.instance.graph.work.sum() / case.instance.k
     value += case.instance.graph.tensors.bytes.sum() / case.instance.platform.bandwidth
     assert value > read.cost
+
+
+def test_what_holds_for_alike_devices_alone_is_found_over_kinds(file: str) -> None:
+    case = mtpp.hunt(f"{file}:SHARED", seconds=60, seed=1).counterexample
+    assert case is not None
+    assert case.instance.kinds > 1
+    assert case.instance.graph.n == 1
+
+
+def test_a_search_without_kinds_of_blocks_has_no_answer_over_kinds(file: str) -> None:
+    hunt = mtpp.hunt(f"{file}:one_block", seconds=5, seed=1)
+    assert hunt.asked["kinds"] >= hunt.refused["kinds"] > 0  # in a fixed order they follow
+    assert hunt.asked["plain"] > hunt.refused["plain"] == 0
+
+
+def test_questions_over_kinds_have_all_that_kinds_may_have() -> None:
+    cases = [drawn(random.Random(number), 5, kinds=True) for number in range(200)]
+    assert {case.feature for case in cases} == {"kinds"}
+    seen = [case for case in cases if case.order == "fixed"], [case for case in cases if case.rates is not None]
+    seen += [case for case in cases if case.rules.on], [case for case in cases if case.rules.windows]
+    assert all(len(found) > 10 for found in seen)
+    assert len({kind.memory for case in cases for kind in case.kinds}) > 100
+    assert len({kind.bandwidth for case in cases for kind in case.kinds}) > 3
 
 
 COMPLAINTS = {

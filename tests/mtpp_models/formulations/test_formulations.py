@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 from fixed_models import fixed_objective
 from hypothesis import assume, given, settings
+from kinds_cases import GOLDEN
 from strategies import instances, partitions
 
-from heuristics import HEURISTICS
+from heuristics import HEURISTICS, Limits, search
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.random_graphs import regal_style
-from mtpp_models import MODELS, ScaledInstance, SolveOptions, simple, solve
+from mtpp_models import MODELS, Case, Formulation, ScaledInstance, SolveOptions, simple, solve
 from mtpp_models.simple import one_block, work_bound
 
 
@@ -160,3 +165,92 @@ def test_a_model_that_cannot_be_built_in_time_is_not_begun() -> None:
     assert result.bound is not None
     assert result.bound.value == simple(instance)
     assert (result.log, result.seconds["solve"]) == ("", 0.0)
+
+
+def _own(*edits: Callable[[pyo.ConcreteModel], object]) -> Formulation:
+    """The exact model, changed."""
+
+    def build(case: Case) -> pyo.ConcreteModel:
+        model = case.build()
+        for edit in edits:
+            edit(model)
+        return model
+
+    def cases(data: ScaledInstance) -> Iterator[Case]:
+        return (replace(case, build=partial(build, case)) for case in MODELS["exact"].cases(data))
+
+    return Formulation("own", "", "", cases, exact=True)  # type: ignore[arg-type]  # a generator
+
+
+def _switch_off(model: pyo.ConcreteModel) -> None:
+    for goal in model.component_objects(pyo.Objective):
+        goal.deactivate()
+
+
+def _block(model: pyo.ConcreteModel) -> None:
+    model.own = pyo.Block(pyo.RangeSet(2))
+    for part in model.own.values():
+        part.x = pyo.Var(bounds=(0, 1))
+        part.row = pyo.Constraint(expr=part.x >= 0)
+
+
+def _most(model: pyo.ConcreteModel) -> None:
+    model.most = pyo.Objective(expr=-model.bottleneck, sense=pyo.maximize)
+
+
+def _second(model: pyo.ConcreteModel) -> None:
+    model.second = pyo.Objective(expr=2 * model.bottleneck)
+
+
+def _other(model: pyo.ConcreteModel) -> None:
+    model.other = pyo.Objective(expr=model.bottleneck)
+
+
+@pytest.mark.parametrize("edits", [(_block,), (_switch_off, _other)])
+def test_models_with_parts_of_their_own_are_solved(edits: Any) -> None:
+    small = Instance(regal_style("erdos-renyi", 8, seed=2), Platform(2, 1.0))
+    ours, own = (solve(small, model, SolveOptions(time_limit=None)) for model in ("exact", _own(*edits)))
+    assert own.cost == ours.cost
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        ((_second,), "2 active objectives"),
+        ((_switch_off,), "0 active objectives"),
+        ((_switch_off, _most), "an objective that is maximised"),
+    ],
+)
+def test_a_model_minimises_one_objective(edits: Any, message: str, instance: Instance) -> None:
+    with pytest.raises(InputError, match=message):
+        solve(instance, _own(*edits))
+
+
+@pytest.mark.parametrize("cases", [[], None, [5], 5])
+def test_cases_are_a_list_of_cases(cases: Any, instance: Instance) -> None:
+    with pytest.raises(InputError, match="return a list of Case, one or more"):
+        solve(instance, Formulation("own", "", "", lambda data: cases))
+
+
+@pytest.mark.parametrize("name", ["alike", "two kinds"])
+def test_a_model_of_a_bound_alone_needs_no_names_of_ours(name: str, instance: Instance) -> None:
+    """Also with a start, and where it excludes that."""
+    question = instance if name == "alike" else GOLDEN[name][0]
+
+    def build(data: ScaledInstance, least: float) -> pyo.ConcreteModel:
+        m = pyo.ConcreteModel()
+        m.time = pyo.Var(bounds=(least / data.unit, None))
+        m.goal = pyo.Objective(expr=m.time)
+        return m
+
+    def own(least: float) -> Formulation:
+        return Formulation("own", "", "", lambda data: [Case("one", partial(build, data, least))], kinds="any")
+
+    floor, start = (
+        simple(question),
+        search(question, "portfolio", np.random.default_rng(0), Limits(evaluations=10)).partition,
+    )
+    assert solve(question, own(1.1 * floor), start=start).bound.value == pytest.approx(1.1 * floor, rel=1e-5)  # type: ignore[union-attr]
+    if name == "alike":
+        with pytest.raises(InputError, match="excludes a partition"):
+            solve(question, own(100 * floor))
