@@ -126,8 +126,9 @@ class Partition(Displayed):
         kinds = np.array(machines.sequence if kind is None or machines.is_fixed else kind)
         if kinds.shape != (k,) or kinds.dtype.kind not in "iu":
             raise InputError(f"There are {kinds.size} kinds for {k} blocks; give one number a block.")
-        kinds = np.where(np.bincount(self.block, minlength=k) > 0, kinds, IDLE).astype(np.int64)
-        used, last = kinds[kinds != IDLE], len(machines.kinds) - 1
+        busy = np.bincount(self.block, minlength=k) > 0
+        kinds = np.where(busy, kinds, IDLE).astype(np.int64)
+        used, last = kinds[busy], len(machines.kinds) - 1
         if ((used < 0) | (used > last)).any():
             raise InputError(f"A block is on a kind that there is not; they run from 0 to {last}.")
         for owned, count in zip(machines.kinds, np.bincount(used, minlength=last + 1).tolist(), strict=True):

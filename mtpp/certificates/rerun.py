@@ -24,7 +24,7 @@ from instances.planning.stated import StatedPlan
 from instances.results import LP_SUFFIX, STATED
 from instances.system.processes import catch_interrupt
 from mtpp.verification.verdict import Check, Verdict
-from mtpp_models import SolveOptions, SolverNotAvailableError, read_solution, simple, solve
+from mtpp_models import SolveOptions, SolverNotAvailableError, read_solution, solve
 from mtpp_models.bounds.priced.bisection import BISECTION, halved
 from mtpp_models.bounds.priced.prices import BlockTree
 from mtpp_models.bounds.priced.relaxation import with_ends
@@ -33,7 +33,7 @@ from mtpp_models.placement.exact import EXACT
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.planning.bounds import iteration_bound
 from mtpp_models.planning.solve import bounds_by_coverage
-from mtpp_models.simple import as_answer, one_block
+from mtpp_models.simple import as_answer, one_block, simple_bound
 
 # Solutions of other programs for a written model: a partition, checked here, and a bound that is not proved here.
 
@@ -84,7 +84,7 @@ def read_back(
         partition = read.partition
         if stated is None:
             time, source = read.stated, f"{solution} ({read.solver})"
-    floor = Bound(simple(instance), "simple")
+    floor = simple_bound(instance)
     answers = [Result("solution", instance, partition, floor, watch.seconds(read=watch.passed))]
     if time is None:
         return ReadBack(answers, source)

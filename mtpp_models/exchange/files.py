@@ -19,10 +19,11 @@ from instances.deadline import Deadline
 from instances.errors import InputWarning
 from instances.graph.tensors import IntArray
 from instances.json_files import check_writable, write_json
+from instances.partitioning.partition import IDLE
 from instances.partitioning.symmetry import contract_groups
 from instances.planning import Plan, TrainingInstance
 from mtpp_models.exchange.solution_files import SolutionFile, read_solution_file
-from mtpp_models.formulations.formulation import Case, Formulation
+from mtpp_models.formulations.formulation import Case, Formulation, kinds_of_blocks
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.planning.models import FORMS
 from mtpp_models.planning.solve import BuiltReplication, build_replication
@@ -64,10 +65,17 @@ class BuiltModel:
     def legend(self, names: str) -> list[str]:
         """Lines about the file of the model, whose names stand in full in the file `names`."""
         instance, unit = self.instance, self.instance.time_unit
+        kinds = [kind.name for kind in instance.machines.kinds]
+        on = (
+            []
+            if instance.is_alike
+            else [f"on.B.T = 1: block B is on a device of kind T of {', '.join(kinds)}, from 0 on"]
+        )
         return [
             f"{self.name}, case {self.case}, of {instance.label}, graph {instance.graph.content_hash[:16]}",
             f"unit of time: {self.unit!r} {unit}; an objective of 1 is a bottleneck of {self.unit!r} {unit}",
             f"y.NODE.B = 1: NODE is in block B or before, blocks from 1 on; the full names are in {names}",
+            *on,
         ]
 
     def document(self) -> dict[str, Any]:
@@ -171,8 +179,6 @@ def builders(
         raise InputError(f"The model {formulation.name} is one of partitions; give an Instance of a graph.")
     if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
-    if not instance.is_alike:
-        raise InputError(f"{instance.name}: models over kinds of devices are not written; solve them by mtpp bound.")
     contraction = contract_groups(instance)
     question, warm_start = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
     warm_start = None if warm_start is None else warm_start.under(question)
@@ -182,7 +188,7 @@ def builders(
 
     def built(case: Case) -> BuiltModel:
         return BuiltModel(
-            model=case.build(),
+            model=case.model(),
             name=formulation.name,
             case=case.name,
             instance=instance,
@@ -214,7 +220,12 @@ def read_partition(built: BuiltModel) -> Partition:
     for v, b in np.argwhere(np.diff(y, axis=1) < 0)[:1].tolist():
         early, late = labels(m.y[v, b]), labels(m.y[v, b + 1])
         raise InputError(f"{early} is 1 and {late} is 0; a node that lies in a block or before stays there.")
-    partition = Partition(built.instance, (len(m.B) - y[:, 1:].sum(axis=1))[built.node])
+    kind = kinds_of_blocks(m) if hasattr(m, "on") else None
+    if hasattr(m, "on") and kind is None:
+        raise InputError("The variables on are neither 0 nor 1: this is no solution of whole numbers.")
+    if kind is not None:
+        kind = np.append(kind, np.full(built.instance.k - len(kind), IDLE))
+    partition = Partition(built.instance, (len(m.B) - y[:, 1:].sum(axis=1))[built.node], kind=kind)
     if not partition.bottleneck < np.inf:
         block = int(partition.excess.argmax())
         raise InputError(f"Block {block} needs {partition.excess[block]:g} bytes more than there are, and has to fit.")

@@ -112,7 +112,7 @@ class Case:
             log=outcome.log,
             build=built,
             solve=watch.passed - built,
-            kind=None if outcome.objective is None or not hasattr(model, "on") else _read_kinds(model),
+            kind=None if outcome.objective is None or not hasattr(model, "on") else kinds_of_blocks(model),
             relaxation=relaxation,
         )
 
@@ -191,7 +191,7 @@ def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
     return len(model.B) - np.round(y).sum(axis=1).astype(np.int64)
 
 
-def _read_kinds(model: pyo.ConcreteModel) -> IntArray | None:
+def kinds_of_blocks(model: pyo.ConcreteModel) -> IntArray | None:
     """The kind of the device of each block; None where the solution is not integral."""
     kinds = np.full(len(model.B), IDLE)
     for (b, t), variable in model.on.items():

@@ -178,7 +178,7 @@ def test_bug_runs_over_kinds_are_told_apart_and_start_bounds(tmp_path: Path) -> 
     for asked, optimum in ((slow, 4.5), (fast, 1.125)):
         frame = mtpp.compare(asked, 2, methods=methods, file=tmp_path / "runs.jsonl").set_index("method")
         assert list(frame["error"].isna()) == [True, False, True, True, True]
-        assert frame["error"]["kahn"] == "InputError: kahn is for devices that are all alike; use portfolio."
+        assert frame["error"]["kahn"] == "OneKindError: kahn is for devices that are all alike; use portfolio."
         assert list(frame["bottleneck"][["portfolio", "ideals", "exact"]]) == [optimum] * 3
         assert list(frame["bound"][["ideals", "exact"]]) == pytest.approx([optimum] * 2, rel=1e-5)
         assert frame["bottleneck"]["_on_first_devices"] == 5
@@ -288,3 +288,10 @@ def test_bug_small_memories_beside_long_times_ended_searches() -> None:
     kinds = [Kind("x", 2, speed=1, memory=1.3e-149), Kind("y", 1, speed=2, memory=6e-150)]
     works = [[2e254, 2e254], [1e254, 3e254]]
     assert answered(Instance(graph, Machines(kinds, bandwidth=1e300), works=works, fit=True)).cost is not None
+
+
+@pytest.mark.parametrize("kind", [[-1, -1, -1], [0, -1, 1], [2, 0, 1]])
+def test_bug_a_block_with_nodes_and_no_kind_was_on_the_last_one(kind: list[int]) -> None:
+    """However many there are of that."""
+    with pytest.raises(InputError, match="on a kind that there is not"):
+        Partition(GOLDEN["two kinds"][0], [0, 0, 1, 1, 2, 2], kind=kind)

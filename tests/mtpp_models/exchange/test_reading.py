@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kinds_cases import GOLDEN
 from solver_commands import solve_file
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import InputWarning
+from instances.json_files import json_text, parse_json
 from instances.random_graphs import regal_style
+from mtpp.certificates.rerun import read_back
+from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import build, read_solution, solve, write_model
 from mtpp_models.exchange.solution_files import read_solution_file
 
@@ -171,3 +175,20 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**26 + 1)
     with pytest.raises(InputError, match="the most that is read"):
         read_solution_file(tmp_path / "s.sol", 10)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_over_kinds_a_solution_has_the_kinds_of_its_blocks(tmp_path: Path, name: str) -> None:
+    """Its certificate passes the check; without the kinds it is none."""
+    question, optimum = GOLDEN[name]
+    (model,) = write_model(question, "exact", tmp_path / "model.lp")
+    solve_file("highs", model, tmp_path / "found.sol")
+    read = read_back(question, "exact", solution=tmp_path / "found.sol")
+    assert read.answers[0].cost == pytest.approx(optimum, rel=1e-6)
+    assert verify(parse_json(json_text(certificate_document(read.answers)), "found.json")).faults == ()
+    part = build(question)
+    _, labels = read_solution(part, tmp_path / "found.sol"), part.labels
+    lines = [f"{labels(variable)} {variable.value}" for variable in part.model.y.values()]
+    (tmp_path / "y.txt").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="on a kind that there is not"):
+        read_solution(build(question), tmp_path / "y.txt")
