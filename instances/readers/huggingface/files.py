@@ -142,10 +142,11 @@ def _is_alone(config: Value, record: Decoder) -> bool:
 def _width(config: Value) -> dict[str, Dim]:
     """The bytes of a number of the type that the configuration states; nothing if it states none."""
     members = config.open_members(())
-    inner = members.get("text_config")
+    inner, levels = members.get("text_config"), [members]
     if inner is not None and isinstance(inner.data, dict):
-        members = {**inner.open_members(()), **members}
-    stated = [members[name].data for name in ("dtype", "torch_dtype") if name in members][:1]
+        levels.append(inner.open_members(()))
+    texts = [level[name].data for level in levels for name in ("dtype", "torch_dtype") if name in level]
+    stated = [text for text in texts if text is not None][:1]
     sizes = [size for name, size in _WIDTHS.items() if name in stated]
     return {"element_bytes": sizes[0]} if sizes else {}
 

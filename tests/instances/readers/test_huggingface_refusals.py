@@ -112,3 +112,9 @@ def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
 def test_parts_that_are_not_counted_are_told(tmp_path, more, words):
     with pytest.warns(InputWarning, match=words):
         load_graph(written(tmp_path, LLAMA | more))
+
+
+def test_bug_a_type_of_null_hid_that_of_the_decoder(tmp_path):
+    config = {"model_type": "llava", "dtype": None, "text_config": LLAMA | {"torch_dtype": "bfloat16"}}
+    with pytest.warns(InputWarning, match="only the decoder"):
+        assert load_graph(written(tmp_path, config)).attributes["dims"]["element_bytes"] == 2
