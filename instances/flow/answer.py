@@ -29,7 +29,7 @@ class Turns(NamedTuple):
         sizes = sorted(set(self.sizes[self.sizes > 0].tolist()))
         of = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else "".join(map(str, sizes)) or "no"
         batches = "1 batch" if self.in_flight == 1 else f"{self.in_flight} batches"
-        return f"{batches} of {of} sequences, a step each {figures(self.tick, 's')}"
+        return f"{batches} of {of} {'sequence' if of == '1' else 'sequences'}, a step each {figures(self.tick, 's')}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

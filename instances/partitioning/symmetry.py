@@ -413,7 +413,7 @@ def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Cons
 
 
 def _moves(instance: Instance) -> dict[int, int]:
-    """Target of each node that the reductions merge now and, if nothing can overflow, after these."""
+    """The node into which each one is merged, now or, where memory never overflows, by reductions that follow."""
     graph = instance.graph
     fits = _fits(instance)
     params, read_bytes, alone_bytes = _bytes_at_stake(graph)

@@ -431,7 +431,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
 
 
 def _ways_of(node: Value) -> dict[_Way, list[float]]:
-    """Numbers of a node, and the most that it sends to join its degree, by its ways to run."""
+    """Times and sizes of a node by degree and mode, and last the most bytes by which tensor ranks join results."""
     numbers_by_way = {}
     for degree, items in node.open_members(()).items():
         if not degree.isdecimal() or int(degree) < 1:

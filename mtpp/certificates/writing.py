@@ -33,7 +33,7 @@ def check_names(answer: Result[Any, Any]) -> None:
 
 
 def _methods_of(answer: Result[Any, Any]) -> str:
-    """The problem whose methods of bounds the question has."""
+    """Name of the problem whose bounds apply: that of devices of several kinds, or that of the question."""
     question = answer.instance
     return KINDS if question.problem == PARTITION and not question.is_alike else str(question.problem)
 

@@ -76,7 +76,7 @@ class Files:
                     os.unlink(os.path.realpath(path))  # a symbolic link stays
 
     def of(self, instance: Instance, instances: Sequence[Instance]) -> Files:
-        """The files of one of several instances."""
+        """The files for one of several instances, whose names tell them apart."""
         out, plot = (None if path is None else file_for(path, instance, instances) for path in (self.out, self.plot))
         return Files(out, plot)
 

@@ -477,7 +477,7 @@ def compare_grid(stated: Envelope, statements: Mapping[str, Any], graph: OwnGrap
 
 
 def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """The question of a flow: batches in flight, where it is of a decoder; any other one is stated by its hash."""
+    """Compare a stated number of batches in flight with that of the file; a flow of no decoder has none."""
     steps = stated.instance.steps
     if steps is None:
         return Comparisons({}, ())

@@ -186,7 +186,7 @@ def pack(job: Job, start: Sequence[Run]) -> Parcel:
 
 
 def work(parcel: bytes, luggage: dict[str, bytes]) -> Run | Missing | Fault:
-    """Make a run in the process that was asked to."""
+    """Do a pickled job in a process of a pool; `luggage` holds the large objects that it has not seen yet, by name."""
     try:
         for name, data in luggage.items():
             _KEPT[name] = pickle.loads(data)

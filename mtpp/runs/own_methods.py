@@ -241,7 +241,7 @@ def _of_model(model: Model) -> OwnMethod:
 
 
 def _of_object(method: Any, function: Any, name: str) -> OwnMethod:
-    """An object of this process, whose code is that of `function`."""
+    """The method of an object of this process, with the place of its code if other processes can load it from there."""
     function = unwrap(getattr(function, "py_func", function))
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):

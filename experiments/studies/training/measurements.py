@@ -160,7 +160,7 @@ class MeasuredStep:
 
 
 def measured_steps(path: Path = PUBLISHED) -> list[MeasuredStep]:
-    """All rows of a file."""
+    """The measured training steps of a file, a row each."""
     with path.open(encoding="utf-8", newline="") as file:
         return [MeasuredStep(row) for row in csv.DictReader(file)]
 

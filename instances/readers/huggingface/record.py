@@ -77,7 +77,7 @@ class Fields:
         return False if value.data is None else value.truth()
 
     def word(self, name: str) -> Any:
-        """A word of the model type."""
+        """What is fixed for the model type under a name of `decoders.toml`; None if nothing is."""
         return self.words.get(name)
 
     def says(self, name: str) -> bool:

@@ -173,7 +173,7 @@ def _calls(node: Node) -> list[str]:
 
 
 def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
-    """The modules in whose calls a node runs, of nodes in a module that one not around it has called."""
+    """Nodes in a module that was called by another one than those around it, with the modules of these calls."""
     calls = {label(node): _calls(node) for node in flow.operators}
     return {name: chain for name, chain in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(chain))}
 

@@ -107,7 +107,7 @@ def _check_payloads(config: Value) -> None:
 
 
 def _check_graph(graph: Value) -> None:
-    """Refuse what torch could run, and sizes without a value."""
+    """Refuse a graph with expressions that torch could run, or with sizes that have no value."""
     parts = graph.open_members(["inputs", "outputs", "nodes", "tensor_values"])
     open_sizes: dict[str, None] = {}
     for tensor in parts["tensor_values"].open_members([]).values():

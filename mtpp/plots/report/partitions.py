@@ -10,6 +10,7 @@ import numpy as np
 
 from instances import Bound, Partition
 from instances.flow.answer import FlowAnswer
+from instances.flow.problem import FlowInstance
 from instances.graph.display import figures
 from instances.partitioning.partition import crossings, stages
 from instances.partitioning.stated import Crossing
@@ -47,7 +48,7 @@ def partition_question(partition: Partition) -> dict[str, str]:
     facts = dict(instance._facts())
     facts["source"] = instance.graph.source or "not stated"
     if math.isfinite(instance.platform.memory):
-        facts["beyond the memory"] = "nothing fits" if instance.platform.fit else "takes time"
+        facts["limit of memory"] = "hard" if instance.platform.fit else "soft: what is beyond it takes time"
     rules = instance.constraints
     counts = {
         "groups kept together": len(rules.together),
@@ -234,8 +235,14 @@ def flow_question(answer: FlowAnswer) -> dict[str, str]:
             ends = dict.fromkeys((int(supported[0]), int(supported[-1])))
             capacity = ", ".join(f"{figures(row[c], _RATE)} with {c} {'layer' if c == 1 else 'layers'}" for c in ends)
         most = "" if instance.steps is None else "at most "
-        facts[f"kind {t}"] = f"{instance.counts[t]} devices: {most}{capacity}"
+        facts[_kind_name(instance, t)] = f"{how_many(int(instance.counts[t]), 'device')}: {most}{capacity}"
     return facts
+
+
+def _kind_name(instance: FlowInstance, t: int) -> str:
+    """A kind by what the names of its devices have in front of their numbers, if that is the same and not empty."""
+    stems = {name.rpartition("-")[0] for name, kind in zip(instance.devices, instance.kind, strict=True) if kind == t}
+    return next(iter(stems)) if len(stems) == 1 and "" not in stems else f"kind {t}"
 
 
 def flow_sections(answer: FlowAnswer, bound: Bound | None) -> Iterator[Section]:
@@ -254,14 +261,24 @@ def device_section(answer: FlowAnswer) -> Section:
         (begin, end), name, t = interval[i].tolist(), instance.devices[i], int(instance.kind[i])
         share = min(1.0, float(passes[i] / capacity[i])) if capacity[i] > 0 else 0.0
         layers, rate = _layers(begin, end), scale.cell(float(capacity[i]))
-        title = f"{name}, kind {t}: layers {layers}, {share:.1%} of {rate} {_RATE}"
+        title = f"{name}, {_kind_name(instance, t)}: layers {layers}, {share:.1%} of {rate} {_RATE}"
         rows.append(Row(name, [Bar(begin, end, "spare", title), Bar(begin, end, t, title, 1 - share, 1.0)]))
-        cells.append([name, str(t), layers, str(end - begin), rate, scale.cell(float(passes[i])), f"{share:.1%}"])
+        cells.append(
+            [
+                name,
+                _kind_name(instance, t),
+                layers,
+                str(end - begin),
+                rate,
+                scale.cell(float(passes[i])),
+                f"{share:.1%}",
+            ]
+        )
     idle = instance.n - len(cells)
     words = "A row is a device, from its first layer to its last, in the colour of its kind; the filled part of its "
     words += "height is what passes, of what it could serve." + (f" {idle} devices hold no layer." if idle else "")
     header = ["device", "kind", "layers", "number", f"could serve [{_RATE}]", "passes", "used"]
-    kinds: dict[Kind, str] = {t: f"kind {t}" for t in range(len(instance.capacity))}
+    kinds: dict[Kind, str] = {t: _kind_name(instance, t) for t in range(len(instance.capacity))}
     chart = Chart(rows, Scale("layer", 1.0, 0), "device", "layer", kinds | {"spare": "could serve more"})
     return Section("Layers of the devices", sentences=[words], chart=chart, table=Table(header, cells))
 

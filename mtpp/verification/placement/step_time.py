@@ -401,7 +401,7 @@ def _most_rows(side: Side, readers: IntArray) -> int:
 
 
 def _sides(step: Step, instance: PlacementInstance, rounded: Callable[[float], int], gap: int) -> tuple[Side, Side]:
-    """Both directions of time."""
+    """The question forwards and backwards in time, as a bound looks at starts and at ends."""
     n, first = len(step.outputs), devices_of_kinds(instance)
     links = [(h, d) for h in first for d in first if h != d]
     links += [(h, h + 1) for h, kind in zip(first, instance.machines.kinds, strict=True) if kind.count > 1]

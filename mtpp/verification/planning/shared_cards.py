@@ -13,7 +13,7 @@ from instances.planning.problem import TrainingInstance
 
 
 def least_work(instance: TrainingInstance) -> Fraction:
-    """Work of a device if all have the same, at the least share of each layer that any number of replicas allows."""
+    """The least work of the busiest device, if each layer has the number of replicas that repeats least."""
     chain, V, total = instance.chain, instance.cluster.n, Fraction(0)
     for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
         share = Fraction(1)

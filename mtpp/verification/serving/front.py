@@ -182,7 +182,7 @@ def passing_bytes(exact: ExactInstance) -> list[int]:
 
 
 def with_transfers(exact: ExactInstance, stages: list[LayerRange], kinds: list[int]) -> list[LayerRange]:
-    """The stages of a cut with what passes between them at the rates of their kinds, if there are rates for pairs."""
+    """Add the time of what each stage receives and sends to its cost, if pairs of kinds have rates of their own."""
     if not exact.is_rated:
         return stages
     passing, costs = passing_bytes(exact), [stage.cost for stage in stages]
