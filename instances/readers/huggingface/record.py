@@ -77,7 +77,7 @@ class Fields:
         return False if value.data is None else value.truth()
 
     def word(self, name: str) -> Any:
-        """What is fixed for the model type under a name of `decoders.toml`; None if nothing is."""
+        """The value that is fixed for the model type under a name of `decoders.toml`; None if there is none."""
         return self.words.get(name)
 
     def says(self, name: str) -> bool:
