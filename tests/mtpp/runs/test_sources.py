@@ -199,7 +199,8 @@ def test_all_functions_that_a_method_calls_are_in_its_hash(kinds: bool) -> None:
             sys.setprofile(None)
         places = {place_of(*item) for item in called} - {None}
         counted = {tuple(word.split()[:2]) for word in words(name)}
-        missing = {place for place in places if not place[0].endswith("registry")} - counted
+        # What loads Pyomo when it is used computes nothing either.
+        missing = {place for place in places if not place[0].endswith(("registry", "solvers.modeling"))} - counted
         assert not missing, (name, missing)
 
 
