@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from experiments.studies.mtpp.tables import (
     bound_table,
     certificate_table,
+    closing_rows,
     costs,
     gap_table,
     heuristic_table,
@@ -120,9 +121,11 @@ def _sections(frame: pd.DataFrame) -> list[Section]:
     others = (bound_table, certificate_table, time_table, gap_table)
     ratios = (*first, *(make(frame) for make in others if (frame["kind"] == "model").any()))
     instances = Section("instances", "Instances", *instance_rows(frame))
+    closed = Section("closed", "First bound to reach the best partition, by part of the graphs", *closing_rows(frame))
     return [
         instances,
         *(Section(table.name, table.title, *table.rows(), table.note, numbers=table.numbers) for table in ratios),
+        *([closed] if len(ratios) > len(first) else []),
     ]
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from heuristics import HEURISTICS
 from instances import InputError
-from instances.results import LP_SUFFIX
+from instances.results import LP_SUFFIX, PROOF_TOLERANCE
 from mtpp.runs.log import Run
 from mtpp.runs.partition_job import CERTIFY, base_name
 from mtpp.runs.statistics import (
@@ -81,11 +81,35 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text of the instances: name, n, m, communication over work."""
+    """Header and rows of text of the instances: name, n, m, communication over work, and who closes it at each k."""
     unique = frame.drop_duplicates("instance").sort_values("instance")
     shares = ["–" if pd.isna(share) else f"{share:.3f}" for share in unique["communication_over_work"]]
-    rows = zip(unique["instance"], unique["n"], unique["m"], shares, strict=True)
-    return ["instance", "n", "m", "comm/work"], [[str(cell) for cell in row] for row in rows]
+    closed = _first_to_close(frame).pivot_table(index="instance", columns="k", values="closed", aggfunc="first")
+    closed = closed.reindex(unique["instance"]).fillna("–")
+    rows = zip(unique["instance"], unique["n"], unique["m"], shares, *(closed[k] for k in closed), strict=True)
+    header = ["instance", "n", "m", "comm/work", *(f"k={k}" for k in closed)]
+    return header, [[str(cell) for cell in row] for row in rows]
+
+
+def closing_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text: the part of the graphs that each bound closes first, at each k."""
+    counts = _first_to_close(frame).groupby("k")["closed"].value_counts(normalize=True).unstack("k").fillna(0.0)
+    order = [label for label in dict.fromkeys(frame["label"]) if label in counts.index]
+    rows = [
+        [label, *(f"{100 * part:.0f} %" for part in counts.loc[label])]
+        for label in (*order, "–")
+        if label in counts.index
+    ]
+    return ["", *(f"k={k}" for k in counts)], rows
+
+
+def _first_to_close(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row a question; `closed` is the bound that reaches the best cost in the least time, "–" if none does."""
+    cost = frame["question"].map(frame.groupby("question")["bottleneck"].min())
+    rows = frame[(frame["kind"] == "model") & (cost <= frame["bound"] * (1 + PROOF_TOLERANCE))]
+    first = rows.sort_values("seconds", kind="stable").drop_duplicates("question").set_index("question")["label"]
+    questions = frame.drop_duplicates("question")
+    return questions.assign(closed=questions["question"].map(first).fillna("–"))
 
 
 def _simple(frame: pd.DataFrame) -> pd.Series[float]:

@@ -32,7 +32,7 @@ def test_table_end_to_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     lines = Path("r/runs.jsonl").read_text().splitlines()
     assert len(lines) == 12
     assert [json.loads(line)["communication_over_work"] for line in lines] == pytest.approx([1 / 3] * 12)
-    stems = ("instances", "table1", "table2", "table3", "seconds", "primal-integral", "gap-integral")
+    stems = ("instances", "table1", "table2", "table3", "seconds", "primal-integral", "gap-integral", "closed")
     expected = {f"{stem}.{suffix}" for stem in stems for suffix in ("md", "csv", "tex")}
     pictures = ("table1", "running-times", "ratio-profile", "performance-profile")
     expected |= {f"{stem}.{suffix}" for stem in pictures for suffix in ("png", "svg")}
