@@ -6,6 +6,7 @@ Messages speak of a word of the caller, such as *memory*, in the caller's spelli
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -84,8 +85,16 @@ def one_line(error: Exception, longest: int) -> str:
 
 
 def extra(name: str) -> str:
-    """The command that installs an extra of this project, which no package index has."""
-    return f"pip install -e '.[{name}]' in the folder of mtpp"
+    """The command that installs the packages of an extra of this project, which no package index has, in any folder."""
+    import shlex
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        stated = [line.partition(";")[::2] for line in requires("mtpp") or ()]
+    except PackageNotFoundError:
+        stated = []
+    packages = [package.strip() for package, marker in stated if re.search(rf"""extra == ["']{name}["']""", marker)]
+    return f"pip install {shlex.join(packages)}" if packages else f"pip install -e '.[{name}]' in the folder of mtpp"
 
 
 class WordError(InputError):

@@ -162,7 +162,7 @@ _TORCH = "2.13.0"
 # Until a process that does not end by itself is killed; it limits its processor time, too.
 _SECONDS = 3600.0
 _PROCESS = "instances.suites.network_process"
-_REMEDY = f"{extra('networks')}; torchvision must be built for the torch that is installed"
+_REMEDY = "torchvision must be built for the torch that is installed"
 # How many at a time; each takes a processor, and a gigabyte or two.
 _PROCESSES = min(4, os.cpu_count() or 1)
 
@@ -223,7 +223,8 @@ def trace_network(package: str, model: str, file: Path) -> None:
     """
     for needed in (package, "torch"):
         if not _installed(needed):
-            raise InputError(f"{needed} is not installed, with which {model} is traced; {_REMEDY}.")
+            missing = f"{needed} is not installed, with which {model} is traced"
+            raise InputError(f"{missing}; {extra('networks')}; {_REMEDY}.")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         done = run_module(_PROCESS, package, model, file, seconds=_SECONDS)
@@ -233,7 +234,7 @@ def trace_network(package: str, model: str, file: Path) -> None:
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror}).") from None
     if done is not None and done.returncode == NOT_IMPORTED:
-        raise InputError(f"{package} cannot be imported: {problem}; {_REMEDY}.")
+        raise InputError(f"{package} cannot be imported: {problem}; {extra('networks')}; {_REMEDY}.")
     if not file.exists():
         raise LeftOutError(f"{package} {version(package)}, {model} cannot be traced and is left out: {problem}")
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from instances.errors import extra
 from mtpp.questions import words
 
 # Names that there are to choose from, from the registries; a registry is loaded when it is asked.
@@ -44,11 +45,11 @@ def _solvers() -> Rows:
     from mtpp_models import SOLVERS, SolverNotAvailableError, available_solvers
     from mtpp_models.placement.cp import CP_SOLVER, cp_version
 
-    available, packages = available_solvers(), {name: spec.package for name, spec in SOLVERS.items()}
+    available, packages = available_solvers(), {name: spec.remedy for name, spec in SOLVERS.items()}
     with suppress(SolverNotAvailableError):
         available[CP_SOLVER] = cp_version()
-    packages[CP_SOLVER] = "ortools (extra place-cp), for mtpp place"
-    return [(name, available.get(name, f"not available: install {package}")) for name, package in packages.items()]
+    packages[CP_SOLVER] = f"{extra('place-cp')}, for mtpp place"
+    return [(name, available.get(name, f"not available: {package}")) for name, package in packages.items()]
 
 
 def _suites() -> Rows:

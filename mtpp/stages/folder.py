@@ -9,11 +9,16 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
-from instances import InputError, Partition, Result, combine
-from instances.errors import one_line
+from instances.errors import InputError, extra, one_line
+
+try:
+    import onnx
+except ImportError:
+    raise InputError(f"stages need onnx and onnxruntime; install the extra: {extra('onnx')}.") from None
+
+from instances import Partition, Result, combine
 from instances.json_files import finite_or_none, write_json
 from instances.readers.onnx.graph import copy_weights, weight_files
 from instances.readers.onnx.stages import Cut, OnnxStage, TensorSpec, cut_model

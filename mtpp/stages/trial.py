@@ -266,7 +266,7 @@ def try_stages(
         If onnxruntime is not installed or has no such device, a file is not as the manifest says, or there is not the
         memory for it.
     """
-    if find_spec("onnxruntime") is None or find_spec("onnx") is None:
+    if find_spec("onnxruntime") is None:
         raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}.")
     folder = Path(os.path.realpath(folder))
     manifest = read_manifest(folder)

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from instances import InputError
+from instances.errors import extra
 from instances.registry import unknown
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.solvers.highs import run_highs
@@ -32,6 +33,8 @@ from mtpp_models.solvers.modeling import load_pyomo, pyo
 _MOST = 0.9
 # Margins of solvers that run with tolerances and gaps below it, and of those that keep their own.
 _MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
+# Solvers with an extra of their own.
+_EXTRAS = ("scip", "gurobi")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Solver:
     # Relative amount by which its dual bound may be too high; it is subtracted. The tolerances that the solver prunes
     # with, on models whose objective is near 1, stay below it.
     margin: float
+
+    @property
+    def remedy(self) -> str:
+        """How to install it: the command of its extra, if it has one."""
+        return extra(self.name) if self.name in _EXTRAS else f"install {self.package}"
 
     def with_options(self, options: SolveOptions) -> Solver:
         """The solver with the margin of one whose tolerances are not known, if the user gives options of its own."""
@@ -128,7 +136,7 @@ def _ready(solver: Solver) -> Solver:
     if solver.version() is None:
         names = ", ".join(available_solvers())
         raise SolverNotAvailableError(
-            f"Solver {solver.name} is not available: install {solver.package}, or choose one of {names}."
+            f"Solver {solver.name} is not available: {solver.remedy}, or choose one of {names}."
         )
     return solver
 

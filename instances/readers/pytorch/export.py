@@ -70,9 +70,6 @@ def first_line(error: Exception) -> str:
 # matrix products, convolutions and attention; all other operators are counted by the bytes that they move.
 
 
-_MISSING = f"PyTorch is not installed; install the extra: {extra('torch')}."
-
-
 def recognises_torch(head: bytes) -> bool:
     """Whether a file that begins like this may be an exported program: a ZIP archive with weights in it."""
     return head.startswith(b"PK\x03\x04") and b"/data/weights/" in head
@@ -96,7 +93,7 @@ def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> Computation
         If torch is not installed, or the file cannot be read.
     """
     if find_spec("torch") is None:
-        raise InputError(_MISSING)
+        raise InputError(f"PyTorch is not installed; install the extra: {extra('torch')}.")
     check_readable(path)
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not a file of torch.export.save, or cut short.")
@@ -330,5 +327,5 @@ def _torch() -> Any:
         import torch
         import torch.export
     except ImportError:
-        raise InputError(_MISSING) from None
+        raise InputError(f"PyTorch is not installed; install the extra: {extra('torch')}.") from None
     return torch
