@@ -19,10 +19,12 @@ from instances.errors import (
     check_one_of,
     disregard,
     is_refused,
+    nearest,
     one_of,
     word,
 )
 from instances.graph.display import figures
+from instances.json_files import beside
 from instances.registry import unknown
 from mtpp.questions.words import MACHINES, Word
 from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
@@ -136,11 +138,9 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
         return _read(text, words)
     if text in ARCHITECTURES:
         raise InputError(f"{text}: no costs are known of its layers; {_instead()}")
-    names = ", ".join(TRANSFORMERS)
-    raise InputError(
-        f"{text}: there is no such model with configurations; give {names}, a "
-        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; plan takes any graph."
-    )
+    rest = f"give {', '.join(TRANSFORMERS)}, a config.json of Hugging Face, or a file of mtpp-chain/2 or Piper"
+    end = nearest([*TRANSFORMERS, *beside(text)], Path(text).name, f"{rest}; plan takes any graph")
+    raise InputError(f"{text}: there is no such model with configurations{end}")
 
 
 def _instead() -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Annotated, Any, TypedDict
 
-from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, assume, word
+from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, assume, nearest, word
 from instances.graph.display import figures
 from instances.json_files import read_json
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
@@ -130,7 +130,8 @@ def model_of(model: Any) -> ServedModel:
         return served_model(TRANSFORMERS[text])
     record = find_record(text)
     if record is None:
-        raise InputError(f"{text}: there is no such decoder; give {', '.join(TRANSFORMERS)} or a config.json.")
+        end = nearest(TRANSFORMERS, text, f"give {', '.join(TRANSFORMERS)} or a config.json")
+        raise InputError(f"{text}: there is no such decoder{end}")
     name, layers, doubts = record
     for doubt in doubts:
         warnings.warn(doubt, InputWarning, stacklevel=2)
