@@ -237,7 +237,7 @@ def _fill(
 
 @compiled
 def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
-    """Energy for a goal, and the least term."""
+    """Sum over all places of the squared part of the goal that is lacking there, and the least term."""
     energy, least = 0.0, np.inf
     for x in range(2 * count + 1):
         least = min(least, terms[x])

@@ -228,7 +228,7 @@ def search_kinds(
 
 
 def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
-    """An answer that is found with the slowest rate of each kind; the walks behind take the fastest ones."""
+    """An answer of a search that gives each kind the slowest of its rates; later walks give it the fastest."""
     assert instance.rates is not None
     slowest = np.minimum(instance.rates.min(axis=0), instance.rates.min(axis=1)).tolist()
     kinds = [

@@ -14,7 +14,7 @@ import scipy
 from heuristics.method import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, penalised_times, workspace
 from instances.compiled import compiled
-from instances.errors import InputError
+from instances.errors import InputError, extra
 from instances.graph.tensors import FloatArray, IntArray
 from instances.graph.views import node_layers
 from instances.placement.placement import Placement
@@ -92,7 +92,7 @@ def metis(instance: PlacementInstance, rng: np.random.Generator, _limits: Limits
     try:
         import pymetis
     except ImportError:
-        raise InputError("The method metis needs the package pymetis; install mtpp with the extra 'place'.") from None
+        raise InputError(f"The method metis needs pymetis; install the extra: {extra('place')}.") from None
     adjacency, work = _undirected(instance)
     if adjacency.nnz == 0 or instance.devices == 1:
         return Placement(instance, np.arange(instance.graph.n) % instance.devices)

@@ -152,7 +152,7 @@ def interleaved_plans(instance: TrainingInstance, orders: Sequence[IntArray]) ->
 
 
 def _on_part(instance: TrainingInstance, V: int, orders: Sequence[IntArray]) -> Iterator[tuple[Plan, PassLists]]:
-    """The same on V devices of some servers."""
+    """Interleaved plans on V devices, which are all or those of some servers."""
     chain, M = instance.chain, instance.microbatches
     for groups in (count for count in range(2, V + 1) if M % count == 0 and V % count == 0):
         for chunks in range(2, min(_CHUNKS, chain.n // groups) + 1):

@@ -43,7 +43,7 @@ from heuristics.planning.spp import (
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.devices import Ports
-from instances.errors import InputError
+from instances.errors import InputError, check_one_of
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.bounds import transfer_time
@@ -327,10 +327,8 @@ class Effort:
     tell: Tell | None = None  # told the phase and the best time after each
 
     def __post_init__(self) -> None:
-        if self.level not in EFFORTS:
-            raise InputError(f"effort is {self.level}; choose one of {', '.join(map(str, EFFORTS))}.")
-        if self.orders not in ORDERS:
-            raise InputError(f"There are no orders '{self.orders}'; choose one of {', '.join(ORDERS)}.")
+        check_one_of("effort", self.level, EFFORTS)
+        check_one_of("orders", self.orders, ORDERS)
 
 
 class _Candidate(NamedTuple):

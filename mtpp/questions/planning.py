@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from instances.errors import InputError, WordError, assume, check_one_of, disregard, nearest, said, word
+from instances.errors import InputError, WordError, assume, disregard, nearest, one_of, said, word
 from instances.graph.graph import ComputationGraph
 from instances.json_files import beside
 from instances.registry import find
@@ -277,8 +277,8 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
     dtype = words["dtype"]
     if words["optimizer_bytes"] is not None and words["parameter_copies"] is not None:
         raise InputError(f"{word('optimizer_bytes')} and {word('parameter_copies')} say the same; give one of them.")
-    if dtype is not None:
-        check_one_of("dtype", dtype, ELEMENT_BYTES)
+    if dtype is not None and dtype not in ELEMENT_BYTES:
+        raise WordError("dtype", dtype, one_of(ELEMENT_BYTES, dtype).removeprefix("; "))
     paper = words["network"] == "paper"
     if paper:
         _check_paper(words)

@@ -451,7 +451,7 @@ def _is_too_full(heads: Heads, device: IntArray, limit: float) -> bool:
 
 @compiled
 def _longest(head: FloatArray, tail: FloatArray, takes: FloatArray, device: IntArray) -> float:
-    """The most that some nodes of one device take with the least head and the least tail among them."""
+    """The largest sum, over nodes of one device, of their times with the least head and the least tail among them."""
     late, best = np.argsort(-head), 0.0
     for v in range(len(head)):
         total = 0.0

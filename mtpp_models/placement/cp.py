@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from instances import Bound, Result
 from instances.compiled import compiled
 from instances.deadline import Deadline, Stopwatch
+from instances.errors import extra
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
@@ -93,7 +94,10 @@ def _settled(sharing: Shared, deadline: Deadline) -> Shared:
 
 @compiled
 def _keep_apart(device: IntArray, is_apart: NDArray[np.bool_], between: FloatArray, apart: FloatArray) -> bool:
-    """Extend pairs that are apart to all nodes of both devices, and raise P to L; false if contradictory."""
+    """Keep all nodes of two devices apart if one pair of them is, and raise the time between them.
+
+    False if two nodes that are apart share a device.
+    """
     for u in range(len(device)):
         for v in range(u):
             if is_apart[u, v]:
@@ -153,7 +157,7 @@ def cp_version() -> str:
     """Version of CP-SAT; a `SolverNotAvailableError` where it is not installed."""
     if importlib.util.find_spec(_PACKAGE) is None:
         raise SolverNotAvailableError(
-            f"Solver {CP_SOLVER} is not available: install {_PACKAGE} (extra {_EXTRA}), or choose place-exact."
+            f"Solver {CP_SOLVER} is not available; install the extra: {extra(_EXTRA)}; or choose place-exact."
         )
     return importlib.metadata.version(_PACKAGE)
 

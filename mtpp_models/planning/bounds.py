@@ -373,7 +373,7 @@ def theorem_1(instance: TrainingInstance, time: float, bound: float) -> Guarante
 
 
 def link_factor(instance: TrainingInstance) -> float:
-    """Φ; 0 if all links are equal, infinite where one is missing."""
+    """Factor Φ of the guarantees, by how much links differ: 0 if they are all equal, infinite where one is missing."""
     chain, links = instance.chain, instance.cluster.links
     gamma = _work(instance)
     if not links.size or links.min() == links.max():

@@ -126,7 +126,7 @@ def with_ends(instance: Instance) -> Instance:
 
 
 def partition_with_ends(start: Partition) -> Partition:
-    """The same blocks, but for empty ones, of the longer question; they cost the same."""
+    """The partition of the question `with_ends` that costs the same: its end nodes are in its first and last block."""
     _, block = np.unique(start.block, return_inverse=True)
     return Partition(with_ends(start.instance), np.append(block, [0, block.max()]))
 

@@ -107,7 +107,9 @@ def small() -> Placement:
 
 def test_a_missing_solver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SolverNotAvailableError, match=r"^Solver cp-sat is not available: install ortools .*\.$"):
+    with pytest.raises(
+        SolverNotAvailableError, match=r"^Solver cp-sat is not available; .*: pip install .ortools.*\.$"
+    ):
         bound_placement(small(), "place-cp")
 
 
