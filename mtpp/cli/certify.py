@@ -67,7 +67,7 @@ def look(
 
 
 def no_k(least: LeastK, printing: Printing, files: Files) -> int:
-    """Say why no number of blocks is known that will do, and write why not even the most will; the exit code."""
+    """Say why no number of blocks is known that will do, write the answer for the largest one, return the exit code."""
     largest = least.known.get(least.most)
     if largest is not None and not least.open and not least.by_itself:
         from mtpp.problems.checking import result_document

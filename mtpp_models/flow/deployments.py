@@ -166,7 +166,7 @@ class _DeploymentSearch:
         return best
 
     def _vectors(self) -> Iterator[tuple[int, ...]]:
-        """Numbers of servers of each type by the deadline, single ones always; of one type where there are too many."""
+        """Numbers of servers of each type, small ones first; of one type where too many, and late single ones."""
         few = math.prod(count + 1 for count in self.counts) <= _MOST_VECTORS
         self.is_complete &= few
         for vector in _by_sum(self.counts) if few else _alone(self.counts):

@@ -136,7 +136,7 @@ def _devices_assigned(stated: StatedServing, stages: list[int]) -> list[int]:
 
 
 def _ranks(stages: list[int]) -> list[int]:
-    """The same with numbers from 0 without holes."""
+    """Numbers of stages of the layers, without those of empty stages: 0, 2, 2 becomes 0, 1, 1."""
     rank = {stage: number for number, stage in enumerate(sorted(set(stages)))}
     return [rank[stage] for stage in stages]
 
