@@ -12,7 +12,15 @@ from heuristics import Method
 from instances import ComputationGraph, InputError, Instance
 from instances.errors import WordError, check_one_of
 from instances.suites import is_suite
-from mtpp.questions.partitioning import Blocks, CompareWords, PartitioningWords, PlatformWords, counts_of, instances_of
+from mtpp.questions.partitioning import (
+    Blocks,
+    CompareWords,
+    KindWords,
+    PartitioningWords,
+    PlatformWords,
+    counts_of,
+    instances_of,
+)
 from mtpp.questions.suites import load_targets
 from mtpp.questions.words import GraphLike, budgets_of, checked, path_of, pick, seeds_of, takes_words
 from mtpp.runs.workers import is_worker
@@ -155,7 +163,8 @@ def compare(
         Each runs the methods that need a solver.
     bandwidth, memory, activation_buffer : float or str, optional
     fit : bool
-        As for `mtpp.partition`, of all graphs.
+    devices : str, Machines or file, optional
+        As for `mtpp.partition`, of all graphs; suites have devices that are alike.
     time_limit : float, optional
         Seconds for each bound, 60 by default. A heuristic of your own that has no budget is ended after that, too.
     seeds : int, iterable of int, or text such as "0,1,2", optional
@@ -215,7 +224,7 @@ def compare(
     )
     file = words["file"]
     return compare_methods(
-        questions_of(graphs, k, pick(PlatformWords, words)),
+        questions_of(graphs, k, pick(KindWords, words)),
         methods_of(methods),
         _texts("solvers", solvers),
         options,
@@ -228,14 +237,16 @@ def compare(
     )
 
 
-def questions_of(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
+def questions_of(graphs: Any, k: Blocks, words: PlatformWords | KindWords) -> list[Instance]:
     """One question for each graph and k, with names that differ; an `InputError` if one is refused."""
     counts = counts_of(k)
     used: Counter[str] = Counter()
     instances: list[Instance] = []
     for name, graph in _named(graphs):
         if isinstance(graph, str | Path) and is_suite(str(graph)):
-            instances += load_targets([str(graph)], counts, words)
+            if (devices := words.get("devices")) is not None:
+                raise WordError("devices", devices, f"the suite {graph} has devices that are alike; give graphs.")
+            instances += load_targets([str(graph)], counts, pick(PlatformWords, words))
             continue
         questions = instances_of(graph, counts, checked(PartitioningWords, words))
         label = name or questions[0].name

@@ -382,7 +382,11 @@ class ReportWords(PartitioningWords, total=False):
     time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", LIMITS, basic=True)]
 
 
-class CompareWords(PlatformWords, SeedWords, SolverOptionWords, total=False):
+class KindWords(DevicesWords, PlatformWords, total=False):
+    """The devices, alike or of several kinds."""
+
+
+class CompareWords(KindWords, SeedWords, SolverOptionWords, total=False):
     """Words of `mtpp.compare`."""
 
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X")]

@@ -16,7 +16,7 @@ from kinds_cases import GOLDEN, U1, chain, devices, question
 from kinds_oracle import draw_case, optimum_of
 
 import mtpp
-from heuristics import Limits, search
+from heuristics import Limits, search, slice_order
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
@@ -295,3 +295,20 @@ def test_bug_a_block_with_nodes_and_no_kind_was_on_the_last_one(kind: list[int])
     """However many there are of that."""
     with pytest.raises(InputError, match="on a kind that there is not"):
         Partition(GOLDEN["two kinds"][0], [0, 0, 1, 1, 2, 2], kind=kind)
+
+
+def test_methods_are_compared_over_kinds_by_a_word() -> None:
+    """As the instances themselves; a suite has its own devices."""
+    asked, optimum = GOLDEN["two kinds"]
+    methods = ["portfolio", "simple", "kahn", slices]
+    frame = mtpp.compare(asked.graph, 3, methods, devices=asked.machines)
+    same = mtpp.compare([asked], 3, methods)
+    assert frame["bottleneck"].tolist()[::3] == same["bottleneck"].tolist()[::3] == [optimum, optimum]
+    assert frame["bound"].tolist()[1] == same["bound"].tolist()[1] > 0
+    assert "alike" in frame["error"][2]
+    with pytest.raises(InputError, match="the suite quick has devices that are alike"):
+        mtpp.compare("quick", 3, methods, devices=asked.machines)
+
+
+def slices(asked: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
+    return slice_order(asked, asked.graph.topological_order)
