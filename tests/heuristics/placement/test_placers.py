@@ -183,7 +183,7 @@ def test_missing_partitioners_are_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "pymetis", None)
     monkeypatch.setenv("PATH", "")
     question = instance([(0, 1)], [1, 1], [1, 1])
-    with pytest.raises(InputError, match="extra 'place'"):
+    with pytest.raises(InputError, match="install the extra: pip install 'pymetis"):
         metis(question, rng())
     with pytest.raises(InputError, match="package scotch"):
         scotch(question, rng())

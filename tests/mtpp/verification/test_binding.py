@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a witness that nobody reads": (lambda d: d["bounds"][0]["parameters"].update(nodes=[0]), "unknown field 'nodes'"),
     "a cost beside the answer": (lambda d: d.update(bottleneck=1.0), "unknown field 'bottleneck'"),
     "a question of another problem": (lambda d: d.update(problem="plan"), "c.json, question: missing field 'chain'"),
-    "no problem": (lambda d: d.update(problem="x"), "c.json, problem: there is no such problem"),
+    "no problem": (lambda d: d.update(problem="x"), "c.json, problem: this is 'x'; give one of"),
     "work beyond all numbers": (
         lambda d: d["question"]["graph"]["nodes"][5].update(work=1e308),
         "c.json, question: .* exceed the largest number",
@@ -116,7 +116,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no hash": (lambda d: d.pop("question_hash"), "question_hash"),
     "null for a hash": (lambda d: d.update(question_hash=None), "question_hash: expected a string"),
     "needs of nodes": (lambda d: d["question"].update(by_need=True), "only chains of serving"),
-    "a solver that there is not": (lambda d: d["bounds"][0]["provenance"].update(solver="/bin/sh"), "no solver"),
+    "a solver that there is not": (
+        lambda d: d["bounds"][0]["provenance"].update(solver="/bin/sh"),
+        "this is '/bin/sh'; give",
+    ),
 }
 
 
