@@ -120,7 +120,8 @@ def _sections(frame: pd.DataFrame) -> list[Section]:
     first = [heuristic_table(frame), primal_table(frame)] if (frame["kind"] == "heuristic").any() else []
     others = (bound_table, certificate_table, time_table, gap_table)
     ratios = (*first, *(make(frame) for make in others if (frame["kind"] == "model").any()))
-    instances = Section("instances", "Instances", *instance_rows(frame))
+    title = "Instances" if len(ratios) == len(first) else "Instances, and the first bound to reach the best partition"
+    instances = Section("instances", title, *instance_rows(frame))
     closed = Section("closed", "First bound to reach the best partition, by part of the graphs", *closing_rows(frame))
     return [
         instances,

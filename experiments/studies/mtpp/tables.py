@@ -81,14 +81,19 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text of the instances: name, n, m, communication over work, and who closes it at each k."""
+    """Header and rows of text of the instances: name, n, m, communication over work, and the bound that closes it."""
     unique = frame.drop_duplicates("instance").sort_values("instance")
     shares = ["–" if pd.isna(share) else f"{share:.3f}" for share in unique["communication_over_work"]]
     closed = _first_to_close(frame).pivot_table(index="instance", columns="k", values="closed", aggfunc="first")
     closed = closed.reindex(unique["instance"]).fillna("–")
-    rows = zip(unique["instance"], unique["n"], unique["m"], shares, *(closed[k] for k in closed), strict=True)
-    header = ["instance", "n", "m", "comm/work", *(f"k={k}" for k in closed)]
+    asked = list(closed) if (frame["kind"] == "model").any() else []
+    rows = zip(unique["instance"], unique["n"], unique["m"], shares, *(closed[k] for k in asked), strict=True)
+    header = ["instance", "n", "m", "comm/work", *(f"k={k}" for k in asked)]
     return header, [[str(cell) for cell in row] for row in rows]
+
+
+# What stands for a bound where none has closed a question.
+_NONE = "none"
 
 
 def closing_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -97,19 +102,19 @@ def closing_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     order = [label for label in dict.fromkeys(frame["label"]) if label in counts.index]
     rows = [
         [label, *(f"{100 * part:.0f} %" for part in counts.loc[label])]
-        for label in (*order, "–")
+        for label in (*order, _NONE)
         if label in counts.index
     ]
     return ["", *(f"k={k}" for k in counts)], rows
 
 
 def _first_to_close(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row a question; `closed` is the bound that reaches the best cost in the least time, "–" if none does."""
+    """One row a question; `closed` is the bound that reaches the best cost in the least time, "none" if none does."""
     cost = frame["question"].map(frame.groupby("question")["bottleneck"].min())
     rows = frame[(frame["kind"] == "model") & (cost <= frame["bound"] * (1 + PROOF_TOLERANCE))]
     first = rows.sort_values("seconds", kind="stable").drop_duplicates("question").set_index("question")["label"]
     questions = frame.drop_duplicates("question")
-    return questions.assign(closed=questions["question"].map(first).fillna("–"))
+    return questions.assign(closed=[first.get(question, _NONE) for question in questions["question"]])
 
 
 def _simple(frame: pd.DataFrame) -> pd.Series[float]:
