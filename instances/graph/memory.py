@@ -92,6 +92,8 @@ def width(graph: ComputationGraph) -> int:
     By Dilworth's theorem it is the least number of paths, which may meet, that visit every node: a least flow with
     at least one unit through each node. A flow along a forest is lowered as far as a maximum flow back allows.
     """
+    import scipy
+
     n = graph.n
     enter, leave = 2 * np.arange(n), 2 * np.arange(n) + 1  # each node is an edge of the network of flows
     source, sink = 2 * n, 2 * n + 1
@@ -113,7 +115,5 @@ def width(graph: ComputationGraph) -> int:
     )
     rows, columns, room = (np.concatenate(column) for column in zip(*back, strict=True))
     shape = (2 * n + 2, 2 * n + 2)
-    import scipy
-
     network = scipy.sparse.coo_array((room.astype(np.int32), (rows, columns)), shape=shape).tocsr()
     return int(flow[parent < 0].sum()) - int(scipy.sparse.csgraph.maximum_flow(network, sink, source).flow_value)

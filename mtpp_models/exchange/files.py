@@ -220,10 +220,11 @@ def read_partition(built: BuiltModel) -> Partition:
     for v, b in np.argwhere(np.diff(y, axis=1) < 0)[:1].tolist():
         early, late = labels(m.y[v, b]), labels(m.y[v, b + 1])
         raise InputError(f"{early} is 1 and {late} is 0; a node that lies in a block or before stays there.")
-    kind = kinds_of_blocks(m) if hasattr(m, "on") else None
-    if hasattr(m, "on") and kind is None:
-        raise InputError("The variables on are neither 0 nor 1: this is no solution of whole numbers.")
-    if kind is not None:
+    kind = None
+    if hasattr(m, "on"):
+        kind = kinds_of_blocks(m)
+        if kind is None:
+            raise InputError("The variables on are neither 0 nor 1: this is no solution of whole numbers.")
         kind = np.append(kind, np.full(built.instance.k - len(kind), IDLE))
     partition = Partition(built.instance, (len(m.B) - y[:, 1:].sum(axis=1))[built.node], kind=kind)
     if not partition.bottleneck < np.inf:

@@ -117,16 +117,15 @@ def _methods(names: Sequence[str]) -> list[str]:
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
     """Tables 1 and of primal integrals need a heuristic, the others a bound."""
-    first = [heuristic_table(frame), primal_table(frame)] if (frame["kind"] == "heuristic").any() else []
-    others = (bound_table, certificate_table, time_table, gap_table)
-    ratios = (*first, *(make(frame) for make in others if (frame["kind"] == "model").any()))
-    title = "Instances" if len(ratios) == len(first) else "Instances, and the first bound to reach the best partition"
-    instances = Section("instances", title, *instance_rows(frame))
-    closed = Section("closed", "First bound to reach the best partition, by part of the graphs", *closing_rows(frame))
+    of_searches, of_bounds = (heuristic_table, primal_table), (bound_table, certificate_table, time_table, gap_table)
+    is_searched, is_bounded = ((frame["kind"] == kind).any() for kind in ("heuristic", "model"))
+    ratios = [make(frame) for make in of_searches if is_searched] + [make(frame) for make in of_bounds if is_bounded]
+    title = "Instances, and the first bound to reach the best partition" if is_bounded else "Instances"
+    closing = "First bound to reach the best partition, by part of the graphs"
     return [
-        instances,
+        Section("instances", title, *instance_rows(frame)),
         *(Section(table.name, table.title, *table.rows(), table.note, numbers=table.numbers) for table in ratios),
-        *([closed] if len(ratios) > len(first) else []),
+        *([Section("closed", closing, *closing_rows(frame))] if is_bounded else []),
     ]
 
 

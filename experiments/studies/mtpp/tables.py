@@ -84,12 +84,12 @@ def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Header and rows of text of the instances: name, n, m, communication over work, and the bound that closes it."""
     unique = frame.drop_duplicates("instance").sort_values("instance")
     shares = ["–" if pd.isna(share) else f"{share:.3f}" for share in unique["communication_over_work"]]
-    closed = _first_to_close(frame).pivot_table(index="instance", columns="k", values="closed", aggfunc="first")
-    closed = closed.reindex(unique["instance"]).fillna("–")
-    asked = list(closed) if (frame["kind"] == "model").any() else []
-    rows = zip(unique["instance"], unique["n"], unique["m"], shares, *(closed[k] for k in asked), strict=True)
-    header = ["instance", "n", "m", "comm/work", *(f"k={k}" for k in asked)]
-    return header, [[str(cell) for cell in row] for row in rows]
+    closed = dict[str, Iterable[str]]()
+    if (frame["kind"] == "model").any():
+        by_k = _first_to_close(frame).pivot_table(index="instance", columns="k", values="closed", aggfunc="first")
+        closed = {f"k={k}": by_k[k].reindex(unique["instance"]).fillna("–") for k in by_k}
+    rows = zip(unique["instance"], unique["n"], unique["m"], shares, *closed.values(), strict=True)
+    return ["instance", "n", "m", "comm/work", *closed], [[str(cell) for cell in row] for row in rows]
 
 
 # What stands for a bound where none has closed a question.
