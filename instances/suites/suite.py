@@ -29,6 +29,7 @@ from instances.readers.costgraph import read_regal
 from instances.registry import unknown
 from instances.system.processes import SubprocessError as SubprocessError
 from instances.system.processes import run_module
+from instances.system.syntax import syntax_tree
 
 # Suites and their entries.
 
@@ -276,9 +277,8 @@ def _tracer() -> str:
 
     digest = hashlib.sha256()
     for path in _TRACERS:
-        digest.update(
-            ast.dump(ast.parse(files("instances").joinpath(f"{path}.py").read_text(encoding="utf-8"))).encode()
-        )
+        tree = syntax_tree(files("instances").joinpath(f"{path}.py").read_bytes())
+        digest.update(ast.dump(tree).encode())
     return digest.hexdigest()[:8]
 
 

@@ -26,6 +26,7 @@ from instances.errors import MethodError, WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
 from instances.results import LP_SUFFIX, STATED, exceeds
+from instances.system.syntax import syntax_tree
 from mtpp.certifying.loop import Method as LoopMethod
 from mtpp.runs.code_hash import code_hash, module_of, sources_of
 from mtpp.runs.method_process import (
@@ -304,7 +305,7 @@ def _functions_of(method: OwnMethod) -> list[str]:
     if text is None:
         spec = find_spec(str(method.module))
         text = "" if spec is None else Path(str(spec.origin)).read_text(encoding="utf-8")
-    return [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in syntax_tree(text).body if isinstance(node, ast.FunctionDef)]
 
 
 def _of_file(name: str, path: Path, function: str) -> OwnMethod:
@@ -341,7 +342,7 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
 def _check_name(file: str, text: str, name: str) -> None:
     """Refuse a name that a source does not define."""
     try:
-        tree = ast.parse(text)
+        tree = syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: cannot be read as Python ({error}).") from None
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]

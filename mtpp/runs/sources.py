@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import gc
 import hashlib
 import re
 import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +16,7 @@ from types import ModuleType
 
 from instances import InputError
 from instances.system.import_guard import SIBLINGS
+from instances.system.syntax import syntax_tree
 from mtpp.versions import version_of_import
 
 # Modules that a piece of code is made of, and a hash of what they say.
@@ -317,8 +316,7 @@ def parse_module(name: str, path: Path, text: bytes | str, *, in_parts: bool = F
     (True, False)
     """
     try:
-        with _no_collection():
-            tree = ast.parse(text)
+        tree = syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as Python ({error}).") from None
     is_package = path.name == "__init__.py"
@@ -471,15 +469,3 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
         return node.module or ""
     base = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
     return ".".join(filter(None, (base, node.module)))
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Switch garbage collection off meanwhile: it takes most of the time of parsing."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
