@@ -326,7 +326,7 @@ def current(document: Value) -> Value:
 
 
 def _certificate(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-certificate/1``."""
+    """A file of ``mtpp-certificate/1`` as a document of the present format."""
     fields = document.members(("format", "partition", "bottleneck", *_CERTIFIED), ("version", "impossible", "steps"))
     question = _partitioning(fields["instance"])
     answer = fields["partition"].data
@@ -340,7 +340,7 @@ def _certificate(document: Value) -> dict[str, Any]:
 
 
 def _partition(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-partition/1``, as a partition by hand."""
+    """Members of a file of ``mtpp-partition/1`` as a partition by hand has them."""
     names = ("block", "order", "k", "graph", "graph_hash", "bandwidth", "memory", "activation_buffer")
     shown = ("format", "bottleneck", "stages", "costs", "crossing")
     fields = document.members(("format", "block", "k"), (*names, *shown, "fit", "constraints"))
@@ -348,23 +348,23 @@ def _partition(document: Value) -> dict[str, Any]:
 
 
 def _plan(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-plan/1``."""
+    """A file of ``mtpp-plan/1`` as a document of the present format."""
     return _planned(document, ("cuts", "devices", "operations", "stages"))
 
 
 def _timeline(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-plan/2``."""
+    """A file of ``mtpp-plan/2`` as a document of the present format."""
     return _planned(document, ("cuts", "devices", "recompute", "order", "starts", "ends", "peak_bytes"))
 
 
 def _planned(document: Value, answer: tuple[str, ...]) -> dict[str, Any]:
-    """Of a plan, whose answer has these members."""
+    """A plan's file as a document of the present format; `answer` names its members that are of the answer."""
     fields = document.open_members((*_CERTIFIED, "time", *answer))
     return _answer(PLAN, fields, fields["instance"].data, {name: fields[name].data for name in answer}, "time")
 
 
 def _placement(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-placement/1`` and ``/2``, whose devices were equal or a table."""
+    """A file of ``mtpp-placement/1`` or ``/2`` as a document of the present format; devices were equal or a table."""
     fields = document.open_members((*_CERTIFIED, "device", "sequence", "peak_memory", "nodes", "step_time"))
     asked = fields["instance"].open_members(("devices", "bandwidth", "memory"))
     question = {name: item.data for name, item in asked.items() if name not in _DEVICES}
@@ -379,7 +379,7 @@ def _placement(document: Value) -> dict[str, Any]:
 
 
 def _serving(document: Value) -> dict[str, Any]:
-    """Of ``mtpp-serving/1``, whose cost is that of its first cut."""
+    """A file of ``mtpp-serving/1`` as a document of the present format; its cost is that of its first cut."""
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
     served = ("token_bytes", "window", "context", "batch")
     question = fields["instance"].open_members((*served, "need", "graph"))
@@ -393,7 +393,7 @@ def _serving(document: Value) -> dict[str, Any]:
 
 
 def _partitioning(instance: Value) -> dict[str, Any]:
-    """A question of partitioning."""
+    """Members of a question of partitioning in the present format."""
     fields = instance.open_members(("graph",))
     question = {name: item.data for name, item in fields.items() if name != "graph_hash"}
     if "constraints" in fields:
@@ -417,13 +417,13 @@ def _counts(item: Value) -> list[list[Any]]:
 
 
 def _some(value: Value, names: tuple[str, ...]) -> dict[str, Any]:
-    """Some members of an object."""
+    """The members of an object that have these names."""
     fields = value.open_members(names)
     return {name: fields[name].data for name in names}
 
 
 def _answer(problem: str, fields: dict[str, Value], question: Any, answer: Any, cost: str) -> dict[str, Any]:
-    """A document of today."""
+    """A document of the present format, from the members of an older one."""
     return {
         "format": ANSWER_FORMAT,
         "problem": problem,
@@ -440,7 +440,7 @@ def _answer(problem: str, fields: dict[str, Value], question: Any, answer: Any, 
 
 
 def _bound(item: Value, problem: str) -> dict[str, Any]:
-    """A bound of today."""
+    """Members of a bound in the present format, from those of an older file; a bound in its proof likewise."""
     fields = item.members(_BOUND, _ORIGIN)
     witness = {name: value.data for name, value in fields["parameters"].open_members(()).items()}
     if "proof" in witness:

@@ -122,7 +122,7 @@ def compiled(
 
 
 def _called_with_types(template: Callable[..., Any], args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
-    """The types of a call by another kernel, as numba asks for them; constants such as 0 have no code of their own."""
+    """Signature of a call by another kernel, as numba asks for it; a constant has the type of all its kind."""
     return template([types.unliteral(kind) for kind in args], {name: types.unliteral(kws[name]) for name in kws})
 
 

@@ -91,7 +91,7 @@ class Kind:
 
     @property
     def traits(self) -> tuple[float | Device | None, ...]:
-        """All but name and count."""
+        """All by which kinds differ: speed, figures of its roofline, memory, bandwidth, price."""
         return self.speed, self.roofline, self.memory, self.bandwidth, self.price
 
 
@@ -257,7 +257,7 @@ class Machines:
 
     @property
     def price(self) -> float | None:
-        """Of all devices; None if none has a price."""
+        """Price of all devices together, in the unit of the kinds; None if none has a price."""
         prices = [kind.count * kind.price for kind in self.kinds if kind.price is not None]
         return sum(prices) if prices else None
 

@@ -118,14 +118,14 @@ _CODERS: dict[Any, _Coder] = {
 
 
 def _coder(kind: Any) -> _Coder:
-    """Reader and writer of items of a type."""
+    """Reader and writer of items of this type, made once for each type."""
     if kind not in _CODERS:
         _CODERS[kind] = _made(kind)
     return _CODERS[kind]
 
 
 def _made(kind: Any) -> _Coder:
-    """Reader and writer of items of a type that is new."""
+    """Make the reader and writer of items of a type, by those of its parts."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _annotated(parts[0], kind.__metadata__)
@@ -150,7 +150,7 @@ def _made(kind: Any) -> _Coder:
 
 
 def _annotated(kind: Any, metadata: tuple[Any, ...]) -> _Coder:
-    """Reader and writer of a type with a note."""
+    """Reader and writer of a type with metadata, such as a note on the axes of an array."""
     for note in metadata:
         if isinstance(note, By):
             return _plain(note.read, note.write)
@@ -170,7 +170,7 @@ def _array(note: Floats) -> _Coder:
 
 
 def _sequence(inner: _Coder) -> _Coder:
-    """A tuple of any length."""
+    """Reader and writer of a tuple of any length, all of whose items have this one."""
     return _Coder(
         lambda value, sizes: tuple([inner.read(item, sizes) for item in value.items()]),
         lambda items: [inner.write(item) for item in items],

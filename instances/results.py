@@ -191,7 +191,7 @@ def _largest(*values: float | None) -> float | None:
 
 
 def _no_better(moment: Moment, cost: float | None, bound: float | None) -> Moment:
-    """A moment with a cost of at least this one, and a bound of at most this one; none where there is none."""
+    """The moment with its cost raised to `cost` and its bound lowered to `bound` where these are worse."""
     least = None if moment.cost is None or cost is None else max(moment.cost, cost)
     most = None if moment.bound is None or bound is None else min(moment.bound, bound)
     return moment if (least, most) == (moment.cost, moment.bound) else replace(moment, cost=least, bound=most)
@@ -472,7 +472,7 @@ class Result(Displayed, Generic[Q, A]):
 
 
 def _is_feasible(answer: Answer) -> bool:
-    """Whether bounds hold for the answer: it may need more memory than there is, where a search has no better one."""
+    """Whether bounds apply to the answer: not if memory is a hard limit and the answer does not keep to it."""
     return not getattr(answer.instance, "fit", False) or getattr(answer, "fits", True)
 
 

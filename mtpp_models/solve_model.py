@@ -211,7 +211,10 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
-    """The value of a member of a witness in nodes of the original instance; the two ends stay the last nodes."""
+    """A member of a witness with the nodes of the reduced instance replaced by those of the original one.
+
+    Numbers behind the nodes stand for source and sink in both.
+    """
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):
         return anchor[np.array(value, dtype=np.int64)].tolist()

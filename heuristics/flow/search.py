@@ -209,9 +209,9 @@ def _better(candidate: FlowAnswer | None, best: FlowAnswer | None) -> FlowAnswer
 
 
 def _even_stages(instance: FlowInstance) -> FlowAnswer:
-    """Stages with nearly as many layers each, to the weakest of which each device goes, the fastest first.
+    """Stages with nearly equal numbers of layers; each device, the fastest first, goes to the weakest stage by then.
 
-    Of the numbers of stages whose weakest one is strongest, the one with the largest flow.
+    All numbers of stages are tried: of those whose weakest stage is strongest, the answer with the largest flow.
     """
     n, layers, tried = instance.n, instance.layers, list[tuple[float, IntArray]]()
     for count in range(1, min(n, layers, instance.longest) + 1):
@@ -229,7 +229,10 @@ def _even_stages(instance: FlowInstance) -> FlowAnswer:
 
 
 def _filled_stages(instance: FlowInstance, guess: float, rng: np.random.Generator) -> FlowAnswer | None:
-    """Stages of devices that each hold as much as their flow allows, from starts towards falling goals."""
+    """The first answer with a flow, from stages that hold as many layers as the goal allows; None if there is none.
+
+    The goal [requests/s] begins at `guess` and falls until some start has a flow.
+    """
     for fallen in range(_FALLS):
         stage, length, count = _start(instance, guess * 0.8**fallen, rng)
         ends = np.concatenate(([0], np.cumsum(length[:count])))
@@ -304,7 +307,10 @@ def _arrays(instance: FlowInstance) -> DeviceArrays:
 
 
 def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
-    """Stages in a row: of single devices with as many layers as reach the goal, along links; or at random."""
+    """Stage of each device, -1 for none; layers of each stage; and their number: the start of a walk.
+
+    At times each stage is one device with as many layers as reach the goal, along fast links; else all is random.
+    """
     n, layers = instance.n, instance.layers
     reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
     stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
@@ -325,7 +331,7 @@ def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tup
 
 
 def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) -> list[int]:
-    """All devices, each linked to the one before it by the goal or more, as far as a random walk gets; so are sites."""
+    """All devices in a random order; each is linked to the one before by the goal or more, if any such is left."""
     n = instance.n
     enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
     order, unplaced, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]

@@ -118,9 +118,10 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
 
 
 def _slice_within(instance: Instance, order: IntArray) -> Partition:
-    """Best segments in their windows; these do not fall along edges, so that sorted by them it is an order too.
+    """The best partition into segments of the order, each in its window of blocks.
 
-    Where there are too many states, the devices are taken as they are given.
+    The order is first sorted by windows, which no edge contradicts. Where devices could be used in too many ways, they
+    are used in the order in which they are given.
     """
     rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
     devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
@@ -133,7 +134,10 @@ def _slice_within(instance: Instance, order: IntArray) -> Partition:
 
 
 def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
-    """Exchange devices of a sequence, the fastest first, as long as that is no worse; those beyond k are left out."""
+    """Bottleneck, starts and kinds of the best slicing for a sequence of devices, which random exchanges improve.
+
+    It begins with the fastest first; an exchange stays if it is no worse, also with devices beyond the first k.
+    """
     rng, k = np.random.default_rng(seed), instance.k
     sequence = np.array(instance.machines.sequence)
     sequence = sequence[np.argsort(instance.finite_works.sum(axis=1)[sequence], kind="stable")]

@@ -191,7 +191,10 @@ def _has_table(n: int, needs_peaks: bool, deadline: Deadline) -> bool:
 
 
 def _slice_by_buffers(instance: Instance, order: IntArray, deadline: Deadline | None) -> Partition:
-    """The best of a few slicings in which every block has one peak: that of the slowest block of the last slicing."""
+    """The best of a few slicings that each assume one peak of activations for all blocks.
+
+    The first assumes none, and each other one the peak of the slowest block of the slicing before.
+    """
     best, buffer = None, 0.0
     for _ in range(_BUFFERS):
         linear = replace(instance, activation_buffer=buffer)

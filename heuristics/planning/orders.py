@@ -118,7 +118,7 @@ def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:
 
 
 def _fitting(plan: Plan, name: str, orders: PassLists) -> Iterator[tuple[str, PassLists]]:
-    """The order, if each group fits into memory with it."""
+    """The order of passes with its name, if each group fits into memory with it; else nothing."""
     if all(peak.total <= plan.instance.memory for peak in memory_peaks(plan, orders)):
         yield name, orders
 
@@ -152,7 +152,7 @@ def interleaved_plans(instance: TrainingInstance, orders: Sequence[IntArray]) ->
 
 
 def _on_part(instance: TrainingInstance, V: int, orders: Sequence[IntArray]) -> Iterator[tuple[Plan, PassLists]]:
-    """Interleaved plans on V devices, which are all or those of some servers."""
+    """Interleaved plans, with their lists of passes, on V devices: for each order, number of groups and of turns."""
     chain, M = instance.chain, instance.microbatches
     for groups in (count for count in range(2, V + 1) if M % count == 0 and V % count == 0):
         for chunks in range(2, min(_CHUNKS, chain.n // groups) + 1):

@@ -196,7 +196,7 @@ def _even_share(instance: TrainingInstance) -> float:
 
 
 def _on(instance: TrainingInstance, part: IntArray) -> TrainingInstance:
-    """The question with some of the servers alone."""
+    """The question on the servers with the numbers in `part` alone."""
     cluster, network, share = instance.cluster, instance.network, instance.replica_share
     devices = np.flatnonzero(np.isin(cluster.server, part))
     servers = tuple(cluster.servers[h] for h in part.tolist())
@@ -271,7 +271,7 @@ def equal_replicas(
 
 
 def _even(time: FloatArray, stages: int) -> tuple[int, ...]:
-    """Cuts of the least largest sum: a program over the number of stages and their last layer."""
+    """Cuts into so many stages whose longest time is least, by dynamic programming; the first cut is 0, the last n."""
     sums, n = np.concatenate(([0.0], np.cumsum(time))), len(time)
     largest = np.full((stages + 1, n + 1), np.inf)
     largest[0, 0] = 0
@@ -289,7 +289,7 @@ def _even(time: FloatArray, stages: int) -> tuple[int, ...]:
 
 
 def _neighbours(cuts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The same cuts with one moved by a layer."""
+    """Yield the cuts with one of them moved by a layer, if no stage becomes empty."""
     for i in range(1, len(cuts) - 1):
         for cut in (cuts[i] - 1, cuts[i] + 1):
             near = (*cuts[:i], cut, *cuts[i + 1 :])

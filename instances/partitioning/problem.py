@@ -562,9 +562,10 @@ def places_of_kinds(graph: ComputationGraph, machines: Machines, constraints: Co
 def _worked(
     graph: ComputationGraph, machines: Machines, works: ArrayLike | None, constraints: Constraints
 ) -> tuple[ComputationGraph, FloatArray | None, Constraints]:
-    """The graph, the works on each kind, and the constraints that works do not state.
+    """The graph; the works on each kind, (T, n), None where all devices are alike; and constraints but for `on`.
 
-    Works that are no times are refused, and nodes that no kind can run.
+    A node that a kind cannot run takes infinitely long there. Works that are no times are refused, and nodes that no
+    kind can run.
     """
     kinds = machines.kinds
     if works is None and (priced := [kind.name for kind in kinds if kind.roofline is not None]):

@@ -72,7 +72,7 @@ def families(instance: Instance) -> tuple[IntArray, ...]:
 
 
 def _values(instance: Instance) -> FloatArray:
-    """Numbers of each node that have to be the same in all branches, (n, c)."""
+    """(n, c) numbers of each node that have to be equal for nodes to be exchanged: work, bytes, windows."""
     graph, n = instance.graph, instance.graph.n
     need = instance.needs if instance.needs_peaks else np.zeros(n)
     columns: list[FloatArray | IntArray] = [graph.work, graph.param_bytes, graph.state_bytes, need]
@@ -324,7 +324,10 @@ def reduce_instance(instance: Instance) -> Contraction:
 
 
 def _over_kinds(instance: Instance, reduce: Callable[[Instance], Contraction]) -> Contraction:
-    """The reduction over kinds of devices that `reduce` makes of the question with the sum of all works."""
+    """The reduction of a question over kinds, made by reducing one whose work is the sum over all kinds.
+
+    What may be merged there may be merged on each kind, as a sum is 0 only if all works are.
+    """
     least = min(kind.memory for kind in instance.machines.kinds)
     alike = Platform(instance.k, 1.0, least, instance.activation_buffer, instance.fit and least < math.inf)
     # A sum of works may lose a small one, but is 0 only where all are.
@@ -413,7 +416,7 @@ def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Cons
 
 
 def _moves(instance: Instance) -> dict[int, int]:
-    """The node into which each one is merged, now or, where memory never overflows, by reductions that follow."""
+    """Node into which each node without work is merged; some only by reductions that follow, where memory suffices."""
     graph = instance.graph
     fits = _fits(instance)
     params, read_bytes, alone_bytes = _bytes_at_stake(graph)

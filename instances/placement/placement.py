@@ -87,7 +87,7 @@ def peak_activations(instance: PlacementInstance, device: IntArray, timeline: Ti
 def _stays(
     instance: PlacementInstance, device: IntArray, timeline: Timeline
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Device, begin, end and bytes of each stay of a tensor on a device."""
+    """Four (s,) arrays of stays of a tensor on a device: device, begin and end [s], and bytes."""
     tensors, k = instance.graph.tensors, instance.devices
     readers, count = tensors.consumers, len(tensors.bytes)
     # Pairs of a tensor and a device that reads it, as ``t * k + d``, and when the last reader there has ended.
@@ -414,7 +414,7 @@ def _move(numbers: list[int]) -> Move:
 
 
 def _required(placement: Placement) -> list[list[Move]]:
-    """Transfers out of each device, tensor by tensor."""
+    """By device, its transfers to other devices, sorted by tensors; one to all readers where buses broadcast."""
     k, tensors, device = placement.instance.devices, placement.instance.graph.tensors, placement.device
     tensor, target = np.repeat(np.arange(len(tensors.bytes)), np.diff(tensors.start)), device[tensors.consumers]
     home = device[tensors.producer]

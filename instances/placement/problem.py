@@ -138,7 +138,7 @@ class PlacementInstance(GraphQuestion):
 
     @property
     def _figures(self) -> list[list[Any]]:
-        """Of each kind the count, the memory, the rates and the speed, or the times of all nodes."""
+        """A row a kind: count, memory, rates to other kinds, and speed or, where these are stated, all nodes' times."""
         kinds = self.machines.kinds
         speeds = [kind.speed or 1.0 for kind in kinds] if self.works is None else self.works.tolist()
         columns = zip(kinds, self.rates.tolist(), speeds, strict=True)
@@ -284,7 +284,7 @@ def proof_of_no_fit(instance: PlacementInstance) -> str | None:
 
 
 def _while_running(instance: PlacementInstance) -> FloatArray:
-    """Bytes that the device of each node holds while it runs, (n,); tensors only for nodes with work."""
+    """(n,) bytes on a device while each node runs: what it alone holds and, if it has work, the tensors it touches."""
     graph = instance.graph
     return held_alone(graph) + np.where(instance.work > 0, touched_bytes(graph), 0.0)
 

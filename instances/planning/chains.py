@@ -156,7 +156,10 @@ def latest_order(graph: ComputationGraph) -> IntArray:
 
 
 def _crossing(graph: ComputationGraph, position: IntArray) -> tuple[FloatArray, IntArray]:
-    """(n,) bytes of all tensors that cross from before each place to it or after, and how many of them count."""
+    """(n,) bytes of the tensors that pass each place of an order, and how many tensors make up most of these.
+
+    A tensor passes a place if it is made before it and read at it or behind it.
+    """
     tensors = graph.tensors
     spans = []
     for tensor in np.flatnonzero(np.diff(tensors.start)).tolist():
@@ -431,7 +434,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
 
 
 def _ways_of(node: Value) -> dict[_Way, list[float]]:
-    """Times and sizes of a node by degree and mode, and last the most bytes by which tensor ranks join results."""
+    """Numbers of a node by tensor degree and mode of recomputation; the last is the most bytes that ranks join."""
     numbers_by_way = {}
     for degree, items in node.open_members(()).items():
         if not degree.isdecimal() or int(degree) < 1:
@@ -447,7 +450,7 @@ def _ways_of(node: Value) -> dict[_Way, list[float]]:
 
 
 def _sent(graph: ComputationGraph, order: IntArray, end: int, joined: list[float]) -> float:
-    """Bytes from the nodes before a place of the order to those behind it; a tensor crosses once."""
+    """Bytes that pass from the first `end` nodes of an order to the others; each tensor counts once."""
     behind, tensors = np.zeros(graph.n, dtype=bool), graph.tensors
     behind[order[end:]] = True
     both = [

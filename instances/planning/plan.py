@@ -122,7 +122,7 @@ class Plan(Displayed):
 
     @property
     def _again(self) -> FloatArray:
-        """(S,) time of the forward passes that are run again before backward passes [s]."""
+        """(S,) seconds that each stage spends on running forward passes again, just before its backward passes."""
         return np.where(self.recompute, self.forward_time, 0.0)
 
     @property

@@ -506,7 +506,7 @@ def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]
 
 
 def _filled(stages: list[int | None]) -> tuple[int, ...]:
-    """The stage of each unit; ends without nodes are in the stage of the layer next to them."""
+    """The stage of each unit: front, layers, and back; an end without nodes is in the stage of the layer beside it."""
     first, last = stages[0], stages[-1]
     inner = [stage for stage in stages[1:-1] if stage is not None]
     return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)

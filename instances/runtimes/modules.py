@@ -147,7 +147,11 @@ class ModuleUnits:
         return dict(sorted(places.items(), key=lambda item: item[1] != main))
 
     def _is_closed(self, module: str) -> bool:
-        """Whether a module is a unit: its own code joins values from several places, or no other module is in it."""
+        """Whether a module can be moved as a whole, to one device.
+
+        So it is where its own code joins values from several places, which must be together, or where no module is
+        inside.
+        """
         sources: dict[int, int] = {}
         for v in self._own_nodes.get(module, ()):
             places = _OUTSIDE * self._reads_input[v] | _WEIGHTS * self._holds[v]
@@ -159,7 +163,7 @@ class ModuleUnits:
 
     @cached_property
     def _holds(self) -> list[bool]:
-        """Whether each node reads weights."""
+        """(n,) whether each node has parameters, of its own or shared ones."""
         shared = {user for parameter in self.graph.parameters for user in parameter.users}
         return [size > 0 or v in shared for v, size in enumerate(self.graph.param_bytes.tolist())]
 

@@ -122,9 +122,9 @@ class LayerRuntime(Runtime):
         return self.write(cut)
 
     def _with_layers(self, naming: Naming) -> tuple[bool, bool]:
-        """Whether what comes before the layers stays with the first, and what comes after them with the last one.
+        """Whether the nodes before the layers stay with the first layer, and those behind them with the last one.
 
-        So it does where settings name modules, and there is none to name.
+        So it is by the rule of the runtime, and where settings name modules but there is no module there to name.
         """
         named = self.names is not None and naming.tells(self.names[1])
         return self.front_with_first or (named and naming.before == ()), (

@@ -54,7 +54,7 @@ class ServedChain:
 
     @cached_property
     def stage_times(self) -> tuple[int, ...]:
-        """Of each stage [10^-12 s]."""
+        """Time of each stage for a batch, with what it receives [10^-12 s]."""
         question = self.question
         tables = costs_of(question).at(self.chain.batch)
         times = list[int]()
@@ -188,7 +188,7 @@ class Deployment(Displayed):
 
     @cached_property
     def prompt_chains(self) -> tuple[tuple[ServedChain, int], ...]:
-        """The same of those that take prompts alone."""
+        """Chains that take prompts alone and differ, each with how many there are."""
         return self._chains(prompts=True)
 
     @property

@@ -63,7 +63,7 @@ class _Line:
     each: int
 
     def at(self, b: int) -> int:
-        """Picoseconds, rounded down."""
+        """Time of the layer at b sequences [10^-12 s], rounded down."""
         read = self.weights
         if self.count:
             read += self.experts * (self.count**b - self.unused**b) // self.count**b
@@ -103,7 +103,7 @@ class StageCosts:
 
     @cached_property
     def _lines(self) -> list[list[list[_Line]]]:
-        """By servers, degree and shape of layer."""
+        """Time of each layer: by type of servers, then tensor degree, then shape of layer."""
         question = self.question
         return [
             [[_line(question, servers, t, shape) for shape in question.model.shapes] for t in question.degrees]
@@ -112,11 +112,11 @@ class StageCosts:
 
     @cached_property
     def _heads(self) -> list[list[_Line]]:
-        """Of the head, by servers and degree."""
+        """Time of the head: by type of servers, then tensor degree."""
         return [[_head(self.question, servers, t) for t in self.question.degrees] for servers in self.question.servers]
 
     def at(self, b: int) -> StageTables:
-        """Times at b sequences."""
+        """Tables of times of all stages at b sequences."""
         if b not in self._tables:
             self._tables[b] = self._priced(b)
         return self._tables[b]
@@ -234,7 +234,7 @@ def costs_of(question: DeploymentInstance) -> StageCosts:
 
 
 def _above(size: Fraction) -> int:
-    """Whole bytes, no less."""
+    """Bytes, rounded up to a whole number."""
     return math.ceil(size)
 
 
@@ -266,7 +266,10 @@ class _Rates:
 
 
 def _parts(question: DeploymentInstance, servers: Servers, t: int, shape: LayerShape) -> tuple[_Line, Fraction]:
-    """Time of a layer without attention and prompts, and what each sequence takes of that beside products [s]."""
+    """Time of a layer in a step without attention; and seconds that a sequence adds by moving data and sums.
+
+    Attention and prompts are added by the caller.
+    """
     rates, w = _Rates.of(question, servers, t), Fraction(question.weight_bytes)
     hidden = question.model.hidden
     reduce = 2 * Fraction(2 * (t - 1) * ACTIVATION_BYTES * hidden, t) / rates.link

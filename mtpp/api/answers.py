@@ -481,7 +481,7 @@ def _reported(
 
 
 def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """The answer as each runtime takes it, and why others do not."""
+    """Settings of each runtime that can take the answer, by its name; and why each other one cannot."""
     words: dict[str, str] = {}
     refusals: dict[str, str] = {}
     if result.answer is not None:

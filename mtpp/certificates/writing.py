@@ -81,7 +81,7 @@ def without_partition(result: Result) -> dict[str, Any] | None:
 
 
 def bounds_alone(result: Result[Any, Any]) -> None:
-    """Nothing to say where there is no answer: bounds are worth a file of their own."""
+    """Let an answer's file be written without the answer: bounds are worth a file of their own."""
 
 
 def needs_answer(result: Result[Any, Any]) -> NoReturn:

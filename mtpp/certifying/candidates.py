@@ -192,7 +192,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
 
 
 def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:
-    """The algorithm of a name, run by what goes on where it stopped."""
+    """The algorithm of this name, run by `run`, which in a later turn goes on where it stopped."""
     model = find_model(name)
     assert isinstance(model, Algorithm)
     return replace(model, run=run)

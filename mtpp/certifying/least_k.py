@@ -70,7 +70,7 @@ class LeastK:
 
     @property
     def most(self) -> int:
-        """The most blocks that are looked at: of more than nodes, behind those of windows, nothing new follows."""
+        """Largest k that is tried: beyond the nodes and what windows need, more blocks only stay empty."""
         limit = self.question.machines.total if not self.question.is_alike else _MOST_BLOCKS
         return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, limit)
 

@@ -231,7 +231,7 @@ def _declared(option: inspect.Parameter) -> ParameterInfo:
 
 
 def _panel(option: inspect.Parameter) -> int:
-    """The place of its panel in the help; what has none of ours, as arguments, comes first."""
+    """Number of the option's panel in the order of the help; -1, before all panels, for an argument, which has none."""
     panel = _declared(option).rich_help_panel
     return PANELS.index(panel) if panel in PANELS else -1
 
@@ -267,7 +267,7 @@ def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, frozenset[str]]]:
-    """Each parameter of a verb or a dataclass; its record, if it is one, else None; and what is left out of that."""
+    """Each parameter, the class of words that it stands for (None for a plain one), and words of it to leave out."""
     hints = get_type_hints(taker, include_extras=True)
     for name, parameter in inspect.signature(taker).parameters.items():
         hint = hints[name]
@@ -277,12 +277,12 @@ def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, 
 
 
 def _mark(hint: Any, kind: type[frozenset[str]]) -> frozenset[str]:
-    """The words of a mark in an annotation; none without one."""
+    """The set of words in an annotation's metadata that is of this kind; an empty one if there is none."""
     return next((mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)), kind())
 
 
 def _option(name: str, hint: Any, word: Word, *, hidden: bool) -> inspect.Parameter:
-    """The option of a word."""
+    """The parameter by which a verb takes a word as an option of the command line."""
     kind = _text_type(hint)
     flag = option_of(name)
     option = options.of_panel(
@@ -299,7 +299,7 @@ def _option(name: str, hint: Any, word: Word, *, hidden: bool) -> inspect.Parame
 
 
 def _text_type(hint: Any) -> Any:
-    """The type of the option: numbers and quantities come as texts, dimensions as several."""
+    """Type that the command line reads for a word: texts for numbers and quantities, which are parsed later."""
     kinds = types_of(hint)
     if PathLike in kinds:
         return Path

@@ -200,7 +200,7 @@ def _begin(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """Options of no verb."""
+    """Take the options that stand before any verb."""
 
 
 @contextmanager

@@ -342,7 +342,7 @@ class Printing:
 
 
 class _Hashed(Protocol):
-    """A question."""
+    """Protocol of a question that can be printed: it has a hash and a label."""
 
     @property
     def question_hash(self) -> str: ...

@@ -113,7 +113,7 @@ def _ratio(value: float | None) -> str:
 
 
 def _standing(bound: Bound) -> str:
-    """Whether its method ran to its end, if one has proved it."""
+    """Whether a proved bound is the best of its method, as "yes" or "no"; "stated" for a bound without a proof."""
     return ("yes" if bound.optimal else "no") if bound.proved else "stated"
 
 

@@ -388,7 +388,7 @@ def _state_bytes(width: float, total: float | None) -> StateBytes:
 
 
 def _check_words(words: Mapping[str, Any]) -> None:
-    """Refuse values that are none of a plan for a global batch."""
+    """Refuse a dtype or a runtime that plans for a global batch do not know."""
     from instances.planning.grid.accelerators import DTYPES, RUNTIMES
 
     if words["dtype"] not in (None, *DTYPES):
@@ -528,9 +528,9 @@ def _stages_of_zero(text: str, runtime: str | None) -> tuple[int, ...]:
 
 
 def _modes(words: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
-    """Modes of layers that a plan may choose, and how many of the first layers of each stage recompute all, if said.
+    """Ways to recompute that layers may choose from, and how many first layers of each stage recompute, if stated.
 
-    One mode is that of all layers that have it. Runtimes recompute all of a layer, or half of it as torchtitan does.
+    With a single way, all layers that have it use it. Runtimes recompute all of a layer or, as torchtitan does, half.
     """
     from instances.planning.grid.configurations import FULL, MODES, NONE
 

@@ -155,7 +155,7 @@ class Parcel:
     heavy: dict[str, Heavy]  # graphs and methods that the job names by their hashes
 
     def luggage(self, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Some of these, to be sent along."""
+        """Pickled graphs and methods by their hashes, to be sent along with a job."""
         return {name: pickle.dumps(self.heavy[name]) for name in hashes}
 
 

@@ -411,7 +411,7 @@ _NO_ANSWER = (NothingFoundError.__name__, OneKindError.__name__)
 
 @dataclass
 class _Trial:
-    """A method on trial."""
+    """A method with its solver, whose answers are held against brute force."""
 
     method: RunMethod
     solver: str

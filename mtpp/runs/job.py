@@ -127,7 +127,7 @@ class StudyJob(Job):
         return key_of([*self.question, package_version()])
 
     def refusal(self) -> str | None:
-        """Other code than the caller's."""
+        """Why this process must not run the job: its code is not the caller's; None if it may."""
         return None if _sources(type(self)) == self.sources else other_code(type(self).__name__)
 
     def line(self, about: Run, seconds: float | None, error: str | None, answer: Run) -> Run:

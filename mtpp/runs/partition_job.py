@@ -352,7 +352,7 @@ class PartitionJob(Job):
         return [] if best is None else [best]
 
     def refusal(self) -> str | None:
-        """Another method or solver than the caller's."""
+        """Why this process must not run the job: its method or solver is not the caller's; None if it may."""
         if not self.by.is_same_here():
             return other_code(self.method)
         solver = self.options.solver

@@ -247,7 +247,7 @@ class Closure:
                     todo += self._waiting.pop(word)
 
     def mention(self, names: Iterable[str]) -> None:
-        """Take names for attributes that code outside of these parts mentions."""
+        """Take names of attributes that code elsewhere mentions, so that methods of these names count as used."""
         self._mentioned |= set(names)
 
     def words(self) -> list[str]:

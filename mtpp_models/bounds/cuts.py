@@ -68,7 +68,7 @@ class Algorithm:
     is_bound: ClassVar[bool] = True
 
     def is_too_large(self, instance: Instance) -> bool:
-        """Whether it says of a graph of that size what *simple* says."""
+        """Whether the graph has so many nodes that the method only returns the bound *simple*."""
         return self.most_nodes is not None and instance.graph.n > self.most_nodes
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
@@ -157,9 +157,10 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
 
 
 def _pinned_over_kinds(start: Partition, value: float, node: int, finished: bool, deadline: Deadline) -> Result:
-    """The largest of the cuts, or the value of a node that is given, and whether it is all; the witness names the node.
+    """Bound over kinds of devices: a node's block costs at least the cheapest cut around it on any kind.
 
-    Behind the deadline, the largest so far.
+    The largest over all nodes, or over those tried when time was up, but at least `value`, which `node` proves already;
+    `finished` says whether `value` is all that its own bound can give. The witness names the node.
     """
     instance, cutoff = start.instance, start.bottleneck
     if cutoff <= 0:
@@ -236,7 +237,10 @@ def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline
 
 
 def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray | None:
-    """Nodes of which each two cost a lot, as much as bisection over the costs finds; None if it finds none."""
+    """Nodes of which any two cost as much as possible in a block; None if there is no clique of this size.
+
+    Bisection over the costs: the search for a clique is a heuristic, so a better one may exist.
+    """
     best, costs = None, np.unique(cost[cost > 0])
     low, high = 0, len(costs)  # bisection: found at all below `low`, at none from `high` on
     while low < high and not (deadline.passed and best is not None):

@@ -136,11 +136,11 @@ class _Stages:
         return _last(cut, np.unique(self.context[within & (self.context >= context)]).tolist())
 
     def _lacking(self, bottleneck: float) -> FloatArray:
-        """Minus the context of intervals of at most this cost; infinite for others."""
+        """(n + 1, n + 1) minus the context of each interval [tokens]; infinite for one that costs more."""
         return np.where(self.cost <= bottleneck, -self.context, math.inf)
 
     def _cut(self, value: FloatArray, join: np.ufunc = np.maximum) -> Partition:
-        """A cut that is least by `_from_begin`."""
+        """The cut whose largest value of a stage, or whose sum of them if `join` adds, is least."""
         least = self._from_begin(value, join)
         block, end = np.zeros(self.n, dtype=np.int64), self.n
         for stage in reversed(range(self.k)):
@@ -161,7 +161,10 @@ class _Stages:
 
 
 def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Callable[[FloatArray], float]) -> float:
-    """Least time a batch where stages wait, of the costs of stages and the least sum of those that are finite."""
+    """Least time of a batch whose stages wait: that of the longest stage, or the sum over all in flight, if more.
+
+    `least_sum` gives the least sum of a cut from the costs of stages, infinite for those that are not allowed.
+    """
     assert question.in_flight is not None
     caps, low = np.unique(costs[np.isfinite(costs)]).tolist(), 0
     high, best = len(caps), math.inf
@@ -180,7 +183,7 @@ def _most_sum(question: ServingInstance, cost: float) -> float:
 
 
 def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) -> Answer:
-    """Answer of the last of some options that has one: the first does, and none behind one that does not."""
+    """Answer for the last option that has one, found by halving: the first has one, and behind one without none has."""
     last, low, high = answer(options[0]), 0, len(options)
     while high - low > 1:
         middle = (low + high) // 2
@@ -251,7 +254,7 @@ class _StagesOfKinds:
         return _last(path, np.unique(self.lacking[self.lacking <= MOST_TOKENS - context])[::-1].tolist())
 
     def _holding(self, bottleneck: float) -> CountedPath:
-        """A path within the bottleneck whose cost are the tokens that it lacks, as few as may be."""
+        """The path whose stages cost at most `bottleneck` and which holds the largest context."""
         if self.sizes is not None:
             return self._rated_holding(bottleneck)
         return self._path(np.where(self.cost <= bottleneck, self.lacking, math.inf))
@@ -355,7 +358,7 @@ class _Sums:
         return CountedPath(float(last.min()), starts, kinds)
 
     def _before(self, prices: FloatArray, sums: FloatArray, at: tuple[int, int, int]) -> tuple[int, int, int, int]:
-        """State, label and place before the last stage of a path of the least sum to these, and its kind."""
+        """State, label, place and kind of the step before `at` (state, label, place) on a path of the least sum."""
         state, label, end = at
         for price, (source, kind, target) in zip(prices, self.steps, strict=True):
             for before in np.flatnonzero(self.after[:state, kind] == state).tolist() if target == label else ():

@@ -79,7 +79,7 @@ class _Side:
 
 
 class _Around(NamedTuple):
-    """Nodes and tensors around a node."""
+    """Both sides of a node, before and behind it: nodes, tensors, works and bytes."""
 
     sides: tuple[BoolArray, BoolArray]  # (n,) the node and all before it; the node and all behind it
     passes: BoolArray  # (t,) tensors that pass
@@ -134,7 +134,10 @@ class _Sides:
         return min(value, cutoff), node, finished and not self._deadline.passed
 
     def _by_order(self) -> FloatArray:
-        """(n,) what no bound by the sides of each node, without the terms of T, is above, by its place in an order."""
+        """(n,) upper limits on the bounds by each node's sides, from the nodes before and behind it in an order.
+
+        They are quick to compute, and a node whose limit is low needs no bound.
+        """
         graph, place, n = self._graph, self._place, self._graph.n
         first, last = np.full(len(self._shared), n), np.zeros(len(self._shared), dtype=np.int64)
         np.minimum.at(first, self._used, place[self._user])
@@ -209,7 +212,10 @@ class _Sides:
         return _Side(around.works[x], around.loads[x], several, needs[fall], np.cumsum(times[fall]))
 
     def _passing(self, v: int, around: _Around, x: int) -> tuple[FloatArray, FloatArray]:
-        """Needs of nodes but v that write each tensor that passes, or the least of those that read it; its time."""
+        """Of each tensor that passes the node: bytes that the block needs which makes or reads it, and its time.
+
+        `x` is 0 for the side before the node, 1 for that behind it.
+        """
         graph, tensors, (_, behind), passes = self._graph, self._graph.tensors, around.sides, around.passes.copy()
         if x == 0:
             passes &= tensors.producer != v
@@ -221,12 +227,12 @@ class _Sides:
         return least[passes], self._time[passes]
 
     def _holds(self, sides: list[_Side], goal: float) -> bool:
-        """Whether no partition has blocks that all cost less than the goal, by two sides of a node."""
+        """Whether the two sides of a node exclude that all blocks cost less than the goal."""
         before, behind = (self._averages(side, goal) for side in sides)
         return bool((np.maximum(before, behind[::-1]) >= goal).all())
 
     def _averages(self, side: _Side, goal: float) -> FloatArray:
-        """(k,) least cost on average of 1 to k blocks with a side, if none costs the goal; infinite for too few."""
+        """(k,) least mean cost of 1 … k blocks with a side, if all are below the goal; infinite for too few."""
         peaks, more = self._peaks(side, goal)
         load = side.load + peaks + sum(size * (self._copies(users, goal) - 1) for size, users in side.several)
         rounding = _ROUNDING * (load + self._room)

@@ -78,7 +78,7 @@ def catalogue(
 
 
 def _proofs(model: Model, instance: Instance, start: Partition | None, options: SolveOptions) -> dict[str, Any]:
-    """The bounds of a model by its relaxation, behind the root, and at its end."""
+    """Members of a record: the model's bounds by its relaxation, at its root and at its end, with seconds and nodes."""
     nodes: dict[str, int] = {}
 
     def count(moment: Progress) -> None:

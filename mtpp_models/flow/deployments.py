@@ -30,7 +30,7 @@ _MOST_VECTORS = 100_000
 
 @dataclass
 class _Fleet:
-    """The best deployments on devices, of which larger ones are made."""
+    """The best deployment on some devices, of which those on more devices are put together."""
 
     rate: Fraction  # tokens in a picosecond
     sites: tuple[tuple[Chain, ...], ...] = ()  # chains of each
@@ -214,7 +214,10 @@ class _Pools:
 def _pooled(
     question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None], bounds: list[Bound]
 ) -> tuple[Deployment | None, tuple[Bound, ...], str | None]:
-    """The best division of devices into chains that take prompts and chains that decode."""
+    """The best division of devices into chains that take prompts and chains that decode; its bounds; why there is none.
+
+    Without an answer the deployment is None, and the last item says why.
+    """
     ends = deadline.share(0.5), deadline
     searches = [_DeploymentSearch(part, end, tell) for part, end in zip(question.pools, ends, strict=True)]
     of_prompts, of_tokens = (search.fleets() for search in searches)
@@ -251,7 +254,7 @@ def _pooled(
 
 
 def _times(counts: Sequence[int], vector: Sequence[int]) -> int:
-    """How often a number of servers of each type is there; more than once where time was up before."""
+    """How often the numbers of servers in `vector` fit into those that there are."""
     return min(count // n for count, n in zip(counts, vector, strict=True) if n)
 
 
@@ -268,7 +271,7 @@ def _at_sites(pools: _Pools) -> tuple[tuple[Chain, ...], ...]:
 
 
 def _unbeaten(pools: list[_Pools]) -> list[_Pools]:
-    """Pools than which no others take more prompts and decode more."""
+    """The pools to which no others are superior in both: prompts taken and tokens decoded."""
     front = list[_Pools]()
     for candidate in sorted(pools, key=lambda pair: (pair.prompts.rate, pair.tokens.rate), reverse=True):
         if not front or candidate.tokens.rate > front[-1].tokens.rate:
@@ -295,12 +298,12 @@ def _rate(fleet: _Fleet) -> Fraction:
 
 
 def _by_sum(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """Vectors from 0 to the counts but for zero, small sums first."""
+    """All vectors of numbers of servers up to `counts`, but for zero; those with few servers first."""
     return sorted(product(*(range(count + 1) for count in counts)), key=lambda vector: (sum(vector), vector))[1:]
 
 
 def _alone(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """Those of them with servers of one type."""
+    """Vectors of numbers of servers up to `counts` with one type alone, the small ones first."""
     rows = [(count, s) for s, most in enumerate(counts) for count in range(1, most + 1)]
     return [tuple(count * (t == s) for t in range(len(counts))) for count, s in sorted(rows)]
 
@@ -340,7 +343,7 @@ def device_seconds(question: DeploymentInstance) -> Bound:
 
 
 def ranges(most: int) -> Iterator[tuple[int, int]]:
-    """Ranges from 1 to a number, each to less than a sixteenth beyond its begin."""
+    """Ranges (first, last) that cover 1 … `most`, in each of which the last is at most a sixteenth larger."""
     begin = 1
     while begin <= most:
         end = min(most, begin + max(0, begin // 16 - 1))

@@ -36,7 +36,7 @@ class Prices(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """Columns of a linear program: where requests come from and go to, and the device or link that they use."""
+    """Columns of the linear program of flows: the ends of each arc, and the device or link that it uses."""
 
     tail: list[int]  # device and layers done, before or behind the device; -1 for the source
     head: list[int]  # -1 for the sink

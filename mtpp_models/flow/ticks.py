@@ -133,7 +133,10 @@ def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, l
 def _joined(
     instance: FlowInstance, families: list[list[int]], answers: list[tuple[Counts, FlowAnswer | None]]
 ) -> FlowAnswer:
-    """Answers of groups as one; of each family they take one device after the other."""
+    """One answer made of those of groups, each stated by how many devices of each family it has.
+
+    Which devices of a family a group gets is no matter, as they can be exchanged: they are taken one after the other.
+    """
     interval, group = np.zeros((instance.n, 2), dtype=np.int64), np.zeros(instance.n, dtype=np.int64)
     left = [list(family) for family in families]
     for number, (counts, answer) in enumerate(answers):
@@ -185,7 +188,7 @@ def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow
 def _excluded(
     inside: FlowInstance, bracket: Bracket, flow: float, by_halves: bool, deadline: Deadline
 ) -> Bracket | None:
-    """The bracket with weights that exclude a flow, or as small a one above as steps by halves get to; None without."""
+    """The bracket with weights that exclude `flow`, or the least larger flow that halving finds; None without any."""
     low, high, excluded = flow, -bracket.order, None
     for step in range(_HALVES if by_halves else 1):
         above = low * (1 + _CLOSE) if step == 0 else (low + high) / 2
@@ -209,7 +212,10 @@ def _bracket(instance: FlowInstance, ticks: dict[int, list[float]], in_flight: i
 
 
 def _inside(instance: FlowInstance, ticks: dict[int, list[float]], bracket: Bracket) -> FlowInstance:
-    """The question of a bracket; before its first tick what ends in time is that of the bracket before."""
+    """The question of a bracket, whose steps take at least its first tick and at most its last.
+
+    Batches that do not end before the first tick do not count.
+    """
     times = ticks[bracket.in_flight]
     return instance.at(bracket.in_flight, times[bracket.first], times[bracket.last])
 

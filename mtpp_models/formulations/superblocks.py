@@ -58,7 +58,7 @@ ROUNDING = 1e-7
 
 
 def add_true_cost(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
-    """Bound c and the overflow of the middle one of three superblocks from above, too, so that they are exact."""
+    """Rows that bound crossings and overflow of the middle superblock from above, so that these are exact."""
     producer = {t: u for t, u, _ in data.reads}
     readers: dict[int, list[int]] = {t: [] for t in data.tensors}
     for t, _, v in data.reads:

@@ -103,7 +103,7 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
     weights = _shares(data)
 
     def middle(partition: Partition) -> IntArray:
-        """The block with more than its share is superblock 2."""
+        """(n,) superblocks 1 to 3, where the block with the largest share of the work is superblock 2."""
         block, kind = partition.block, partition.kind
         shares = [weights[t, block == b].sum() if t != IDLE else 0.0 for b, t in enumerate(kind.tolist())]
         return 2 + np.sign(block - int(np.argmax(shares)))
@@ -115,7 +115,7 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
 
 
 def _shares(data: ScaledKinds) -> FloatArray:
-    """(T, n) a(v) over the least a(S) of a block on each kind; without works all 0."""
+    """(T, n) part of a kind's least work of a block, a(S), that each node brings, where works are weighted by speed."""
     shares = speed_shares(data.instance)
     least = (shares[:, None] * data.instance.finite_works).min(axis=0)
     needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()

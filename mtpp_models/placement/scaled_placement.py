@@ -110,7 +110,7 @@ class ScaledPlacement:
 
     @cached_property
     def anchors(self) -> list[int]:
-        """One of each, in the order of `rank`."""
+        """One node of each set of nodes that must share a device, in the order of `rank`."""
         return list(dict.fromkeys(self.anchor[v] for v in self.rank))
 
     @cached_property
@@ -148,7 +148,7 @@ class ScaledPlacement:
 
     @cached_property
     def together(self) -> list[tuple[int, int]]:
-        """Pairs of nodes that share a device, and hold together all that do."""
+        """Pairs of nodes that must share a device; by way of them all that must are linked."""
         _, first = np.unique(self.shared.device, return_index=True)
         anchor = {int(self.shared.device[u]): int(u) for u in first}
         pairs = ((anchor[int(d)], v) for v, d in enumerate(self.shared.device))
@@ -156,7 +156,7 @@ class ScaledPlacement:
 
     @cached_property
     def detours(self) -> list[tuple[int, int, float, float]]:
-        """Nodes u before v, P and L: what passes between them at least, and what if they are on different devices."""
+        """(u, v, P, L) of nodes u before v: the least time between them, and the least if their devices differ."""
         between, apart = (table / self.unit for table in self.shared.passes.forward[-2:])
         pairs = np.argwhere((between > -np.inf) & (apart > between) & (apart < np.inf)).tolist()
         return [(u, v, float(between[v, u]), min(float(apart[v, u]), 2.0)) for v, u in pairs]

@@ -233,7 +233,7 @@ class ScaledTraining:
 
 
 def _over(size: float, rate: float) -> float:
-    """Size over rate; no link is no obstacle where there is nothing to send."""
+    """Seconds to send so many bytes at a rate: 0 where there is nothing to send, else infinite without a link."""
     if size == 0:
         return 0.0
     return size / rate if rate > 0 else math.inf
@@ -462,18 +462,18 @@ def _grouped(items: Iterable[Item], keys: Callable[[Item], Iterable[Key]]) -> di
 
 
 def _parts(x: StagePrice) -> list[tuple[str, int]]:
-    """Layers and devices of a stage, from 1."""
+    """Layers and devices of a stage, each as ("layer" or "device", number from 1)."""
     layers = [("layer", k) for k in range(x.k + 1, x.e + 1)]
     return layers + [("device", i) for i in range(x.i + 1, x.i + x.r + 1)]
 
 
 def _ends(x: StagePrice) -> list[tuple[str, int]]:
-    """Last layer and last device of a stage."""
+    """Last layer and last device of a stage, as ("layer" or "device", number from 1)."""
     return [("layer", x.e), ("device", x.i + x.r)]
 
 
 def _before(y: Channel) -> list[tuple[str, int]]:
-    """Layer and device before a channel."""
+    """Layer and device just before a channel, as ("layer" or "device", number from 1)."""
     return [("layer", y.k), ("device", y.i)]
 
 

@@ -369,7 +369,10 @@ def _states(instance: TrainingInstance) -> int:
 
 
 def _at_once(instance: TrainingInstance) -> float:
-    """Bound of the one plan that takes all samples at once, which rounds them up less; infinite if none does."""
+    """Bound of the plan of one stage that takes all samples in one microbatch; infinite if there is none.
+
+    It needs a bound of its own, as it rounds samples to devices once and not in each microbatch.
+    """
     if instance.samples is None:
         return math.inf
     try:

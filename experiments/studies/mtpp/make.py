@@ -116,7 +116,7 @@ def _methods(names: Sequence[str]) -> list[str]:
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
-    """Tables 1 and of primal integrals need a heuristic, the others a bound."""
+    """Sections of the study: tables of searches if heuristics were run, tables of bounds if models were."""
     of_searches, of_bounds = (heuristic_table, primal_table), (bound_table, certificate_table, time_table, gap_table)
     is_searched, is_bounded = ((frame["kind"] == kind).any() for kind in ("heuristic", "model"))
     ratios = [make(frame) for make in of_searches if is_searched] + [make(frame) for make in of_bounds if is_bounded]

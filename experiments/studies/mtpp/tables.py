@@ -137,7 +137,7 @@ def _labels(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _place(method: str) -> tuple[int, bool, int]:
-    """Sort key of a method in tables: order of the registries, relaxations first, then by strength; others last."""
+    """Sort key of a method in tables: its place in the registries; its relaxation first; then by added strength."""
     _, plus, parts = method.removesuffix(LP_SUFFIX).partition("+")
     place = _ORDER.get(base_name(method), len(_ORDER))
     strength = sum(vars(Strengthening.of(parts)).values()) if plus and place < len(_ORDER) else 0
@@ -278,7 +278,7 @@ def primal_table(frame: pd.DataFrame) -> Table:
 
 
 def _table_of_seconds(name: str, title: str, frame: pd.DataFrame, rows: pd.DataFrame, values: list[float]) -> Table:
-    """Means are geometric ones of seconds + 1, less 1, so that blinks do not count."""
+    """Table of mean seconds: geometric means of seconds + 1, less 1, in which a millionth of a second is like none."""
     grid = _grid(frame, rows, np.log1p(np.array(values)))
     table = table_of(name, f"{title} (mean of seconds + 1, less 1)", grid)
     less = {name: table.cells[name] - 1 for name in ("value", "low", "high")}

@@ -273,7 +273,7 @@ class PartitionMeasures:
         return self._grids[item, later]
 
     def _later(self, item: str) -> pd.DataFrame:
-        """Runs of an item, where bounds that stopped before the paper's time limit are at the best partition."""
+        """Runs of an item in which bounds that could still rise within the paper's limit are at the best partition."""
         stopped = {
             method
             for row in self._study.rows
@@ -358,9 +358,9 @@ def _k(number: PaperNumber) -> int:
 
 
 def _pairs(number: PaperNumber) -> list[tuple[str, str]]:
-    """Pairs of rows that a number states, the less first: its own with the next larger ones of the paper's column.
+    """Pairs of rows that the paper puts in order, the lower first: a number's row, and those of the next larger number.
 
-    A bound above 1 states that it is more than *simple*, too.
+    A bound above 1 also says that it is higher than *simple*.
     """
     column = [entry for entry in numbers() if entry[:2] == number[:2] and entry.column == number.column]
     value = Decimal(number.value)
@@ -374,7 +374,10 @@ def _pairs(number: PaperNumber) -> list[tuple[str, str]]:
 def _part(
     logs: tuple[np.ndarray, np.ndarray, np.ndarray], clusters: list[str], text: str = "", *, pair: bool = False
 ) -> Part:
-    """Geometric mean of ratios, with its interval; `logs` as measured, and the least and most that they could be."""
+    """Geometric mean of ratios with its interval.
+
+    `logs` are the logarithms as measured, and the least and the most that they could be; `pair` adds a paired test.
+    """
 
     def part(logs: np.ndarray, ends: Sequence[Part] = ()) -> Part:
         test = paired_test(logs, clusters) if pair else None

@@ -158,7 +158,7 @@ class TrainingMeasures:
 
 
 def _footnote(number: PaperNumber) -> Measured:
-    """Layers or devices of the default setting over four stages."""
+    """Mean number of layers, or of devices, in each of the four stages of the default setting."""
     setting = "BERT-large, default setting"
     if number.column.startswith("layers"):
         total = value_of("spp", "Section V-B", setting, "transformer layers") or 0.0
@@ -276,7 +276,7 @@ class PlacementMeasures:
         )
 
     def _orders(self, number: PaperNumber) -> Measured | None:
-        """Times in unseen orders over the best of the training, less 1 [%]; each order is a cluster."""
+        """Times in orders unseen in training over its best time, less 1 [%]; None for the number of orders."""
         if number.row == "traversal orders":
             return None
         planner = number.row.startswith("RNN")

@@ -238,7 +238,7 @@ def judge(
 def _judged(
     number: PaperNumber, comparison: Comparison, part: Part, clusters: int, error: float
 ) -> tuple[Finding, str]:
-    """Finding on one interval, and words on what leaves it open."""
+    """Verdict on one interval at a level of error, and words on why it is undecided."""
     if math.isnan(part.value):
         return Finding.UNDECIDED, ": a value is missing"
     if math.isnan(part.low + part.high):
@@ -255,7 +255,7 @@ def _judged(
 
 
 def _finding(number: PaperNumber, comparison: Comparison, part: Part, error: float) -> Finding:
-    """Finding on one interval at an error."""
+    """Verdict on one interval at a level of error, without words."""
     if comparison.kind == "order":
         return order_of(part, error)
     low, high = (part.low, part.high) if part.at is None else part.at(1 - error)

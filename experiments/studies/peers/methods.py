@@ -38,7 +38,7 @@ def metis(instance: Instance, rng: np.random.Generator, limits: Limits | None = 
 
 
 def _forwards(instance: Instance, part: IntArray) -> IntArray:
-    """(n,) blocks of parts in an order, such that no node is before one of its predecessors."""
+    """(n,) blocks made of unordered parts: sorted by their nodes' mean place, and raised until no edge points back."""
     graph, k = instance.graph, instance.k
     place = np.empty(graph.n)
     place[graph.topological_order] = np.arange(graph.n)

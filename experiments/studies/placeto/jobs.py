@@ -240,7 +240,7 @@ def _orders(instance: PlacementInstance, first: int, count: int) -> list[IntArra
 
 
 def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curve) -> tuple[Any, dict[str, Any]]:
-    """The published network after its training, and the curve of that."""
+    """A scorer of the published network after its training, and the record of that training for its curve."""
     from heuristics.placement.placeto import network, training
 
     policy = network.create(0, devices=instance.devices, width=_WIDTH)
@@ -252,7 +252,7 @@ def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curv
 def _planned(
     instances: Sequence[PlacementInstance], placements: int, orders: Iterable[IntArray]
 ) -> tuple[Any, dict[str, Any]]:
-    """The recurrent planner after its training, and the curve of that."""
+    """The recurrent planner after its training, and the record of that training for its curve."""
     import torch
 
     from heuristics.placement.placeto.recurrent_planner import Planner, train_planner

@@ -97,7 +97,10 @@ class Measurement:
         return ServedChain(question, Chain(self.stages, batches, batch))
 
     def _rate(self, question: DeploymentInstance) -> float | None:
-        """Of waves of as many sequences as have room, at most those of the run."""
+        """Tokens a second by the model, if as many sequences run at a time as have room; None if not one has.
+
+        More than the run sends never count.
+        """
         low, high = 0, int(self.load)
         while low < high:
             middle = (low + high + 1) // 2

@@ -186,7 +186,7 @@ def context_ratio(run: Run, runtime: str) -> float | None:
 
 
 def _parted(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
-    """The runs of decoders of the project, and those of hybrid ones."""
+    """The runs of the project's own decoders, and those of all other networks."""
     named = [run for run in runs if run["network"] in ARCHITECTURES]
     return named, [run for run in runs if run["network"] not in ARCHITECTURES]
 
@@ -309,7 +309,7 @@ def _ratio(value: float | None) -> str:
 
 
 def _number(run: Run, end: str, name: str, scale: float) -> str:
-    """Format a number of an end of vLLM's front."""
+    """A number of one end of vLLM's front as text, times a scale; a dash where it is missing."""
     value = run["runtimes"]["vllm"][end]
     return "–" if value is None else f"{value[name] * scale:.4g}" if scale != 1 else f"{value[name]:.0f}"
 

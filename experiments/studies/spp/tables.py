@@ -202,7 +202,10 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def _guarantees(frame: pd.DataFrame) -> Iterator[PaperClaim]:
-    """Left and right sides of the guarantees, once a question; a bound replaces the optimum, so nothing is refuted."""
+    """A claim for each guarantee: on how many questions its left side is at most the right one.
+
+    Where a bound stands for the unknown optimum a guarantee may seem to fail, so nothing is refuted.
+    """
     runs = frame[(frame["method"] == GUARANTEES) & frame["error"].isna()].drop_duplicates("question")
     sides = runs["guarantees"].to_list() if "guarantees" in runs else []
     for name, text in _PROVED.items():
@@ -215,7 +218,7 @@ def _guarantees(frame: pd.DataFrame) -> Iterator[PaperClaim]:
 
 
 def _polynomial(frame: pd.DataFrame) -> PaperClaim:
-    """Proved by the loops, of which the seconds are an example; they are no proof, and refute nothing."""
+    """The claim that SPP takes polynomial time, which holds by its loops; seconds are given as examples."""
     runs = points(frame, "9", "spp").groupby("label", sort=False)["seconds"].mean()
     examples = ", ".join(f"{seconds:.2g} s at {label} layers" for label, seconds in runs.dropna().items())
     return PaperClaim(
@@ -521,7 +524,7 @@ def _side_by_side(table: pd.DataFrame, testbed: str) -> Section:
 
 
 def _ranking(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Rank correlations by what the links and AllReduces are."""
+    """Header and rows of rank correlations between times in the paper and here, for three choices of speeds."""
     words = {
         "as stated": "links and AllReduces as stated",
         "fitted": f"the one of {len(SETTINGS)} settings on each testbed that fits best",
@@ -556,7 +559,7 @@ def _name(figure: str) -> str:
 
 
 def _gain(frame: pd.DataFrame) -> str:
-    """Gain of the improved planner over the simulations, each counted once."""
+    """A sentence on how much less time plans of `improved` take than those of SPP; each simulation counts once."""
     rows = frame[~frame["figure"].str.startswith(TABLE_III)].drop_duplicates(["question", "method"])
     times = rows.pivot_table(index="question", columns="method", values="time")
     gain = geometric_mean(times["improved"] / times["spp"])

@@ -100,7 +100,7 @@ class MeasuredStep:
 
     @property
     def seconds(self) -> float:
-        """Of a step, as published."""
+        """Seconds of a step, as published."""
         return float(self.row["sec"])
 
     @property

@@ -61,7 +61,7 @@ def moves_of(cuts: tuple[int, ...], pair: tuple[int, int]) -> tuple[int, ...] | 
 
 
 def moved(stages: Stages, pair: tuple[int, int]) -> Stages | None:
-    """The same with degrees, which stay as they are."""
+    """Stages after a layer has gone from one to another; degrees stay. None if a stage would be empty."""
     cuts = moves_of(stages[0], pair)
     return None if cuts is None else (cuts, stages[1])
 
@@ -92,7 +92,7 @@ _Runs = tuple[tuple[int, int], ...]
 
 
 class Fitting:
-    """Modes for plans of one setting; those of a group are found once."""
+    """Finds how plans of one setting recompute, so that each group fits into memory; results are kept."""
 
     def __init__(self, question: GridInstance, setting: Setting) -> None:
         self.question, self.setting = question, setting
@@ -397,7 +397,7 @@ def _on_fewer_servers(search: GridSearch) -> None:
 
 
 def _first(search: GridSearch) -> list[tuple[float, Sketch]]:
-    """The best plans of different settings, with their times."""
+    """The best plans found for different settings, the fastest first, each behind its time [s]."""
     return sorted(search.met.values(), key=lambda pair: pair[0])[:_STARTS]
 
 
@@ -468,7 +468,7 @@ def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
 
 
 def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Setting, GridArrays]]:
-    """All settings, for a runtime those of each tensor degree by itself."""
+    """All settings of the question; for a runtime, tensor degree by tensor degree: all its stages have the same."""
     if runtime is None or question.fixed.tp is not None:
         yield from settings_of(question)
         return
@@ -507,7 +507,7 @@ def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> N
 
 
 def _change(search: GridSearch, time: float, sketch: Sketch) -> None:
-    """Move layers between stages, and stages of different degrees, as long as the time falls."""
+    """Move layers between stages, and exchange stages, while the time falls; the search keeps the best plan."""
     stages, setting = (sketch.cuts, sketch.tensor), sketch.setting
     if len(sketch.cuts) > _CHANGED or search.over:
         return

@@ -165,12 +165,12 @@ def _sums(chain: ConfiguredChain, degrees: Degrees, mode: str) -> _Sums:
 
 
 def _differences(sums: FloatArray) -> FloatArray:
-    """As `numpy.diff` of one axis, whose checks take longer than the work."""
+    """Differences of neighbours, as of `numpy.diff`, whose checks take longer than the work."""
     return sums[1:] - sums[:-1]
 
 
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_each: float) -> bool:
-    """Whether each group may have room.
+    """Whether each group may have room: False only if the least that it keeps is too much.
 
     In turns it keeps at least what it runs before its first backward pass: S microbatches of each turn but the last.
     """

@@ -288,7 +288,7 @@ class LayerCosts:
         return self.micro_batch * self.sequence / cp
 
     def _widened(self, cp: int, t: int) -> tuple[float, float]:
-        """Time of the product between a table of another width and the layers, and bytes of its narrow side, if any."""
+        """Seconds to map a table of another width to the layers, and bytes of the input; zeros without such a map."""
         model, tokens = self.model, self._tokens(cp) / t
         if not model.widening:
             return 0.0, 0.0
@@ -299,11 +299,11 @@ class LayerCosts:
         return self.clock.product(Product(m, n, k, eight=False))
 
     def _joined(self, size: float) -> float:
-        """Time of a collective of a tensor degree that nothing hides."""
+        """Seconds by which a collective of so many bytes among tensor ranks delays a pass, behind what hides it."""
         return self.clock.constants.tp_exposed * self.clock.sent(size)
 
     def _stored(self, sizes: LayerSizes, tokens: float) -> float:
-        """Bytes that all devices of a tensor degree keep, but for scores or their statistics."""
+        """Bytes of activations that all devices of a tensor degree keep of a layer, without the scores of attention."""
         e, h, n = self.width, sizes.hidden, sizes.matrices
         wide = sizes.queries + sizes.keys + sizes.values + sizes.outputs + 2 * sizes.normed_latents
         wide += sizes.gate + (sizes.outputs if sizes.gate else 0)
@@ -315,7 +315,7 @@ class LayerCosts:
         return e * tokens * numbers + self.model.dropout * 2 * tokens * h
 
     def _scores(self, sizes: LayerSizes, tokens: float) -> float:
-        """The same for scores, or for the statistics of attention that keeps none."""
+        """Bytes that all devices of a tensor degree keep of attention's scores, or of the statistics of fused ones."""
         each = _LOGIT if self.fused else _SCORES * self.width * self.sequence
         return each * sizes.attention.heads * tokens
 

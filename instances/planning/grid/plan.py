@@ -358,7 +358,7 @@ class GridPlan(Displayed):
         return 1 - float((busy * self.tensor).sum()) / (sum(self.tensor) * self.time)
 
     def _sums(self, name: str) -> FloatArray:
-        """(S v,) sums of a number of the configurations over the layers of each stage."""
+        """(S v,) sum over the layers of each stage of the number that configurations have under this name."""
         return np.add.reduceat(
             np.array([getattr(layer, name) for layer in self.layers], dtype=np.float64), self.cuts[:-1]
         )
@@ -380,7 +380,7 @@ class GridPlan(Displayed):
 
     @property
     def _tied(self) -> float:
-        """Numbers that the ends of a pipeline share, on a device of the end with more of them."""
+        """Numbers of the table that first and last stage share, on the device that has more of them."""
         ends = [(t, self.context, self.expert) for t in (self.tensor[0], self.tensor[-1])]
         return max(self.chain.layers[-1].modes(degrees)[0].tied_parameters for degrees in ends)
 

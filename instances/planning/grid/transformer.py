@@ -216,7 +216,7 @@ class LayerSizes:
 
     @property
     def _attention_weights(self) -> int:
-        """Those of attention that devices divide."""
+        """Weights of attention that tensor ranks divide among them."""
         return sum(inputs * outputs for inputs, outputs in self.products) + self.outputs * self.hidden
 
     @property
@@ -253,7 +253,7 @@ def _layers_of_runs(value: Value) -> tuple[Layer, ...]:
 
 
 def _runs(layers: tuple[Layer, ...]) -> list[Any]:
-    """The same as JSON."""
+    """Layers as JSON: a row for each run of equal ones, with their number and the layer."""
     return [[len([*run]), written(layer)] for layer, run in groupby(layers)]
 
 

@@ -150,7 +150,10 @@ def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int |
 def _with_ties(
     whole: str, outer: Mapping[str, Value], members: Mapping[str, Value], default: bool
 ) -> tuple[dict[str, Value], list[str]]:
-    """The fields of a wrapper's decoder, where the wrapper says whether the head is the table of words, and doubts."""
+    """Fields of a wrapper's decoder, with whether the head is the table of words; and sentences where that is doubtful.
+
+    The wrapper may say so, its decoder, or neither; which of them transformers believes depends on the model type.
+    """
     words, own, stated = model_types("wrappers").get(whole), members.get(_TIED), outer.get(_TIED)
     text = default if own is None else own.data is not None and own.truth()
     of_text = words is not None and words["tied"] == "text"
@@ -171,7 +174,7 @@ def _with_ties(
 
 
 def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, Value]:
-    """The fields by the names that the model type has for them, those of nested objects included."""
+    """Fields by the names that the model type has for them, with those of nested objects brought to the top."""
     flat = dict(members)
     for outer, names in words.get("inside", {}).items():
         inner = members[outer].open_members(()) if outer in members and members[outer].data is not None else {}

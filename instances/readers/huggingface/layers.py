@@ -76,7 +76,7 @@ def sparse_layers(fields: Fields, layers: int) -> list[bool]:
 
 
 def _number(fields: Fields, word: str, least: int = 0) -> int:
-    """The number that `word` stands for: a number, a field, or a field with its default, as ``FIELD|DEFAULT``."""
+    """The number that `word` stands for: itself, a field, or as ``FIELD|DEFAULT`` a field with a default."""
     if word.isdigit():
         return int(word)
     name, _, default = word.partition("|")
@@ -92,7 +92,7 @@ def _windowed(fields: Fields) -> bool:
 
 
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer: the last of every so many attends to all tokens."""
+    """Kind of each layer: every `word`-th attends to all tokens, the others to a window if there is one."""
     period = _number(fields, word) if fields.has("sliding_window") else 0
     return [SLIDING if period == 0 or (i + 1) % period else FULL for i in range(layers)]
 
@@ -103,13 +103,13 @@ def _first(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _after(fields: Fields, layers: int, word: str) -> list[str]:
-    """All layers before a number attend to all tokens, those from there on to a window."""
+    """Kind of each layer: the first `max_window_layers` attend to all tokens, those behind them to a window."""
     first = fields.whole("max_window_layers", 0) if _windowed(fields) else layers
     return [SLIDING if i >= first else FULL for i in range(layers)]
 
 
 def _qwen2_moe(fields: Fields, layers: int, word: str) -> list[str]:
-    """Every other layer up to a number has a window."""
+    """Kind of each layer: of the first `max_window_layers` every other one has a window."""
     last = fields.whole("max_window_layers", 0) if _windowed(fields) else 0
     return [SLIDING if (i + 1) % 2 and i < last else FULL for i in range(layers)]
 
@@ -131,7 +131,7 @@ def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
-    """All attend to all tokens; the lists of kinds are checked."""
+    """Kind of each layer: all count as attending to all tokens, and keep them; a wrong list of kinds is refused."""
     kinds: list[str] = []
     for item in fields.value("attention_types").items() if fields.has("attention_types") else ():
         pair = item.items()
@@ -160,13 +160,13 @@ def _flint(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _linear_but_each(fields: Fields, layers: int, word: str) -> list[str]:
-    """Linear attention but for the last of every so many layers."""
+    """Kind of each layer: linear attention, but for every `word`-th, which attends to all tokens."""
     period = _number(fields, word, 1)
     return [LINEAR if (i + 1) % period else FULL for i in range(layers)]
 
 
 def _some_full(fields: Fields, layers: int, word: str) -> list[str]:
-    """The same, where the last layer attends to all tokens if no other does."""
+    """Kind of each layer as of `_linear_but_each`, but the last attends to all tokens if no other layer does."""
     kinds = _linear_but_each(fields, layers, word)
     return kinds if FULL in kinds else [*kinds[:-1], FULL]
 
@@ -262,7 +262,7 @@ _RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
 
 
 def _first_dense(fields: Fields, layers: int, word: str) -> list[bool]:
-    """So many layers at first are dense."""
+    """Whether each layer has experts: the first so many have none."""
     dense = _number(fields, word)
     return [i >= dense for i in range(layers)]
 

@@ -146,7 +146,7 @@ def _latent(fields: Fields, hidden: int, indexed: bool) -> LatentAttention:
 
 
 def _mamba(fields: Fields, hidden: int) -> Recurrence:
-    """A selective state space (Gu and Dao, 2023)."""
+    """Sizes of a selective state space (Gu and Dao, 2023)."""
     inner, state = fields.whole("expand") * hidden, fields.whole("state_size")
     rank = _step_rank(fields, "time_step_rank", hidden)
     bias = fields.truth("use_bias")
@@ -154,7 +154,7 @@ def _mamba(fields: Fields, hidden: int) -> Recurrence:
 
 
 def _jamba(fields: Fields, hidden: int) -> Recurrence:
-    """The same with norms of the step sizes and of the projections of the state."""
+    """Sizes of a selective state space with norms of its step sizes and of the projections of its state."""
     inner, state = fields.whole("mamba_expand") * hidden, fields.whole("mamba_d_state")
     rank = _step_rank(fields, "mamba_dt_rank", hidden)
     bias, conv_bias = fields.truth("mamba_proj_bias"), fields.truth("mamba_conv_bias")

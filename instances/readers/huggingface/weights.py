@@ -58,7 +58,7 @@ class _Weights:
 
     @cached_property
     def purpose(self) -> str:
-        """Empty for weights of a model, else in words."""
+        """In words, what the files are for if they are not the weights of a model; empty if they are."""
         first, values = self.files[0].name.lower(), self.headers[0].values
         kind, architecture = values.get("general.type"), values.get("general.architecture")
         tensors = [tensor.name for header in self.headers for tensor in header.tensors]

@@ -77,7 +77,7 @@ def _usual(name: str) -> int:
 
 
 def _is_one(name: str) -> bool:
-    """Whether a dimension is 1 as a rule."""
+    """Whether a dimension of this name is usually 1, as batches and lengths of the past are."""
     lower = name.lower()
     return "past" in lower or "batch" in lower or lower.endswith(":0")
 
@@ -159,7 +159,10 @@ def _key(item: NodeProto | FunctionProto, name: str) -> _Key:
 
 
 def _inlined(calls: Counter[_Key], sizes: Mapping[_Key, tuple[int, ...]], base: tuple[int, int]) -> tuple[int, int]:
-    """`base` plus the nodes and bytes of all calls: what `sizes` says of a function, one node for another operator."""
+    """Nodes and bytes of a graph when all functions that it calls are written out.
+
+    `base` is what the graph has itself; `sizes` has both numbers for each function, other operators are one node.
+    """
     called = [(count, sizes.get(key, (1, 0))) for key, count in calls.items()]
     return base[0] + sum(count * size[0] for count, size in called), base[1] + sum(
         count * size[1] for count, size in called

@@ -229,7 +229,7 @@ def _variadic(op: TypedNode) -> int:
 
 
 def _top(op: TypedNode) -> int:
-    """Operations of a search for the largest elements of an axis, as of a heap."""
+    """Operations to find the largest elements along an axis with a heap: a logarithm of its length for each element."""
     return op.input(0).elements * max(1, op.input(0).shape[op.attributes.get("axis", -1)].bit_length())
 
 
@@ -555,7 +555,7 @@ def _operator(live: LiveNode, scope: Scope, device: Device) -> Price:
 
 
 def _body(body: Scope, device: Device) -> Price:
-    """Price of all nodes of a body that depend on its inputs."""
+    """Cost of running once all nodes of a body that depend on its inputs."""
     result = Price()
     for live in body.live:
         result.add(price(live, body, device))

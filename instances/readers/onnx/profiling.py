@@ -63,7 +63,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
 
 
 def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str, str]]:
-    """Domain and name of the operators of the nodes that have no time and are functions of others."""
+    """Domain and name of operators that got no time and that ONNX defines by other operators, which can be timed."""
     opsets = {opset.domain: opset.version for opset in model.opset_import}
     functions = dict[tuple[str, str], None]()
     for number, node in enumerate(model.graph.node):
@@ -75,7 +75,10 @@ def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str,
 
 
 def _operators(model: ModelProto, home: Mapping[str, str]) -> list[str]:
-    """For each node the first output of the operator that it is, or is part of; `home` has it for outputs of these."""
+    """For each node, the first output of the original operator that it came from; "" where that is unknown.
+
+    `home` has it for outputs of operators; nodes within a function are found by who reads them.
+    """
     operators, readers = list[str](), dict[str, str]()
     for node in reversed(model.graph.node):
         operators.append(next((home.get(name) or readers.get(name, "") for name in node.output if name), ""))

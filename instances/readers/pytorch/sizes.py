@@ -106,7 +106,7 @@ def _tensors(node: Node) -> list[torch.Tensor]:
 
 
 def _fixed(tensor: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
-    """The tensor on the meta device, with numbers for its symbolic sizes."""
+    """An empty tensor of the same type on the meta device, whose symbolic sizes have become numbers."""
     if all(isinstance(size, int) for size in tensor.shape):
         return tensor
     shape = [_value(size, sizes) for size in tensor.shape]

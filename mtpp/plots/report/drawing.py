@@ -162,7 +162,7 @@ def _colour(number: int) -> str:
 
 
 def _look(kind: Kind, role: str, part: str) -> str:
-    """Attributes of what has the colour of a kind; `part` is what is coloured where it has none by its class."""
+    """HTML attributes that colour a mark: by a class for a named kind, else by the style `part`, such as fill."""
     return f'class="{role} {kind}"' if isinstance(kind, str) else f'class="{role}" style="{part}:{_colour(kind)}"'
 
 

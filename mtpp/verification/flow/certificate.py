@@ -75,7 +75,10 @@ def verify_flow(document: Value, limits: Limits) -> Verdict:
 
 
 def _with_groups(certificate: FlowCertificate, question: ExactFlow) -> tuple[ExactFlow, str | None]:
-    """The question with a kind a device, which serves as its group steps, and links in groups alone; and a fault."""
+    """The question as the groups of the answer make it; and the first fault of the groups, None without one.
+
+    Each device becomes a kind of its own, with the capacities at which its group steps; only links within groups stay.
+    """
     interval, instance = certificate.interval, certificate.instance
     assert interval is not None
     turns, rates = Turns(instance), [list(row) for row in question.rates]
@@ -226,10 +229,10 @@ def _check(instance: FlowInstance, question: ExactFlow, claim: Claim, clock: Clo
 
 
 def _fault_of_groups(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
-    """Why brackets of groups of devices do not exclude a flow, None if they do; the number of brackets.
+    """Why the flows stated for groups of devices do not exclude `flow`, None if they do; and the number of brackets.
 
-    Each group has an entry, or one with as many devices of each family that can be exchanged; then no disjoint groups
-    have more than the largest sum of their flows.
+    A group is given by how many devices it has of each family, devices that can be exchanged. Each possible group has
+    an entry with the most that it carries, proved by brackets; disjoint groups carry at most the largest sum of these.
     """
     if instance.steps is None:
         return "the question has no steps", 0
@@ -285,7 +288,11 @@ def _families(instance: FlowInstance, clock: Clock) -> list[list[int]]:
 
 
 def _fault_of_brackets(turns: Turns, flow: Fraction, rows: Sequence[Value], clock: Clock) -> str | None:
-    """Why brackets of batches in flight and ticks do not exclude a flow; None if they do."""
+    """Why the brackets do not exclude a flow; None if they do.
+
+    A bracket is a range of ticks, the seconds between steps, at one number of batches in flight; together they must
+    cover all ticks, and each has weights that exclude the flow within it.
+    """
     open_ticks = {m: turns.ticks(m) for m in turns.numbers()}
     for row in rows:
         clock.raise_if_late()

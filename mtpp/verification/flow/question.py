@@ -35,7 +35,7 @@ class ExactFlow:
 
 
 class Turns:
-    """Steps of some of the devices of a question, all by default, and how much these serve at them."""
+    """How much some of the devices of a question, or all, serve when batches take turns in steps of one length."""
 
     def __init__(self, instance: FlowInstance, numbers: list[int] | None = None) -> None:
         steps = instance.steps
@@ -83,7 +83,10 @@ class Turns:
         return replace(self._exact, capacity=capacity, longest_path=min(limits, default=None))
 
     def between(self, in_flight: int, low: float, high: float) -> ExactFlow:
-        """The most that devices serve at a tick from `low` to `high`; none where the rest of a path is too short."""
+        """The question with the most that devices serve at any tick from `low` to `high` [s].
+
+        A device with so few layers that the others on a path cannot hold the rest serves nothing.
+        """
         capacity = self._capacity(in_flight, low, high)
         longest = min(self._devices, in_flight, self._exact.longest_path or in_flight)
         fewest = self._layers - (longest - 1) * self._reach(capacity)
@@ -91,7 +94,7 @@ class Turns:
         return replace(self._exact, capacity=capacity, longest_path=longest)
 
     def served(self, i: int, in_flight: int, tick: float, size: int, c: int) -> Fraction | str:
-        """Sequences per second of a device that steps at so many with c layers; why it cannot, if it cannot."""
+        """Sequences per second of device i with c layers, in steps of `size` sequences; or why it cannot, as a text."""
         t, name = self._exact.kind[i], self._exact.devices[i]
         if size == 0 or c == 0:
             return Fraction(0)
@@ -103,7 +106,7 @@ class Turns:
         return min(Fraction(size) / Fraction(tick), self._port[t])
 
     def _room(self, in_flight: int) -> int:
-        """Most layers with which a device steps at so many batches in turns."""
+        """Most layers that a device can hold with room for this many batches in flight; 0 if it can hold none."""
         return max(
             (
                 c

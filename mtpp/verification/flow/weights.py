@@ -78,7 +78,7 @@ def excludes(
 
 
 def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
-    """Devices that are joined by links of a flow or more, by their first device."""
+    """Groups of devices that links of at least this flow join: lists of their numbers, sorted by the first of each."""
     n, rates = instance.n, instance.rates
     home = list(range(n))
     for i in range(n):
@@ -90,7 +90,7 @@ def _components(instance: ExactFlow, flow: Fraction) -> list[list[int]]:
 
 
 def _ways(instance: ExactFlow, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
-    """Parts of the flow, rounded up, and weight of a layer, for each kind and number of layers."""
+    """For each kind and number of layers that it can hold: the part of the flow that it carries, its weight a layer."""
     return [
         (part_of(rate, flow), weights[t] / c)
         for t, row in enumerate(instance.capacity)

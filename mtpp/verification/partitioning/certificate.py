@@ -146,7 +146,11 @@ def _by_solver(_task: Task, claim: Claim) -> Check:
 
 
 def _simple(task: Task, claim: Claim) -> Check:
-    """Speed of all devices by the shares of the claim, or the heaviest node on its fastest kind."""
+    """Prove *simple* again: the work shared by all devices, or the node that takes longest where it runs fastest.
+
+    Over kinds of devices, the shares of the claim weigh the kinds: all work at its least weighted time, over the
+    weights of all devices, is a bound for any shares.
+    """
     exact, shares = task.exact, _shares(task, claim)
     if shares is None or max(shares) <= 0:
         fault = f"parameters.shares are not {len(exact.counts)} numbers, none below 0 and not all 0"
@@ -161,7 +165,7 @@ def _simple(task: Task, claim: Claim) -> Check:
 
 
 def _shares(task: Task, claim: Claim) -> list[Fraction] | None:
-    """Shares of the kinds in a claim, none below 0; None if they are not that."""
+    """The weights of the kinds that the claim states, one for each kind and none below 0; None if they are not so."""
     shares = claim.parameters.open_members(("shares",))["shares"].numbers()
     return [Fraction(x) for x in shares] if len(shares) == len(task.exact.counts) and min(shares) >= 0 else None
 
@@ -208,7 +212,7 @@ def _cuts(task: Task, claim: Claim, pins: Sequence[tuple[int, ...]]) -> Check:
 
 
 def _compared(claim: Claim, bound: CutBound, how: str) -> Check:
-    """Hold the claim against what cuts prove; what is beyond their digits is no fault of the claim."""
+    """Whether cuts prove the claim; one that is higher by less than their rounding loses is lowered, not refuted."""
     value, (least, lost, _) = Fraction(claim.value), bound
     if least < value <= least + lost:
         return Check(claim, least, f"{how}, to {as_float(least)!r}")
@@ -232,7 +236,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
 
 
 def _but_for_peaks(exact: ExactInstance) -> str:
-    """That peaks may make blocks cost more, or not fit; empty where none counts."""
+    """Words for a verdict that leaves peaks out, which only make blocks cost more; empty if none count."""
     counts = exact.buffer is None and any(limit is not None for limit in exact.memory) and any(exact.need)
     return ", but for their peaks," if counts else ""
 
@@ -380,9 +384,9 @@ def _by_ideals(task: Task, stated: StatedImpossible) -> InfeasibilityCheck:
 
 
 def _room(exact: ExactInstance, kinds: Sequence[int], blocks: int) -> int | None:
-    """The most bytes that so many blocks on devices of these kinds have room for; None without a limit.
+    """Most bytes that `blocks` blocks on devices of these kinds have room for; None if some device has no limit.
 
-    One of them is not empty. Below all numbers of bytes where there is no device.
+    At least one block is not empty, so where no device has room for anything it is -1, which no bytes fit into.
     """
     rooms: list[int] = []
     for t in kinds:
@@ -455,7 +459,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
 
 
 def _kind_numbers(instance: Instance, names: Sequence[str | None] | None) -> list[int]:
-    """(k,) number of the kind of each block by its name, 0 of what is none, and on devices that are alike."""
+    """(k,) number of the kind of each block, from the kinds' names; 0 for an idle block and where devices are alike."""
     numbers = {kind.name: t for t, kind in enumerate(instance.machines.kinds)}
     return [0 if name is None else numbers.get(name, 0) for name in names or [None] * instance.k]
 

@@ -146,9 +146,10 @@ def _alone(exact: KindQuestion, nodes: Sequence[int]) -> float | Fraction:
 
 
 def _network(exact: KindQuestion, goal: Fraction, part: Fraction) -> CutNetwork | None:
-    """The network of a question whose goal is in its unit; a part of parameters and peak counts, less the memory.
+    """Network whose minimum cut is the cheapest block, in whole multiples of a unit.
 
-    None where the goal would have too few digits.
+    `goal` is in its unit, and `part` the time to stream a byte beyond the memory; at 0, parameters and peaks are left
+    out. None where the goal would have too few digits.
     """
     n, read = exact.n, [tensor for tensor in exact.tensors if tensor.readers]
     twice, room = 2 * goal, exact.room or 0
@@ -327,9 +328,10 @@ def tree_bound(
 
 
 def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = None) -> Iterator[NDArray[np.int8]]:
-    """Yield the decisions of each leaf on the nodes of a group each; what is no tree is refused at its place.
+    """Yield, for each leaf of a decision tree in pre-order, which groups of nodes are in the block, out of it, or open.
 
-    Where nodes of one group are decided one below the other, the first decision stays: fewer exclude no block.
+    Where nodes of one group are decided one below the other, the first decision stays: a leaf that decides less covers
+    more blocks, so nothing is excluded wrongly. A tree that is malformed is refused at `place`.
     """
     decided = np.zeros(max(group) + 1, dtype=np.int8)
     path: list[tuple[int, bool, bool]] = []  # node, whether it was decided here, whether it is now left out

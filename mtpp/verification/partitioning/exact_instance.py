@@ -137,7 +137,7 @@ class Tensor(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Worth of works and bytes on devices of a kind, in one unit."""
+    """How long a unit of work, and a byte, take on devices of a kind: whole multiples of one unit of time."""
 
     work: int
     bytes: int  # 0 where moving takes no time
@@ -291,7 +291,10 @@ class ExactInstance(_Structure):
 
 
 def reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set[int]:
-    """Some nodes and all on paths from them; with the nodes before each, on paths to them."""
+    """The nodes and all to which paths lead from them, where `neighbours` lists what follows each node.
+
+    With the nodes before each one in its place: all from which paths lead to them.
+    """
     seen, stack = set(nodes), list(nodes)
     while stack:
         fresh = set(neighbours[stack.pop()]) - seen
@@ -313,7 +316,7 @@ def _times(x: float, scale: int) -> int:
 
 
 def _pace(rate: float, scale: int) -> Fraction:
-    """Time of a part of a byte at a rate."""
+    """Time to move 1/`scale` of a byte at a rate [bytes per time unit]; 0 at an infinite rate."""
     return Fraction(0) if math.isinf(rate) else 1 / (Fraction(rate) * scale)
 
 
@@ -513,7 +516,7 @@ ENDS = 2
 
 
 def with_ends(exact: KindQuestion) -> KindQuestion:
-    """The question with the two more nodes, the last ones."""
+    """The question with a source before all nodes and a sink behind all, as its last two nodes."""
     first, last = exact.n, exact.n + 1
     sources = frozenset(v for v in range(exact.n) if not exact.before[v])
     sinks = [v for v in range(exact.n) if not exact.after[v]]

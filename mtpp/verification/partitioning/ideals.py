@@ -312,12 +312,11 @@ def ideals_bound(exact: KindQuestion, value: Fraction, clock: Clock, swaps: Swap
 def _by_either(
     exact: KindQuestion, clock: Clock, prove: Callable[[KindQuestion, Sequence[int]], Proof | None]
 ) -> Proof | None:
-    """Proof of a smaller question, or of that of all nodes with their peaks; `prove` learns where nodes have gone.
+    """Proof for the question with nodes merged, or else for all nodes with their peaks; None if neither gives one.
 
-    Raises
-    ------
-    UndecidedError
-        If neither proves anything, and one may.
+    `prove` takes a question and, for each node of the original one, its number in that.
+
+    Raises ------ UndecidedError     If there is no proof, and one of both was not decided within its limits.
     """
     doubt, questions = None, [merge(exact, clock)]
     if exact.runs_nodes and exact.may_overflow_in_order:
@@ -460,7 +459,7 @@ def _question(
 def _live_tensors(
     exact: KindQuestion, size: Sequence[int], reads: tuple[_Ints, _Ints], behind: tuple[_Ints, _Ints]
 ) -> LiveTensors:
-    """Tensors of these sizes, none if there is none, and no block yet."""
+    """Tensors of these sizes [units of bytes], and the nodes that keep each one live, for a block that is empty."""
     n, words = exact.n, -(-exact.n // 64) if size else 0
     before, after = sets_along_edges(_whole(exact.order), behind, words)
     touch = np.zeros((len(size), words), dtype=np.uint64)

@@ -361,7 +361,7 @@ def least_sum_of_stages(
 
 
 def _with_device(exact: ExactInstance, table: _Sums, t: int, never: int) -> _Sums:
-    """The sums of a table with a device of kind t more; `never` where there is none left."""
+    """The least sums by devices used, when one more of kind t is used; `never` where there is no such device left."""
     moved = np.full(table.shape, never, dtype=object)
     if (sequence := exact.sequence) is not None:
         least = np.minimum.accumulate(table)
@@ -389,7 +389,10 @@ def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[
 
 
 def _states(exact: ExactInstance) -> tuple[_Truths, Callable[[_Truths, int], _Truths]]:
-    """An empty table of truths, and what a table becomes with a device of some kind."""
+    """An empty table of states, and a function that advances a table by one device of a kind.
+
+    A state says which devices are used: how many of each kind or, in a fixed order, how many of the first ones.
+    """
     if (sequence := exact.sequence) is not None:
         return np.zeros(len(sequence) + 1, dtype=bool), lambda table, t: _next_in_sequence(table, sequence, t)
     shape = tuple(count + 1 for count in exact.counts)
@@ -404,7 +407,7 @@ def _states(exact: ExactInstance) -> tuple[_Truths, Callable[[_Truths, int], _Tr
 
 
 def _next_in_sequence(table: _Truths, sequence: Sequence[int], t: int) -> _Truths:
-    """Numbers of devices that are passed with the next one of a kind."""
+    """Table by number of devices passed: where each true entry leads when the next device of kind t is taken."""
     following = np.zeros_like(table)
     for d in np.flatnonzero(table).tolist():
         if t in sequence[d:]:

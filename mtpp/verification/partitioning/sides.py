@@ -113,7 +113,10 @@ class _Question:
         return sum(self._exact.params[v] for v in inside) + sum(x for users, x in self._exact.shared if users & inside)
 
     def holds(self, sides: Sequence[_Side], copies: Callable[[Sequence[int]], int]) -> bool:
-        """Whether for each block of the node one side costs too much or needs too many blocks, by copies for users."""
+        """Whether every block that the node may be in is excluded: one side costs too much, or needs too many blocks.
+
+        `copies` says in how many blocks a parameter of these users is at least.
+        """
         k, goal, loads = self._exact.k, self._goal, list[tuple[int, int, int]]()
         for side in sides:
             peaks, more = self._peaks(side)
@@ -127,7 +130,10 @@ class _Question:
         return all(is_dear(0, b) or is_dear(1, k + 1 - b) for b in range(1, k + 1))
 
     def _peaks(self, side: _Side) -> tuple[int, int]:
-        """Least sum of peaks of other blocks than that of the node, and the number of these, k if they are too many."""
+        """Least sum of the peaks of the blocks beside the node's own, and the least number of these blocks.
+
+        Tensors that pass from one block to the next are live in both; k where even k blocks would be too few.
+        """
         cap, k, total, blocks, peaks = self._goal + self._rooms[0], self._exact.k, 0, 0, 0
         following = [*(need for need, _ in side.passing[1:]), 0][: len(side.passing)]
         for (need, size), lower in zip(side.passing, following, strict=True):
@@ -140,7 +146,7 @@ class _Question:
         return peaks, blocks
 
     def copies(self, users: Sequence[int]) -> int:
-        """The longest chain of users of a parameter each of which is too far from the next for one block."""
+        """Least number of blocks with users of a parameter: the longest chain of users of which none share a block."""
         longest: list[int] = []
         for v in users:
             apart = (count for u, count in zip(users, longest, strict=False) if self._least(u, v) >= self._goal)

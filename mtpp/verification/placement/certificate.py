@@ -117,7 +117,7 @@ def _windows(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _with_rests(task: PlacementTask, bounds: TimeBounds, inside: list[int]) -> Fraction:
-    """Time of nodes on all devices with their rests, of which each device spares one."""
+    """Least time of these nodes, shared evenly by all devices, with a pause after each but the last on a device."""
     rests = int(bounds.rest[inside].sum()) * min(speeds_of(task.instance))
     return (int(bounds.work[inside].sum()) + rests) / bounds.capacity - bounds.gap
 
@@ -132,7 +132,7 @@ def _energetic(task: PlacementTask, claim: Claim, bounds: TimeBounds) -> Check:
 
 
 def _short(horizon: float) -> Fraction:
-    """A horizon less half of what stated numbers may be off."""
+    """The horizon, lower by half of what rounding may take from stated numbers."""
     return Fraction(horizon) * (1 - ROUNDING / 2)
 
 

@@ -228,7 +228,7 @@ def speeds_of(instance: PlacementInstance) -> list[Fraction]:
 
 
 def capacity_of(instance: PlacementInstance) -> Fraction:
-    """Of all devices, in fastest ones."""
+    """Work that all devices do in a unit of time, as a multiple of what the fastest one does."""
     counts = (kind.count for kind in instance.machines.kinds)
     return sum((count * speed for count, speed in zip(counts, speeds_of(instance), strict=True)), Fraction(0))
 
@@ -388,7 +388,7 @@ class TimeBounds:
 
 
 def _most_rows(side: Side, readers: IntArray) -> int:
-    """The most rows that are read at one time."""
+    """Most sets of nodes that must be kept at one time: a node's set is dropped when its last reader has run."""
     unread, now, largest = readers.tolist(), 0, 0
     start, before = side.start.tolist(), side.before.tolist()
     for v in side.order.tolist():

@@ -67,7 +67,7 @@ def verify_deployment(document: Value, limits: Limits) -> Verdict:
 
 
 def _pools(question: DeploymentInstance, clock: Clock) -> dict[bool, ExactStages]:
-    """Costs of chains by whether they take prompts alone, which only those of pools do."""
+    """Costs of chains by whether they take only prompts: False alone without pools, else False (decode) and True."""
     if question.prefill != "pools":
         return {False: ExactStages(question, clock)}
     together = min(question.batch, max(1, 8192 // question.input))
@@ -224,7 +224,7 @@ class _Numbers:
 
     @property
     def cost(self) -> Fraction:
-        """Objective."""
+        """The objective: the price of a token, or the seconds for one."""
         return self.hourly / 3600 / self.rate if self.question.objective == "cost" else 1 / self.rate
 
     def faults(self) -> Iterator[str]:
@@ -287,7 +287,11 @@ def _check(question: DeploymentInstance, pools: dict[bool, ExactStages], claim: 
 
 
 def _device_seconds(question: DeploymentInstance, stages: ExactStages, clock: Clock) -> tuple[Fraction | None, str]:
-    """Bound by the devices' seconds: a batch from x to y takes the time of x at least, for y tokens at most."""
+    """Bound from the seconds of all devices together, and how it follows; None if it proves nothing.
+
+    Sizes of batches are taken in ranges: a batch of a range takes at least the time of its smallest size, and makes at
+    most as many tokens as its largest.
+    """
     most = 1 if question.objective == "latency" else question.batch
     fastest = [Fraction(0)] * len(question.servers)
     small = 1
@@ -474,7 +478,10 @@ def _knapsack(question: DeploymentInstance, rates: dict[_Devices, Fraction], clo
 
 
 def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock: Clock) -> dict[_Vector, Fraction]:
-    """The most of chains on numbers of servers of each type; for prices a chain on several has no others beside it."""
+    """Most tokens in a picosecond of chains side by side, by numbers of servers of each type.
+
+    Where the objective is the price of a token, a chain on several servers is the only one on them.
+    """
     counts, sizes = [s.count for s in question.servers], [s.devices for s in question.servers]
     if prod(count + 1 for count in counts) > _MOST_VECTORS:
         raise UndecidedError("there are too many servers for a knapsack")
@@ -493,12 +500,12 @@ def _fleets(question: DeploymentInstance, rates: dict[_Devices, Fraction], clock
 
 
 def _of_server(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> Fraction:
-    """The most of chains on parts of a server."""
+    """Most tokens in a picosecond of chains that divide a server of type s among them."""
     return _of_parts(question, s, rates)[-1]
 
 
 def _of_parts(question: DeploymentInstance, s: int, rates: dict[_Devices, Fraction]) -> list[Fraction]:
-    """The same of its first devices, from none to all."""
+    """Most tokens in a picosecond of chains on the first d devices of a server of type s, for each d from 0 on."""
     sizes = [servers.devices for servers in question.servers]
     parts = [Fraction(0)]
     for devices in range(1, sizes[s] + 1):

@@ -94,7 +94,7 @@ def _sums(values: list[float], layer: list[int], n: int) -> list[Fraction]:
 def _works_of_kinds(
     stated: StatedServing, works: FloatArray | None, layer: list[int]
 ) -> dict[str, tuple[list[float], list[Fraction]]]:
-    """Works of the chain on each kind as they are stated, and as they are by its operators."""
+    """Work of each layer on each kind, by place in the file: as stated, and as the sum over its operators."""
     if works is None or stated.instance.is_alike:
         return {}
     rows = zip(stated.instance.work.tolist(), works.tolist(), strict=True)

@@ -72,7 +72,7 @@ def faults_of_words(stated: StatedServing) -> Iterator[str]:
 
 
 def _may_lack_words(stated: StatedServing) -> bool:
-    """Whether a front need not have settings: over kinds, or where a runtime has other numbers of batches or tokens."""
+    """Whether a front may lack settings of its runtime: over kinds, or where the runtime cannot have its numbers."""
     if stated.source is None or not stated.instance.is_alike:
         return True
     if stated.runtime == "tensorrt-llm":

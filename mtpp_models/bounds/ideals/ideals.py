@@ -250,9 +250,9 @@ def _list_within(
 
 
 def _in_sight(listed: Words, n: int) -> float:
-    """Estimated number of all ideals: those listed are complete up to some number of nodes.
+    """Estimate of the number of all ideals, from a list that is complete up to some number of nodes.
 
-    Each level above is taken to have `_MEAN_LEVEL` times as many ideals as the last complete one.
+    Each larger number of nodes is taken to have `_MEAN_LEVEL` times as many ideals as the last complete one.
     """
 
     def size(i: int) -> int:
@@ -383,7 +383,7 @@ class Ideals:
         return Result(IDEALS, instance, best, Bound(self._value, IDEALS, self._optimal, self._witness))
 
     def _searches(self) -> InTurns[None]:
-        """Search until it is optimal; again if rounding left a gap that a better partition makes smaller."""
+        """Search to the end; again where rounding left a gap and a much better partition makes that gap smaller."""
         begins = True
         while begins:
             before = self._start.bottleneck
@@ -487,7 +487,7 @@ def _least_cost(partition: Partition, listing: Listing) -> float:
 
 
 def _stream_time(instance: Instance) -> float:
-    """Time to stream all that the nodes keep, with the buffer or all that is live; 0 if nothing can overflow."""
+    """Most time that any block can take to stream bytes beyond the memory [time unit]; 0 if nothing can overflow."""
     platform = instance.platform
     live = float(max(needs_of(instance).max(), instance.graph.tensors.bytes.sum())) if instance.needs_peaks else 0.0
     resident_bytes = instance.graph.held_total + (platform.activation_buffer or live)

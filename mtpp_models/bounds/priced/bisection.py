@@ -97,9 +97,10 @@ def halved(instance: Instance) -> tuple[Instance, FloatArray]:
 
 
 def _two_blocks(instance: Instance, block: BoolArray) -> Partition:
-    """The partition into a convex set that contains an end and the rest.
+    """Partition into two blocks: a convex set, and the rest.
 
-    `block`, (n + 2,), ends with the source and the sink that `with_ends` adds: one of them or both lie in it.
+    `block`, (n + 2,), ends with the source and the sink that `with_ends` adds; a set with the source is the first
+    block.
     """
     first = block[:-2] if block[-2] else ~block[:-2]
     return Partition(instance, np.where(first, 0, 1))

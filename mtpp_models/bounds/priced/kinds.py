@@ -164,7 +164,7 @@ class KindPrices:
         return fresh
 
     def _guess(self) -> Prices:
-        """Prices by the least weighted work, and half of what each node moves; ones where that is nothing."""
+        """First prices: the least time of each node on any kind, weighted by speed, with a tenth of what it moves."""
         shares, graph = speed_shares(self.instance), self.instance.graph
         moved = np.zeros(graph.n)
         readers = np.diff(graph.tensors.start)
@@ -343,10 +343,10 @@ class PricesOfKinds:
 
 
 def _worth(node: FloatArray, price: float) -> FloatArray:
-    """Prices of nodes in devices; 1 is enough, and more would be too large a number for flows."""
+    """Prices of nodes as parts of a device's price, at most 1: more proves no more, and flows need small numbers."""
     return np.minimum(node / price, 1.0)
 
 
 def _relieved(node: FloatArray, block: BoolArray, price: float) -> FloatArray:
-    """Prices with which a block is worth a little less than a device."""
+    """Prices of nodes, lowered in the block until it is worth a little less than a device."""
     return np.where(block, node * (price * (1 - _RELIEF) / node[block].sum()), node)

@@ -187,7 +187,10 @@ class Setting:
         return best
 
     def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
-        """Least time of all passes of the first of some stages, whose microbatches are away between theirs."""
+        """Least time of all passes of the first stage, each microbatch of which is `away` between its two passes [s].
+
+        It keeps at most as many microbatches as there are stages behind it and itself.
+        """
         resident, stay = min(self.M, stages), forward + backward + away
         in_turn = -(-self.M // resident)
         more = (self.M - 1, 1), (self.M - 1 - resident * (in_turn - 1), in_turn)
@@ -397,7 +400,7 @@ def may_hold(setting: Setting, whole: Setting, ceiling: float, clock: Clock) -> 
 
 @dataclass(frozen=True)
 class _Others:
-    """Least times of what other groups have, for some degrees."""
+    """Least times of the layers that a group does not hold itself, over some tensor degrees [s]."""
 
     tensor: Sequence[int]
     layers: int  # of the model
@@ -476,7 +479,7 @@ def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: f
 
 @dataclass(frozen=True)
 class _LastTurn:
-    """Limits of the last turn of a group."""
+    """Limits on the layers that a group can hold in its last turn, if a step is to stay below a time."""
 
     room: float  # for passes of the last turn, transfers, and those that others need [s]
     least: float  # of these
