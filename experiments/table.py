@@ -13,7 +13,7 @@ from instances.json_files import missing
 from mtpp.cli import options
 from mtpp.cli.command import Without, command
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import PlatformWords
+from mtpp.questions.partitioning import KindWords
 from mtpp.questions.suites import load_targets
 from mtpp.questions.words import ProofWords, budgets_of, seeds_of, solve_options
 from mtpp.text.numbers import parse_names
@@ -108,7 +108,7 @@ def table(
     *,
     targets: _Targets,
     k: options.Blocks = "2,4,8,16,32,64",
-    platform: PlatformWords,
+    platform: KindWords,
     methods: _Methods = None,
     time_limit: Annotated[
         float, options.of_limits(metavar="SECONDS", help="For each bound; ends heuristics of your own, too.")

@@ -164,7 +164,7 @@ def compare(
     bandwidth, memory, activation_buffer : float or str, optional
     fit : bool
     devices : str, Machines or file, optional
-        As for `mtpp.partition`, of all graphs; suites have devices that are alike.
+        As for `mtpp.partition`, of all graphs; for graphs of a suite they state their speeds.
     time_limit : float, optional
         Seconds for each bound, 60 by default. A heuristic of your own that has no budget is ended after that, too.
     seeds : int, iterable of int, or text such as "0,1,2", optional
@@ -237,16 +237,14 @@ def compare(
     )
 
 
-def questions_of(graphs: Any, k: Blocks, words: PlatformWords | KindWords) -> list[Instance]:
+def questions_of(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
     """One question for each graph and k, with names that differ; an `InputError` if one is refused."""
     counts = counts_of(k)
     used: Counter[str] = Counter()
     instances: list[Instance] = []
     for name, graph in _named(graphs):
         if isinstance(graph, str | Path) and is_suite(str(graph)):
-            if (devices := words.get("devices")) is not None:
-                raise WordError("devices", devices, f"the suite {graph} has devices that are alike; give graphs.")
-            instances += load_targets([str(graph)], counts, pick(PlatformWords, words))
+            instances += load_targets([str(graph)], counts, words)
             continue
         questions = instances_of(graph, counts, checked(PartitioningWords, words))
         label = name or questions[0].name

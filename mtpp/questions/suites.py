@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from instances import ComputationGraph, InputError, Instance, Platform
+from instances import InputError, Instance
 from instances.architectures import ARCHITECTURES
 from instances.errors import WordError, nearest
 from instances.json_files import beside
-from instances.readers import load_graph
 from instances.suites import SUITES, Suite, find_suite, is_suite
-from mtpp.questions.partitioning import Blocks, PlatformWords, bandwidth_of, counts_of, memory_limits
+from mtpp.questions.partitioning import Blocks, PartitioningWords, PlatformWords, counts_of, instances_of
+from mtpp.questions.words import checked
 from mtpp.text.numbers import counted
 
 
@@ -27,7 +28,8 @@ def load_targets(
     targets : iterable of str
         Graphs as for `mtpp.load`, and words that `find_suite` knows.
     k : Blocks
-    words : PlatformWords
+    words : PlatformWords or KindWords
+        Devices are those of all graphs; of a graph of a suite they state their speeds.
     left_out : list of str, optional
         Takes a line for each graph that is left out.
 
@@ -36,14 +38,13 @@ def load_targets(
     InputError
         If a word or a graph is refused, or a bandwidth is given for a suite that has its own.
     """
-    counts, bandwidth = counts_of(k), words["bandwidth"]
-    limits = memory_limits(words["memory"], words["activation_buffer"])
+    counts, asked = counts_of(k), checked(PartitioningWords, words)
+    bandwidth = asked["bandwidth"]
     instances = []
     for target in targets:
         if not is_suite(target):
-            graph = _load(target)
-            platforms = [Platform(count, bandwidth_of(graph, bandwidth), *limits, words["fit"]) for count in counts]
-            instances += [Instance(graph, platform) for platform in platforms]
+            _check_there(target)
+            instances += instances_of(target, counts, asked)
             continue
         suite = find_suite(target)
         chosen = _counts(suite, counts)
@@ -54,8 +55,9 @@ def load_targets(
         for entry, made in counted(suite.graphs(left_out), len(suite.entries), suite.name):
             if made is None:
                 continue
-            rate = bandwidth_of(made, bandwidth) if entry.bandwidth is None else entry.bandwidth
-            instances += [entry.question(made, Platform(count, rate, *limits, words["fit"])) for count in chosen]
+            rate = bandwidth if entry.bandwidth is None else entry.bandwidth
+            questions = instances_of(made, chosen, {**asked, "bandwidth": rate})
+            instances += [replace(question, name=entry.name, family=entry.family) for question in questions]
     return instances
 
 
@@ -67,9 +69,8 @@ def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:
     return chosen
 
 
-def _load(target: str) -> ComputationGraph:
+def _check_there(target: str) -> None:
     if target not in ARCHITECTURES and not Path(target).exists():
         rest = f"suites are {', '.join(SUITES)}, regal-style:N, regal:FOLDER and folders"
         end = nearest([*SUITES, *ARCHITECTURES, *beside(target)], Path(target).name, rest)
         raise InputError(f"There is no suite, no architecture and no file {target!r}{end}")
-    return load_graph(target)

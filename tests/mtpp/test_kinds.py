@@ -298,7 +298,7 @@ def test_bug_a_block_with_nodes_and_no_kind_was_on_the_last_one(kind: list[int])
 
 
 def test_methods_are_compared_over_kinds_by_a_word() -> None:
-    """As the instances themselves; a suite has its own devices."""
+    """As the instances themselves."""
     asked, optimum = GOLDEN["two kinds"]
     methods = ["portfolio", "simple", "kahn", slices]
     frame = mtpp.compare(asked.graph, 3, methods, devices=asked.machines)
@@ -306,8 +306,6 @@ def test_methods_are_compared_over_kinds_by_a_word() -> None:
     assert frame["bottleneck"].tolist()[::3] == same["bottleneck"].tolist()[::3] == [optimum, optimum]
     assert frame["bound"].tolist()[1] == same["bound"].tolist()[1] > 0
     assert "alike" in frame["error"][2]
-    with pytest.raises(InputError, match="the suite quick has devices that are alike"):
-        mtpp.compare("quick", 3, methods, devices=asked.machines)
 
 
 def slices(asked: Instance, rng: np.random.Generator, limits: Limits) -> Partition:

@@ -30,7 +30,7 @@ from instances.results import LP_SUFFIX
 from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.runs.log import Run, read_runs
 from mtpp.runs.own_methods import is_address
-from mtpp.runs.partition_job import PartitionJob, jobs_of
+from mtpp.runs.partition_job import PartitionJob, jobs_of, run_methods
 from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.strengthening import ablation
@@ -59,7 +59,8 @@ def make_tables(
     ----------
     instances : iterable of Instance
     methods : sequence of str, optional
-        Heuristics and models; "exact+each" is an ablation of the strengthened model. All by default.
+        Heuristics and models; "exact+each" is an ablation of the strengthened model. By default all that answer the
+        questions.
     options : SolveOptions
         The time limit is for each bound.
     workers : Workers
@@ -72,7 +73,10 @@ def make_tables(
     InputError, OSError, SolverNotAvailableError
         Before any run is made.
     """
+    instances = list(instances)
     chosen = [*HEURISTICS, *MODELS, _LAST] if methods is None else _methods(methods)
+    if not all(instance.is_alike for instance in instances):
+        chosen = _over_kinds(chosen, named=methods is not None)
     with_simple = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
     jobs = jobs_of(instances, with_simple, options, seeds=seeds, budgets=budgets)
     find_solver(options.solver)
@@ -113,6 +117,16 @@ def _methods(names: Sequence[str]) -> list[str]:
         option = said("methods", ",".join(names))
         raise InputError(f"{option}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods
+
+
+def _over_kinds(methods: Sequence[str], *, named: bool) -> list[str]:
+    """The methods that answer questions over several kinds of devices; those that do not are refused if `named`."""
+    unfit = [by.name for by in run_methods(methods) if not by.takes_kinds]
+    fit = [name for name in methods if name not in unfit]
+    if named and unfit:
+        option = said("methods", ",".join(methods))
+        raise InputError(f"{option}: only for devices that are alike: {', '.join(unfit)}; leave that out.")
+    return fit
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,6 +53,22 @@ def test_a_table_says_at_its_end_how_many_graphs_it_lacks(folder: Path, capsys: 
     Path("graphs/broken.json").write_text("{")
     assert mtpp("table graphs -k 2 --bandwidth 1 --methods kahn --out r.jsonl") == 0
     assert capsys.readouterr().err.endswith("Graphs that are left out, as told above: 1.\n")
+
+
+def test_a_table_over_kinds_of_devices(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By default with all that answer it; what a name asks for and cannot is refused before anything runs."""
+    kinds = [{"name": name, "count": 1, "speed": speed} for name, speed in (("fast", 2), ("slow", 1))]
+    Path("devices.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    command = "table path.json -k 2 --bandwidth 1 --devices devices.json --out r.jsonl --time-limit 1 --methods"
+    assert mtpp(f"{command} portfolio,kahn,mla,exact") == 2
+    message = "mtpp: --methods portfolio,kahn,mla,exact: only for devices that are alike: kahn, mla; leave that out.\n"
+    assert capsys.readouterr().err == message
+    assert not Path("r.jsonl").exists()
+    assert mtpp(f"{command} portfolio,ideals,exact --format csv") == 0
+    out = capsys.readouterr().out
+    ratio = re.search(r"^table3,\+ exact,k=2,([^,]*),", out, re.MULTILINE)
+    assert ratio is not None
+    assert float(ratio[1]) == pytest.approx(1, rel=1e-5)
 
 
 def test_table_goes_on_after_failures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 import mtpp
 from instances import ComputationGraph, InputError, save_graph
 from instances.errors import InputWarning
+from instances.machines import Kind, Machines
 from mtpp.questions.suites import load_targets
 from mtpp.text import numbers
 
@@ -39,6 +40,20 @@ def test_settings_of_the_folder_choose_and_refuse(folder: Path) -> None:
         load_targets([str(folder)], 2, WORDS)
     with pytest.raises(InputError, match="has its own bandwidths"):
         load_targets([str(folder)], 3, WORDS | {"bandwidth": "8"})
+
+
+def test_devices_are_those_of_all_graphs(folder: Path) -> None:
+    kinds = Machines((Kind("fast", 1, speed=4.0), Kind("slow", 1, speed=2.0)))
+    questions = load_targets([str(folder), "gpt2"], 2, WORDS | {"devices": kinds})
+    assert [(asked.name, asked.family, len(asked.machines.kinds)) for asked in questions] == [
+        ("a", "a", 2),
+        ("b", "b", 2),
+        ("gpt2", "gpt2", 2),
+    ]
+    assert questions[1].works is not None
+    assert questions[1].works.tolist() == [[0.5, 0.5], [1.0, 1.0]]
+    with pytest.raises(InputError, match=r"kind A100: only what has no times of its own .* give its speed"):
+        load_targets([str(folder)], 2, WORDS | {"devices": "1xA100,1xL4"})
 
 
 def test_one_broken_file_costs_its_graph(folder: Path) -> None:
