@@ -45,6 +45,8 @@ GRACE, LOADING = 10.0, 120.0
 _OVER = 1.1
 _BEAT = 0.2
 _FOREVER = 1e6
+# Processes that are kept, each with what Python and numba take.
+_MOST = 4
 
 
 class ModelKind(NamedTuple):
@@ -120,7 +122,8 @@ def ask_process(
     """
     with catch_interrupt() as interrupted:
         if sources not in _KEPT:
-            end_processes()
+            while len(_KEPT) >= _MOST:
+                _KEPT.pop(next(iter(_KEPT))).end()
             _KEPT[sources] = _Process(place)
         process = _KEPT[sources]
         try:

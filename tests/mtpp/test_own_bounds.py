@@ -17,14 +17,14 @@ import mtpp
 OWN = '''
 from functools import partial
 
-import pyomo.environ as pyo
-
 from instances import Bound, Result
 from mtpp_models import MODELS, Algorithm, Case, Formulation
 
 
 def build(case):
     """The exact model with a row that every partition obeys."""
+    import pyomo.environ as pyo
+
     model = case.build()
     model.positive = pyo.Constraint(expr=model.bottleneck >= 0)
     return model

@@ -42,7 +42,7 @@ def test_right_and_wrong_uses(tmp_path: Path) -> None:
     uses = tmp_path / "uses.py"
     lines = [*RIGHT.strip().splitlines(), *WRONG]
     uses.write_text("\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "mypy", "--strict", "--show-error-codes", "--no-error-summary", str(uses)]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(uses)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = {}
     for line in run.stdout.splitlines():
