@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -66,12 +66,11 @@ _RECHECKS = {
 _BY_PRICES, _TREE = ("bisection", "priced", "priced-quick"), "tree"
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
-# Relaxations ended in "-lp" in version 0.2.
 _OF_SOLVERS = {
     PARTITION: re.compile(
-        rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)([:-]lp)?"
+        rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(:lp)?"
     ),
-    KINDS: re.compile(r"(bottleneck(-no-dag|-no-cut-io)?|exact)([:-]lp)?"),
+    KINDS: re.compile(r"(bottleneck(-no-dag|-no-cut-io)?|exact)(:lp)?"),
 }
 
 _PRICE_TREE = ("prices", "tree", "multipliers", "apart")
@@ -145,7 +144,7 @@ class Envelope:
     bound: float | None  # the best of the bounds
     ratio: float | None  # cost over bound
     claims: tuple[Claim, ...]  # one a bound
-    question_hash: str | None = None  # as the file states it; None in older files
+    question_hash: str  # as the file states it
 
     #: Words for the answer and its cost.
     answer_name: ClassVar[str]
@@ -229,12 +228,11 @@ def envelope(fields: Mapping[str, Value], problem: str) -> dict[str, Any]:
     InputError
         As `read_claim`, and if a number is none.
     """
-    question_hash = fields["question_hash"]
     return {
         "file": fields["bounds"].file,
         **{name: fields[name].optional_number() for name in ("cost", "bound", "ratio")},
         "claims": tuple(read_claim(value, problem) for value in fields["bounds"].items()),
-        "question_hash": None if question_hash.data is None else question_hash.text(),
+        "question_hash": fields["question_hash"].text(),
     }
 
 
@@ -287,174 +285,21 @@ def _optional_text(fields: Mapping[str, Value], name: str) -> str | None:
     return None if name not in fields or fields[name].data is None else fields[name].text()
 
 
-# Answer files of version 0.2.0 as documents of today; they go with 0.4.
-#
-# Whatever these files repeat of their question is dropped. No hash binds it.
-
-
-#: Formats that no release has written, and the verbs that write such files anew.
-_UNRELEASED = {
-    **dict.fromkeys(("mtpp-certificate/2", "mtpp-kinds/1", "mtpp-kinds/2"), "certify"),
-    **dict.fromkeys(("mtpp-plan/3", "mtpp-plan/4"), "plan"),
-    **dict.fromkeys(("mtpp-plan/5", "mtpp-plan/6"), "train"),
-    **dict.fromkeys(("mtpp-placement/3", "mtpp-placement/4"), "place"),
-    **dict.fromkeys(("mtpp-flow/1", "mtpp-flow/2"), "flow"),
-    "mtpp-serving/2": "serve",
+#: Beginnings of formats of earlier versions, and the verbs that write such files anew.
+_EARLIER = {
+    "certificate": "certify",
+    "kinds": "certify",
+    "partition": "partition",
+    "plan": "plan",
+    "placement": "place",
+    "flow": "flow",
+    "serving": "serve",
 }
-_BOUND = ("method", "value", "parameters", "recheck")
-_ORIGIN = ("optimal", "solver", "version", "seconds")
-_DEVICES = ("devices", "bandwidth", "memory", "unequal")
-_CERTIFIED = ("instance", "bound", "ratio", "bounds")
 
 
-def current(document: Value) -> Value:
-    """The document as it is, or in the format of today where version 0.2.0 wrote it.
-
-    Raises
-    ------
-    InputError
-        If its format has never been released, or it lacks what it needs; the message names the place.
-    """
+def refuse_earlier(document: Value) -> None:
+    """Refuse an answer file of an earlier version by an `InputError`."""
     named = document.data.get("format") if isinstance(document.data, dict) else None
-    if not isinstance(named, str):
-        return document
-    if named in _UNRELEASED:
-        document.fail(f"{named} was never released; write it anew with mtpp {_UNRELEASED[named]}.")
-    if named not in _RELEASED:
-        return document
-    return Value(_RELEASED[named](document), document.file, document.path)
-
-
-def _certificate(document: Value) -> dict[str, Any]:
-    """A file of ``mtpp-certificate/1`` as a document of the present format."""
-    fields = document.members(("format", "partition", "bottleneck", *_CERTIFIED), ("version", "impossible", "steps"))
-    question = _partitioning(fields["instance"])
-    answer = fields["partition"].data
-    if answer is not None:
-        answer = _some(fields["partition"], ("block", "order", "stages", "costs", "crossing"))
-    document_of_today = _answer(PARTITION, fields, question, answer, "bottleneck")
-    impossible = fields["impossible"].data if "impossible" in fields else None
-    if isinstance(impossible, str):
-        impossible = {"reason": impossible, "proof": None}
-    return document_of_today | {"impossible": impossible}
-
-
-def _partition(document: Value) -> dict[str, Any]:
-    """Members of a file of ``mtpp-partition/1`` as a partition by hand has them."""
-    names = ("block", "order", "k", "graph", "graph_hash", "bandwidth", "memory", "activation_buffer")
-    shown = ("format", "bottleneck", "stages", "costs", "crossing")
-    fields = document.members(("format", "block", "k"), (*names, *shown, "fit", "constraints"))
-    return {name: item.data for name, item in fields.items() if name not in shown}
-
-
-def _plan(document: Value) -> dict[str, Any]:
-    """A file of ``mtpp-plan/1`` as a document of the present format."""
-    return _planned(document, ("cuts", "devices", "operations", "stages"))
-
-
-def _timeline(document: Value) -> dict[str, Any]:
-    """A file of ``mtpp-plan/2`` as a document of the present format."""
-    return _planned(document, ("cuts", "devices", "recompute", "order", "starts", "ends", "peak_bytes"))
-
-
-def _planned(document: Value, answer: tuple[str, ...]) -> dict[str, Any]:
-    """A plan's file as a document of the present format; `answer` names its members that are of the answer."""
-    fields = document.open_members((*_CERTIFIED, "time", *answer))
-    return _answer(PLAN, fields, fields["instance"].data, {name: fields[name].data for name in answer}, "time")
-
-
-def _placement(document: Value) -> dict[str, Any]:
-    """A file of ``mtpp-placement/1`` or ``/2`` as a document of the present format; devices were equal or a table."""
-    fields = document.open_members((*_CERTIFIED, "device", "sequence", "peak_memory", "nodes", "step_time"))
-    asked = fields["instance"].open_members(("devices", "bandwidth", "memory"))
-    question = {name: item.data for name, item in asked.items() if name not in _DEVICES}
-    if "unequal" in asked:
-        question["machines"] = asked["unequal"].data
-    else:
-        alike = {"name": "device", "count": asked["devices"].data}
-        question["machines"] = {"kinds": [alike | {name: asked[name].data for name in ("bandwidth", "memory")}]}
-    names = ("device", "sequence", "peak_memory", "nodes", "device_order", "bus_order")
-    answer = {name: fields[name].data for name in names if name in fields}
-    return _answer(PLACE, fields, question, answer, "step_time")
-
-
-def _serving(document: Value) -> dict[str, Any]:
-    """A file of ``mtpp-serving/1`` as a document of the present format; its cost is that of its first cut."""
-    fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    served = ("token_bytes", "window", "context", "batch")
-    question = fields["instance"].open_members((*served, "need", "graph"))
-    chain = Value({name: item.data for name, item in question.items() if name not in served}, document.file)
-    first = fields["front"].items()[:1]
-    cost = first[0].open_members(("bottleneck",))["bottleneck"].data if first else None
-    answer = {"chosen": fields["answer"].data, **{name: fields[name].data for name in ("front", "runtime", "words")}}
-    chained = {"chain": _partitioning(chain) | {"by_need": True}, **{name: question[name].data for name in served}}
-    sums: dict[str, Any] = {"bound": None, "ratio": None, "bounds": [], "cost": cost}
-    return _answer(SERVE, {name: Value(item, document.file) for name, item in sums.items()}, chained, answer, "cost")
-
-
-def _partitioning(instance: Value) -> dict[str, Any]:
-    """Members of a question of partitioning in the present format."""
-    fields = instance.open_members(("graph",))
-    question = {name: item.data for name, item in fields.items() if name != "graph_hash"}
-    if "constraints" in fields:
-        rules = {name: item.data for name, item in fields["constraints"].open_members(()).items()}
-        for name, row in (("windows", _windows), ("at_least", _counts)):
-            if name in rules:
-                items = fields["constraints"].open_members(())[name].items()
-                rules[name] = [line for item in items for line in row(item)]
-        question["constraints"] = rules
-    return question
-
-
-def _windows(item: Value) -> list[list[Any]]:
-    fields = item.members(("nodes", "first", "last"))
-    return [[v.data, fields["first"].data, fields["last"].data] for v in fields["nodes"].items()]
-
-
-def _counts(item: Value) -> list[list[Any]]:
-    fields = item.members(("count", "nodes"))
-    return [[fields["count"].data, fields["nodes"].data]]
-
-
-def _some(value: Value, names: tuple[str, ...]) -> dict[str, Any]:
-    """The members of an object that have these names."""
-    fields = value.open_members(names)
-    return {name: fields[name].data for name in names}
-
-
-def _answer(problem: str, fields: dict[str, Value], question: Any, answer: Any, cost: str) -> dict[str, Any]:
-    """A document of the present format, from the members of an older one."""
-    return {
-        "format": ANSWER_FORMAT,
-        "problem": problem,
-        "question_hash": None,
-        "question": question,
-        "answer": answer,
-        "cost": fields[cost].data,
-        "bound": fields["bound"].data,
-        "ratio": fields["ratio"].data,
-        "bounds": [_bound(item, problem) for item in fields["bounds"].items()],
-        "impossible": None,
-        "provenance": {},
-    }
-
-
-def _bound(item: Value, problem: str) -> dict[str, Any]:
-    """Members of a bound in the present format, from those of an older file; a bound in its proof likewise."""
-    fields = item.members(_BOUND, _ORIGIN)
-    witness = {name: value.data for name, value in fields["parameters"].open_members(()).items()}
-    if "proof" in witness:
-        witness["proof"] = _bound(fields["parameters"].open_members(())["proof"], problem)
-    origin = {name: fields[name].data for name in _ORIGIN[1:] if name in fields}
-    return bound_members(fields["method"].text(), fields["value"].data, witness, problem, **origin)
-
-
-_RELEASED: dict[str, Callable[[Value], dict[str, Any]]] = {
-    "mtpp-certificate/1": _certificate,
-    "mtpp-partition/1": _partition,
-    "mtpp-plan/1": _plan,
-    "mtpp-plan/2": _timeline,
-    "mtpp-placement/1": _placement,
-    "mtpp-placement/2": _placement,
-    "mtpp-serving/1": _serving,
-}
+    match = re.fullmatch(r"mtpp-([a-z]+)/\d", named) if isinstance(named, str) else None
+    if match is not None and match[1] in _EARLIER:
+        document.fail(f"{named} is a format of an earlier version; write it anew with mtpp {_EARLIER[match[1]]}.")

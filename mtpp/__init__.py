@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from runpy import run_path
 from typing import TYPE_CHECKING
-from warnings import warn
 
 run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "import_guard.py"))["check_siblings"]()
 
@@ -127,9 +126,6 @@ if not TYPE_CHECKING:  # or type checkers would take any name for one of ours
             from mtpp.versions import package_version
 
             return package_version() or "0"
-        if name == "ServingResult":
-            warn("mtpp.ServingResult is mtpp.Result now, and will go.", FutureWarning, stacklevel=2)
-            name = "Result"
         for module, names in _HOMES.items():
             if name in names.split():
                 return getattr(import_module(module), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,6 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance, proof_of_no_fit
 from instances.registry import find
 
-#: Names that go with the next minor version, and those to use instead.
-_FORMER = {"placeto-published": "placeto"}
 #: Outcome of a placer.
 PlacementResult = Result[PlacementInstance, Placement]
 
@@ -59,9 +56,6 @@ def search_placement(
         If the placer is unknown, or the policy does not fit it or the question.
     """
     limits, watch = limits or Limits(), Stopwatch()
-    if method in _FORMER:
-        warnings.warn(f"The placer {method} is {_FORMER[method]} now, and will go.", FutureWarning, stacklevel=2)
-        method = _FORMER[method]
     placer = find(PLACERS, method, "placer")
     if policy is not None and method != "placeto":
         raise InputError(f"A policy is given, which the method {method} does not use; take the method placeto.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from instances.certificates import ANSWER_FORMAT, Claim, answer_document, current
+from instances.certificates import ANSWER_FORMAT, Claim, answer_document, refuse_earlier
 from instances.devices import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
@@ -126,7 +126,7 @@ class AnswerFile:
     @classmethod
     def of(cls, document: Value) -> AnswerFile:
         """Wrap the content of a file; raise `InputError` if it has another format."""
-        document = current(document)
+        refuse_earlier(document)
         if "format" in document.open_members(()):
             document.check_format(ANSWER_FORMAT)
         return cls(document)

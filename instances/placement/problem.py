@@ -18,7 +18,7 @@ from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.questions import GraphQuestion, digest_of
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.json_files import Value
-from instances.machines import Machines, devices_document, devices_from_document, devices_of_table
+from instances.machines import Machines, devices_document, devices_from_document
 from instances.partitioning.problem import GraphMember
 from instances.partitioning.words import graph_in_words, memory_in_words
 from instances.records import By, Floats
@@ -42,12 +42,6 @@ _ROUNDING = 1e-9
 
 #: Penalty of a device that needs twice its memory, in work of the whole graph.
 OVERFLOW_WEIGHT = 2.0
-
-
-def _machines_of(value: Value) -> Machines:
-    """Machines of a file: kinds, or the table of devices that version 0.2.0 wrote."""
-    is_table = "speeds" in value.open_members(())
-    return devices_of_table(value, order="fixed") if is_table else devices_from_document(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +78,7 @@ class PlacementInstance(GraphQuestion):
     fit: ClassVar[bool] = True  # memory is a hard limit
 
     graph: GraphMember
-    machines: Annotated[Machines, By(_machines_of, devices_document)]
+    machines: Annotated[Machines, By(devices_from_document, devices_document)]
     node_gap: float = 0.0
     transfer_gap: float = 0.0
     broadcast: bool = False

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import Bound, InputError, Partition, Platform, Result
-from instances.certificates import current
 from instances.errors import WordError, printable
 from instances.json_files import Value, check_writable, read_json
 from instances.partitioning.partition_file import AnswerFile
@@ -149,7 +148,7 @@ def explainable(
     question = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
         file = fspath(answer)
-        document = current(read_json(file))
+        document = read_json(file)
         problem = problem_of(document)
         if problem is not None and problem.name != "partition":
             return read(file, graph, **question), []
@@ -331,7 +330,6 @@ def _read(
     document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[_Cut, str | None]:
     """The answer of a file, and its statement about all answers, which nothing here checks."""
-    document = current(document)
     problem = problem_of(document)
     if problem is not None:
         if graph is not None or chosen(ReadingWords, words):
@@ -451,7 +449,7 @@ def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reporte
     manifest = read_manifest(file) if file.is_dir() else None
     source, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))
-    if problem_of(current(read_json(file))) is None:
+    if problem_of(read_json(file)) is None:
         return _reported(answer, None, "the file states no bound", manifest=manifest)
     check = f"mtpp verify {shlex.quote(str(source if manifest is None else file))}"
     return _reported(answer, *_checked(file, words), check, manifest)

@@ -29,7 +29,6 @@ from instances.runtimes.serving_front import Front
 from instances.serving.model import ServedModel
 from instances.system.processes import catch_interrupt
 from mtpp.api.deployments import DeploymentResult, deployment
-from mtpp.api.training import trained
 from mtpp.certifying.loop import ignore
 from mtpp.certifying.methods import answered, flow_methods, placement_methods
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
@@ -43,7 +42,6 @@ from mtpp.questions.placement import (
     PlaceWords,
     ServingWords,
     flow_instance,
-    is_search_only,
     placement_instance,
     serving_instance,
     serving_terms,
@@ -115,7 +113,7 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
 
 def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
     """As `flow`, with words that are checked."""
-    methods = flow_methods(question, words["seed"], search_only=is_search_only(words))
+    methods = flow_methods(question, words["seed"], search_only=words["search_only"])
     options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
     return answered(question, methods, options, on_progress).noted(question.terms)
 
@@ -278,8 +276,6 @@ def place(
     devices : Machines, str or path, optional
         Devices that differ, a text such as "4xA100,6xL4@1.25GB/s", or a file; k may then be left out. Kinds with a
         roofline price the graph, the speed of others divides its works.
-    unequal : Machines, str or path, optional
-        Former name of `devices`, which will go.
     groups : int, optional
         Search with at most so many groups of nodes; by default with single nodes.
     policy : str or path, optional
@@ -327,7 +323,7 @@ def placed(
     on_fault: Callable[[SolverNotAvailableError], None] = ignore,
 ) -> PlacementResult:
     """As `place`, with words that are checked; listeners are those of `answered`."""
-    search_only, limit, groups = is_search_only(words), words["time_limit"], words["groups"]
+    search_only, limit, groups = words["search_only"], words["time_limit"], words["groups"]
     if not search_only:
         solver = words["solver"]
         cp_version() if solver == CP_SOLVER else find_solver(
@@ -411,8 +407,6 @@ def plan(
     time_limit : float, optional
         For the search [s].
     seed : int
-    global_batch, micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price
-        Those of `train`, which makes such plans; here they will go.
 
     Returns
     -------
@@ -430,10 +424,7 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
-    question = plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))
-    if isinstance(question, PlanningQuestion):
-        return planned(question).result
-    return trained(question)  # type: ignore[return-value]
+    return planned(plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))).result
 
 
 def planned(question: PlanningQuestion, tell: Callable[[str, float], None] | None = None) -> CoveredPlan:

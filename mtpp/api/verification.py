@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Protocol, Unpack
 
-from instances.errors import InputError, WordError, printable, word
+from instances.errors import InputError, WordError, printable
 from instances.json_files import missing, read_json, read_text
 from instances.registry import find
 from instances.runtimes import RUNTIMES
@@ -118,9 +117,7 @@ def verify(
     cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
     in_flight
-        Of a serving front, or of a flow; older files of fronts have one batch in flight.
-    ideals : bool
-        Has no effect any more, as ideals are always looked at; it will go.
+        Of a serving front, or of a flow.
     rerun : bool
         Also let the solvers and programs of this machine prove again what is trusted.
     time_limit : float
@@ -179,8 +176,6 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
     limit = words["time_limit"]
     if not 0 < limit < float("inf"):
         raise WordError("time_limit", limit, "it must be positive and finite.")
-    if words["ideals"]:
-        warnings.warn(f"{word('ideals')} is always done now and will go; leave it out.", FutureWarning, stacklevel=2)
     options = {"rerun": words["rerun"], "time_limit": limit}
     verdict = run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
     compared, faults = differences(verdict.certificate, own, words)

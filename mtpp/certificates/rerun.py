@@ -107,8 +107,6 @@ def read_back(
 _SOLVER = 4e-6
 #: Largest relative excess of a stated number over a cost that is known here.
 _ROUNDING = 1e-9
-#: Relaxations of version 0.2, which are those of a reduced graph.
-_OLD_LP = "-lp"
 
 
 def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
@@ -116,7 +114,7 @@ def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     claim, certificate = check.claim, verdict.certificate
     assert isinstance(certificate, Certificate)
     partition = None if verdict.cost is None else stated_partition(certificate)
-    name = claim.method.removesuffix(LP_SUFFIX).removesuffix(_OLD_LP)
+    name = claim.method.removesuffix(LP_SUFFIX)
     options = SolveOptions(time_limit=time_limit)
     if claim.solver is not None:
         options = replace(options, solver=claim.solver)
@@ -133,7 +131,7 @@ def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
         return check._replace(how="false", fault=fault)
     if claim.value <= result.bound.value * (1 + _SOLVER):
         return check._replace(how=f"{check.how}; confirmed by {by} on this machine", confirmed=True)
-    if result.bound.optimal and not claim.method.endswith(_OLD_LP):
+    if result.bound.optimal:
         fault = f"value {claim.value!r} is claimed, {by} says {result.bound.value!r}"
         return check._replace(how="false", fault=fault)
     return check._replace(how=f"{check.how}; not confirmed, {by} came to {result.bound.value:.6g}")

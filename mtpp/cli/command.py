@@ -166,10 +166,6 @@ class Without(frozenset[str]):
     """Words that a verb does not take, as in ``Annotated[ReadingWords, Without({"level"})]``, so that defaults hold."""
 
 
-class Hidden(frozenset[str]):
-    """Words that a verb takes and no help shows, as they will go."""
-
-
 def command(verb: Callable[..., int]) -> Callable[..., int]:
     """Let the parameters of a verb be records, each member of which is an option.
 
@@ -199,10 +195,7 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
 
 def _help(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter]:
     """The options --help, which shows those that are basic, and --help-all."""
-    visible = [option.name for option in parameters if not _declared(option).hidden]
-    basic = [
-        option.name for option in parameters if option.name in visible and getattr(_declared(option), "basic", True)
-    ]
+    basic = [option.name for option in parameters if getattr(_declared(option), "basic", True)]
 
     def show(context: typer.Context, option: typer.CallbackParam, asked: bool) -> None:
         if not asked or context.resilient_parsing:
@@ -213,7 +206,7 @@ def _help(parameters: Sequence[inspect.Parameter]) -> Iterator[inspect.Parameter
         print(verb.get_help(context))
         raise typer.Exit
 
-    more = len(visible) - len(basic)
+    more = len(parameters) - len(basic)
     flags = {
         "help": (("--help", "-h"), "Show the basic options and leave."),
         "help_all": (("--help-all",), f"Show all options, {more} more, and leave."),
@@ -241,9 +234,8 @@ def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         if record is None:
             yield _in_text(parameter)
         elif is_typeddict(record):
-            hidden = _mark(parameter.annotation, Hidden)
             yield from (
-                _option(name, hint, word, hidden=name in hidden)
+                _option(name, hint, word)
                 for name, (hint, word) in words_of(record).items()
                 if name not in left_out and not word.only_python
             )
@@ -281,7 +273,7 @@ def _mark(hint: Any, kind: type[frozenset[str]]) -> frozenset[str]:
     return next((mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind)), kind())
 
 
-def _option(name: str, hint: Any, word: Word, *, hidden: bool) -> inspect.Parameter:
+def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
     """The parameter by which a verb takes a word as an option of the command line."""
     kind = _text_type(hint)
     flag = option_of(name)
@@ -291,7 +283,6 @@ def _option(name: str, hint: Any, word: Word, *, hidden: bool) -> inspect.Parame
         metavar=word.metavar or ("N" if types_of(hint) == {int} else None),
         help=word.help,
         basic=word.basic,
-        hidden=hidden,
     )
     optional = kind if word.default is not None else kind | None
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from mtpp.cli import options
-from mtpp.cli.command import Files, Hidden, command
+from mtpp.cli.command import Files, command
 from mtpp.cli.printing import OnFault, Printing
 from mtpp.questions.placement import (
     FlowWords,
@@ -47,7 +47,7 @@ def place(
         int | None, options.of_question("-k", metavar="K", help="Number of devices.  [default: as in --devices]")
     ] = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
-    words: Annotated[PlaceWords, Hidden({"certify"})],
+    words: PlaceWords,
     files: Files,
     printing: Printing,
 ) -> int:
@@ -104,7 +104,7 @@ def flow(
             "decoder (mtpp list architectures, config.json).",
         ),
     ],
-    words: Annotated[FlowWords, Hidden({"certify"})],
+    words: FlowWords,
     out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write answer and bounds as JSON.")] = None,
     plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the layers (.png, .svg or .pdf).")] = None,
     printing: Printing,

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import Hidden, PlanFiles, command
+from mtpp.cli.command import PlanFiles, command
 from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.printing import Printing
-from mtpp.questions.grid import GridWords, grid_question
-from mtpp.questions.planning import PlanningQuestion, PlanQuestionWords, PlanSearchWords, TrainWords, plan_question
-from mtpp.questions.words import words_of
+from mtpp.questions.grid import grid_question
+from mtpp.questions.planning import PlanningQuestion, PlanningWords, PlanSearchWords, TrainWords, plan_question
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 # The verb ``mtpp train``: the search of a plan in a grid, and what is shown of it.
 
 
-def show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
+def _show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from instances.runtimes.training import grid_settings
     from mtpp.api.training import trained
@@ -113,8 +112,15 @@ def train(
     if steps is not None:
         raise InputError(f"{steps}: a plan has no such argument; steps are for {_CALIBRATE}.")
     if files.export is not None:
-        _check_export(files.export, words)
-    return show_grid(grid_question(model, cluster, words, words["time_limit"]), files, printing)
+        _check_settings(files.export, words["runtime"])
+    return _show_grid(grid_question(model, cluster, words, words["time_limit"]), files, printing)
+
+
+def _check_settings(path: Path, runtime: str | None) -> None:
+    if runtime is None:
+        raise InputError(f"--export {path}: say with --for which runtime it is for, megatron or torchtitan.")
+    if runtime == "fsdp":
+        raise InputError(f"--export {path}: fsdp has no settings of a plan; export for megatron or torchtitan.")
 
 
 # Suffixes of files of models.
@@ -146,7 +152,7 @@ def plan(
             basic=False, metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact."
         ),
     ] = "improved",
-    question: Annotated[PlanQuestionWords, Hidden(words_of(GridWords))],
+    question: PlanningWords,
     search: PlanSearchWords,
     files: PlanFiles,
     printing: Printing,
@@ -159,11 +165,8 @@ def plan(
     """
     files.check(files.export)
     if files.export is not None:
-        _check_export(files.export, question)
-    task = plan_question(chain, cluster, microbatches, question, planner, search)
-    if isinstance(task, PlanningQuestion):
-        return _show_plan(task, files, printing)
-    return show_grid(task, files, printing)
+        _check_export(files.export)
+    return _show_plan(plan_question(chain, cluster, microbatches, question, planner, search), files, printing)
 
 
 def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:
@@ -212,11 +215,6 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
     return INTERRUPTED if stop.heard or answer.interrupted else DONE
 
 
-def _check_export(path: Path, words: PlanQuestionWords | TrainWords) -> None:
-    if words["global_batch"] is not None:
-        if words["runtime"] is None:
-            raise InputError(f"--export {path}: say with --for which runtime it is for, megatron or torchtitan.")
-        if words["runtime"] == "fsdp":
-            raise InputError(f"--export {path}: fsdp has no settings of a plan; export for megatron or torchtitan.")
-    elif path.suffix not in (".csv", ".json", *_MODELS):
+def _check_export(path: Path) -> None:
+    if path.suffix not in (".csv", ".json", *_MODELS):
         raise InputError(f"--export {path}: a schedule is written as .csv, a trace as .json, a model as .lp or .mps.")

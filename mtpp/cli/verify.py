@@ -11,7 +11,7 @@ from instances import Result
 from instances.errors import InputError, assumptions
 from instances.json_files import finite_or_none
 from mtpp.cli import options
-from mtpp.cli.command import Hidden, Without, command, complain
+from mtpp.cli.command import Without, command, complain
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG
 from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.partitioning import ExplainWords
@@ -128,7 +128,7 @@ def verify(
     graph: Annotated[
         str | None, options.of_question(metavar="GRAPH", help="The graph that you asked about; another one is a fault.")
     ] = None,
-    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"}), Hidden({"ideals"})],
+    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"})],
     printing: Printing,
 ) -> int:
     """Check certificates without the programs that made them.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, current, has_bounds
+from instances.certificates import ANSWER_FORMAT, Envelope, answer_document, has_bounds, refuse_earlier
 from instances.deadline import Deadline
 from instances.errors import InputError, word
 from instances.json_files import Value
@@ -37,6 +37,7 @@ def problem_of(document: Value) -> Problem | None:
     InputError
         If it names none.
     """
+    refuse_earlier(document)
     fields = document.open_members(())
     if "format" not in fields or fields["format"].data != ANSWER_FORMAT:
         return None
@@ -51,7 +52,6 @@ def read_result(document: Value) -> Result[Any, Any] | None:
     InputError
         If the file is refused, or states a bound above the cost of its answer.
     """
-    document = current(document)
     problem = problem_of(document)
     if problem is None:
         return None
@@ -148,14 +148,12 @@ def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     OutOfTimeError
         If the time ends before the cost of a plan or a placement is known.
     """
-    today = current(document)
-    today.check_format(ANSWER_FORMAT)
-    problem = PROBLEMS.named(today.open_members(("problem", "question_hash"))["problem"])
-    if today is document:  # that of version 0.2.0 has none
-        document.open_members(())["question_hash"].text()
-    verdict: Verdict = problem.verify(today, Limits(time_limit))
+    refuse_earlier(document)
+    document.check_format(ANSWER_FORMAT)
+    problem = PROBLEMS.named(document.open_members(("problem",))["problem"])
+    verdict: Verdict = problem.verify(document, Limits(time_limit))
     stated, true = verdict.certificate.question_hash, verdict.certificate.true_hash
-    if stated is None or stated == true:
+    if stated == true:
         return verdict
     return replace(verdict, faults=(*verdict.faults, unequal("question_hash", stated, true)))
 

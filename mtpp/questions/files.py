@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.certificates import Claim, current
+from instances.certificates import Claim
 from instances.errors import word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
@@ -158,17 +158,6 @@ def read_plan(document: Value) -> Result[Any, Any]:
             orders = tuple(tuple((KINDS.index(letter), n, m) for n, letter, m in order) for order in stated.orders)
             timeline = execute_orders(plan, orders)
     return _result(document, stated.instance, Iteration(stated.instance, (timeline,)), stated.claims)
-
-
-def plan_of_document(document: Value) -> Plan:
-    """The stages and devices of a plan file with its question.
-
-    Raises
-    ------
-    InputError
-        If it is refused.
-    """
-    return cut_of_plan(current(document))[0]
 
 
 def _plan_of(document: Value, stated: StatedPlan | StatedTimeline) -> Plan:

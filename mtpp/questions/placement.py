@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike, fspath
@@ -112,16 +111,6 @@ class SearchOnlyWords(TypedDict, total=False):
     search_only: Annotated[
         bool, Word("Search alone, without a proof of how good the answer is.", False, panel=SEARCH, basic=True)
     ]
-    certify: Annotated[bool | None, Word("The default now; it will go.", panel=SEARCH)]
-
-
-def is_search_only(words: SearchOnlyWords) -> bool:
-    """Whether a search alone is asked for; a `FutureWarning` of the former word."""
-    if words["certify"] is None:
-        return words["search_only"]
-    advice = f"{word('certify')} is what is done by default now, and will go; {word('search_only')} leaves proofs out."
-    warnings.warn(advice, FutureWarning, stacklevel=4)
-    return words["search_only"] or not words["certify"]
 
 
 class FlowWords(ClusterWords, SearchOnlyWords, SeedWords, total=False):
@@ -399,9 +388,6 @@ class PlacementWords(StepWords, DeviceMemoryWords, total=False):
             basic=True,
         ),
     ]
-    unequal: Annotated[
-        Machines | str | PathLike[str] | None, Word("Former name of devices, which will go.", only_python=True)
-    ]
 
 
 class PlaceWords(PlacementWords, SearchOnlyWords, SeedWords, SolverWords, total=False):
@@ -449,15 +435,11 @@ def placement_instance(
         return replace(graph, machines=graph.machines.subset([k]))
     loaded, bandwidth = _graph(graph, words)
     memory = memory_of(words["memory"])
-    devices = words["devices"]
-    if words["unequal"] is not None:
-        warnings.warn("unequal is called devices now, and will go.", FutureWarning, stacklevel=4)
-        devices = words["unequal"]
-    if devices is None:
+    if words["devices"] is None:
         if k is None:
             raise InputError(f"The number of devices is missing; give {word('k')} or {word('devices')}.")
         return PlacementInstance(loaded, Machines.alike(k, bandwidth, memory))
-    machines = devices_of(devices, bandwidth, memory, order="fixed").in_sequence
+    machines = devices_of(words["devices"], bandwidth, memory, order="fixed").in_sequence
     if k not in (None, machines.total):
         raise WordError("k", k, f"there are {machines.total} devices, and each takes part; leave it out.")
     return PlacementInstance(loaded, machines, works=placement_works(graph, loaded, machines, words))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -14,10 +13,10 @@ from instances.errors import InputError, WordError, assume, disregard, nearest, 
 from instances.graph.graph import ComputationGraph
 from instances.json_files import beside
 from instances.registry import find
-from mtpp.questions.grid import GridQuestion, GridWords, grid_question
+from mtpp.questions.grid import GridWords
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
-from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick, words_of
+from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -179,10 +178,6 @@ class PlanningWords(ChainWords, _TrainedWords, total=False):
     recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
 
 
-class PlanQuestionWords(PlanningWords, GridWords, total=False):
-    """A question of planning; words of a grid are those of `train`, and will go."""
-
-
 class TrainingWords(GridWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
     """A question of training, but for model and cluster."""
 
@@ -219,7 +214,7 @@ class PlanSearchWords(SeedWords, total=False):
     time_limit: Annotated[float | None, Word("For the search.  [default: none]", None, "SECONDS", LIMITS, basic=True)]
 
 
-class PlanWords(PlanQuestionWords, PlanSearchWords, total=False):
+class PlanWords(PlanningWords, PlanSearchWords, total=False):
     """Words of `mtpp.plan`."""
 
 
@@ -237,33 +232,19 @@ def plan_question(
     chain: Any,
     cluster: Any,
     microbatches: int | None,
-    words: PlanQuestionWords,
+    words: PlanningWords,
     planner: str,
     search: PlanSearchWords,
-) -> PlanningQuestion | GridQuestion:
-    """The chain on its cluster with this many microbatches, or in a grid for a global batch.
+) -> PlanningQuestion:
+    """The chain on its cluster with this many microbatches.
 
     Raises
     ------
     InputError
-        If a word, the chain or the cluster is refused, or the words ask for both kinds of plans, or for none.
+        If a word, the chain or the cluster is refused, or there are no microbatches.
     """
-    if words["global_batch"] is not None:
-        advice = f"train makes plans for {word('global_batch')}; plan will not any more."
-        warnings.warn(advice, FutureWarning, stacklevel=4)
-        if microbatches is not None:
-            raise InputError(f"{word('global_batch')} chooses their number; leave out {word('microbatches')}.")
-        if planner != "improved":
-            why = f"plans for {word('global_batch')} have one planner; leave it out."
-            raise WordError("planner", planner, why)
-        for name in (*chosen(PlanQuestionWords, words), *chosen(PlanSearchWords, search)):
-            if name not in ("seed", *words_of(TrainWords)):
-                raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
-        return grid_question(chain, cluster, words, search["time_limit"])
     if microbatches is None:
         raise InputError(f"{word('microbatches')} is missing; give how many an iteration has.")
-    for name in chosen(GridWords, words):
-        raise InputError(f"{word(name)} belongs to plans for {word('global_batch')}, which train makes; leave it out.")
     instance = _training_instance(chain, cluster, microbatches, words)
     return PlanningQuestion(instance, planner, search, words["runtime"])
 

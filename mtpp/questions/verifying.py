@@ -13,7 +13,7 @@ import numpy as np
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates import Envelope
-from instances.errors import WordError, printable, word
+from instances.errors import WordError, printable
 from instances.graph.display import figures
 from instances.graph.questions import HASH
 from instances.machines import Machines
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
 Compare = dict[str, Callable[[], str | None]]
 
-_HASH, _EARLIER = re.compile(rf"{HASH}[0-9a-f]{{16,64}}"), re.compile(r"[0-9a-f]{16,64}")
+_HASH = re.compile(rf"{HASH}[0-9a-f]{{16,64}}")
 
 
 class StatementWords(TypedDict, total=False):
@@ -85,8 +85,6 @@ class StatementWords(TypedDict, total=False):
 def other_question(stated: Envelope, question: Any) -> str | None:
     """Compare with a hash, or with a question or a result that has one."""
     if isinstance(question, str):
-        if _EARLIER.fullmatch(question.lower()):
-            raise InputError(f"{word('question')}: a hash of an earlier version.")
         if not _HASH.fullmatch(question.lower()):
             raise WordError("question", question, f"a hash is {HASH} and 64 digits, of which 16 or more are given.")
         same = stated.true_hash.startswith(question.lower())
@@ -330,7 +328,6 @@ def _one(k: Blocks) -> int:
 class VerifyWords(StatementWords, ReadingWords, total=False):
     """Words of `mtpp.verify`."""
 
-    ideals: Annotated[bool, Word("Has no effect any more: ideals are always looked at. It will go.", False)]
     rerun: Annotated[
         bool,
         Word("Also let solvers and programs of this machine prove what is trusted.", False, panel=SEARCH, basic=True),

@@ -16,7 +16,7 @@ from instances.json_files import Value, check_readable, missing, read_json
 # Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/2``.
 
 
-STAGES_FORMAT, OLDER_STAGES_FORMAT = "mtpp-stages/2", "mtpp-stages/1"
+STAGES_FORMAT = "mtpp-stages/2"
 
 #: Element types of tensors between stages: number in ONNX, bytes, and what numpy calls it, if it knows it.
 ELEMENTS: dict[str, tuple[int, int, str | None]] = {
@@ -143,7 +143,7 @@ class Manifest:
     model: str  # name of the whole model's file, which need not be here
     model_sha256: str
     graph_hash: str
-    question_hash: str | None  # that of the certificate; None in older folders
+    question_hash: str  # that of the certificate
     k: int
     bandwidth: float | None  # between stages [bytes/s]; None if it is infinite
     bottleneck: float  # predicted [s]
@@ -251,10 +251,10 @@ def file_record(path: Path) -> FileRecord:
 
 
 def _manifest(document: Value) -> Manifest:
-    older = document.check_format(STAGES_FORMAT, OLDER_STAGES_FORMAT) == OLDER_STAGES_FORMAT
-    names = ("model", "model_sha256", "graph_hash", "k", "bandwidth", "bottleneck", "certificate", "samples")
-    hashed = () if older else ("question_hash",)
-    fields = document.members(("format", *hashed, *names, "inputs", "outputs", "stages"))
+    document.check_format(STAGES_FORMAT)
+    hashes = ("model_sha256", "graph_hash", "question_hash")
+    names = ("model", "k", "bandwidth", "bottleneck", "certificate", "samples", "inputs", "outputs", "stages")
+    fields = document.members(("format", *hashes, *names))
     inputs = _by_name(map(_tensor, fields["inputs"].items()), fields["inputs"])
     items = fields["stages"].items()
     if not 1 <= len(items) <= _MOST_STAGES:
@@ -274,7 +274,7 @@ def _manifest(document: Value) -> Manifest:
         model=fields["model"].text(),
         model_sha256=fields["model_sha256"].text(),
         graph_hash=fields["graph_hash"].text(),
-        question_hash=None if older else fields["question_hash"].text(),
+        question_hash=fields["question_hash"].text(),
         k=fields["k"].whole(),
         bandwidth=fields["bandwidth"].optional_number(),
         bottleneck=fields["bottleneck"].number(),

@@ -20,8 +20,6 @@ from instances.json_files import check_readable, check_writable, parse_json
 
 SCHEMA = "mtpp-policy/1"
 _POLICY = "placeto"
-#: Policies of earlier versions.
-_RETIRED = ("fast", "device-pool")
 #: Bytes of all arrays of a file.
 _LARGEST = 2**26
 _BROKEN = (zipfile.BadZipFile, zlib.error, SyntaxError, MemoryError, RecursionError)
@@ -68,8 +66,6 @@ class Checkpoint:
         schema, policy = head["schema"].text(), head["policy"].text()
         if schema != SCHEMA:
             raise InputError(f"{name} has schema {schema!r}, not {SCHEMA!r}; use the version that wrote it.")
-        if policy in _RETIRED:
-            raise InputError(f"{name} is a policy of an earlier version, {policy!r}; train the network of the paper.")
         if policy != _POLICY:
             raise InputError(f"{name} has policy {policy!r}, not {_POLICY!r}; train one and save it.")
         for key, weight in arrays.items():

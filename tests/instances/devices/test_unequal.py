@@ -111,9 +111,6 @@ def test_placements_on_devices_of_all_descriptions(tmp_path: Path) -> None:
         assert mtpp.place(GRAPH, 3, devices=given, bandwidth=1.0, time_limit=1).instance.devices == 3
         with pytest.raises(InputError, match="k=2: there are 3 devices"):
             mtpp.place(GRAPH, 2, devices=given, bandwidth=1.0)
-    with pytest.warns(FutureWarning, match="unequal is called devices now"):
-        former = mtpp.place(GRAPH, unequal=path, bandwidth=1.0, time_limit=1)
-    assert former.instance.question_hash == result.instance.question_hash
     with pytest.raises(InputError, match="priced by peak_flops"):
         mtpp.place(GRAPH, devices="1xA100,2xL4")
 

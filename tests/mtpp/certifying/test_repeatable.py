@@ -23,10 +23,8 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "kinds": lambda: api.certify("gpt2", level="layer", devices="1xL4,1xT4", time_limit=None),
     "plan": lambda: api.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps", network="shared", effort=0),
     "train": lambda: api.train("gpt2", "1x2", global_batch=4, device="A100-40", bandwidth="300GB/s,400GB/s"),
-    "place": lambda: api.place(
-        regal_style("erdos-renyi", 8, seed=1), k=2, bandwidth=1.0, time_limit=None, certify=True
-    ),
-    "flow": lambda: api.flow("gpt2", devices="1xA100,2xL4", dims={"batch": 8}, certify=True, time_limit=None),
+    "place": lambda: api.place(regal_style("erdos-renyi", 8, seed=1), k=2, bandwidth=1.0, time_limit=None),
+    "flow": lambda: api.flow("gpt2", devices="1xA100,2xL4", dims={"batch": 8}, time_limit=None),
     "serve": lambda: api.serve("llama-3-8b", k=4, memory="24GB", dims={"batch": 32, "element_bytes": 2}),
 }
 

@@ -136,7 +136,7 @@ def test_bad_starts(
     verb: str, partition: dict[str, Any], named: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A start that is infeasible or answers another question is refused."""
-    Path("start.json").write_text(json.dumps({"format": "mtpp-partition/1", "graph": "path"} | partition))
+    Path("start.json").write_text(json.dumps({"graph": "path"} | partition))
     _refused(f"{verb} path.json -k 2 --bandwidth 1 --start start.json", capsys, named)
 
 

@@ -20,10 +20,10 @@ _SHARED = {"--json", "--quiet", "--help", "--help-all"}
 _SOLVED = {"partition", "bound", "certify", "plan", "train", "place", "flow"}
 
 
-def options_of(verb: str, *, hidden: bool = False) -> dict[str, Any]:
-    """The options of a verb that a help shows, or that none does."""
+def options_of(verb: str) -> dict[str, Any]:
+    """The options of a verb."""
     declared = [option for option in _GROUP.get_command(None, verb).params if option.param_type_name == "option"]
-    return {max(option.opts, key=len): option for option in declared if option.hidden == hidden}
+    return {max(option.opts, key=len): option for option in declared}
 
 
 def shown(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
@@ -58,10 +58,9 @@ def test_the_short_help_shows_few_options_and_the_way_to_all(
 def test_the_long_help_shows_all_options_in_panels(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for those that will go; the panels are in their order."""
+    """The panels are in their order."""
     text, options = shown(f"{verb} --help-all", capsys, monkeypatch), options_of(verb)
     assert options.keys() <= names(text)
-    assert names(text).isdisjoint(options_of(verb, hidden=True))
     panels = [PANELS.index(option.rich_help_panel) for option in options.values()]
     assert panels == sorted(panels)
     assert [panel for panel in re.findall(r"(?m)^╭─ (.+?) ─", text) if panel != "Arguments"] == [
@@ -74,8 +73,6 @@ def test_verbs_share_options_of_files_time_and_form() -> None:
         assert options_of(verb).keys() >= _SHARED, verb
     for verb in _SOLVED:
         assert options_of(verb).keys() >= {"--out", "--plot", "--time-limit"}, verb
-    assert "--global-batch" in options_of("plan", hidden=True)
-    assert "--ideals" in options_of("verify", hidden=True)
 
 
 @pytest.mark.parametrize(

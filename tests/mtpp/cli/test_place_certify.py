@@ -97,11 +97,9 @@ def test_an_interrupt_between_search_and_proof_keeps_the_answer(
     assert Path("p.json").exists()
 
 
-def test_the_former_word_is_taken_with_a_warning(small: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Proofs are the default; without them only the simplest bound stands beside the answer."""
-    assert mtpp(f"{small} --certify") == 0
-    assert capsys.readouterr().err.count("--certify is what is done by default now, and will go") == 1
+def test_without_a_proof_only_the_simplest_bound_stands_beside_the_answer(
+    small: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert mtpp(f"{small} --search-only") == 0
     assert "by" not in columns(capsys.readouterr().out)
-    with pytest.warns(FutureWarning, match="certify is what is done by default"):
-        assert api.place("small.json", 2, bandwidth=1, time_limit=1, certify=False).bound.method == "simple"
+    assert api.place("small.json", 2, bandwidth=1, time_limit=1, search_only=True).bound.method == "simple"

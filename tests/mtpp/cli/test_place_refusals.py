@@ -51,15 +51,12 @@ def test_a_file_may_begin_like_a_family(capsys: pytest.CaptureFixture[str]) -> N
 def test_policies_that_cannot_be_used_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     saved("good.npz")
     saved("nan.npz", factor=np.nan)
-    head = np.array(json.dumps({"schema": "mtpp-policy/1", "policy": "fast", "options": {}, "about": {}}))
-    np.savez("former.npz", checkpoint=head, weight=np.zeros(3))
     Path("cut.npz").write_bytes(Path("good.npz").read_bytes()[:3000])
     Path("text.npz").write_text("no policy")
     ask = "place ptb-0 -k 2 --method placeto --policy"
     wrong = {
         f"{ask} missing.npz": "no such file",
         f"{ask} nan.npz": "not finite",
-        f"{ask} former.npz": "former.npz is a policy of an earlier version, 'fast'",
         f"{ask} cut.npz": "no checkpoint of a policy, or it is damaged",
         f"{ask} text.npz": "no checkpoint of a policy, or it is damaged",
         "place ptb-0 -k 2 --policy good.npz": "which the method ordered does not use",
@@ -81,14 +78,6 @@ def test_the_published_network_places_from_a_checkpoint(capsys: pytest.CaptureFi
     assert mtpp("place ptb-0 -k 3 --method placeto --policy three.npz") == 0
     capsys.readouterr()
     assert_misuse(capsys, {"place ptb-0 -k 2 --method placeto --policy three.npz": "places on 3 devices, not on 2"})
-
-
-def test_a_former_name_still_places_and_says_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
-    saved("two.npz")
-    assert mtpp("place ptb-0 -k 2 --method placeto-published --policy two.npz") == 0
-    said = capsys.readouterr()
-    assert columns(said.out)["method"] == "placeto"
-    assert said.err == "mtpp: warning: The placer placeto-published is placeto now, and will go.\n"
 
 
 def test_crossed_sequences_name_what_waits_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from mtpp.certifying.planning import certify_plan
 from mtpp.plots.plans import plan_figure, plot_stages
 from mtpp.plots.report.plans import schedule_section
 from mtpp.plots.style import draw
-from mtpp.questions.files import plan_of_document
+from mtpp.questions.files import cut_of_plan
 from mtpp.questions.planning import load_cluster
 
 SERVERS = "--cluster 2x2 --bandwidth 128Gbps,32Gbps"
@@ -69,7 +69,7 @@ def test_plan_is_written_and_drawn(files: Path, capsys: pytest.CaptureFixture[st
     command = "plan chain.json --cluster cluster.json --network paper --microbatches 4 --planner spp --full-duplex"
     assert mtpp(f"{command} --out plan.json --plot plan.svg") == 0
     out = capsys.readouterr().out
-    plan = plan_of_document(read_json("plan.json"))
+    plan = cut_of_plan(read_json("plan.json"))[0]
     assert plan.instance.key == replace(tiny(), full_duplex=True).key
     assert plan.n_stages == len(re.findall(r"^\d+ ", out, re.MULTILINE))
     assert json.loads(Path("plan.json").read_text())["question"]["full_duplex"] is True

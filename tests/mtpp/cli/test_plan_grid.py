@@ -131,7 +131,7 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     sizes |= {"sliding_window": 4, "sliding_window_pattern": 2, "layer_types": None}
     (folder / "config.json").write_text(json.dumps({"model_type": kind, **sizes}))
     words = "--cluster 1x2 --bandwidth 300GB/s --global-batch 4 --sequence 32 --fix pp=2,tp=1,v=1"
-    assert mtpp(f"plan config.json {words} --for megatron --export run.sh --out plan.json") == 0
+    assert mtpp(f"train config.json {words} --for megatron --export run.sh --out plan.json") == 0
     document = json.loads(Path("plan.json").read_text())
     assert len(document["question"]["chains"][0]["kinds"]) > 3
     layout = re.search(r'--pipeline-model-parallel-layout ".*"', Path("run.sh").read_text())
@@ -145,7 +145,7 @@ def test_runtimes_cut_layers_that_differ(folder: Path, capsys: pytest.CaptureFix
     chain["layers"][2]["name"] = "attention"
     write_json(folder / "chain.json", chain)
     capsys.readouterr()
-    assert mtpp(f"plan chain.json {words.replace('--sequence 32', '')} --for megatron --export again.sh") == 2
+    assert mtpp(f"train chain.json {words.replace('--sequence 32', '')} --for megatron --export again.sh") == 2
     assert "layers that differ have to be named embedding, layer.0 and on, and head" in capsys.readouterr().err
 
 
@@ -189,25 +189,9 @@ def test_bad_words_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]
     assert len(err.strip().splitlines()) == 1
 
 
-def test_plan_makes_plans_for_a_global_batch_for_one_more_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a line that names `train`; words of the other kind of plans are refused."""
-    asked = "plan gpt2 --cluster 1x2 --bandwidth 300GB/s --sequence 32"
-    for words, message in (
-        ("--global-batch 8 --microbatches 4", "leave out --microbatches"),
-        ("--global-batch 8 --planner spp", "have one planner"),
-        ("--global-batch 8 --samples 4", "--samples: a plan for --global-batch has no such thing"),
-        ("--tp 2 --microbatches 4", "--tp belongs to plans for --global-batch"),
-        ("", "--microbatches is missing"),
-    ):
-        assert mtpp(f"{asked} {words}") == 2
-        assert message in capsys.readouterr().err
-    assert mtpp(f"{asked} --global-batch 2 --json") == 0
-    captured = capsys.readouterr()
-    assert "mtpp: warning: train makes plans for --global-batch; plan will not any more." in captured.err.splitlines()
-    with pytest.warns(FutureWarning, match="train makes plans for global_batch"):
-        old = python.plan("gpt2", "1x2", global_batch=2, bandwidth="300GB/s", sequence=32)
-    new = python.train("gpt2", "1x2", global_batch=2, bandwidth="300GB/s", sequence=32)
-    assert new.cost == old.cost == json.loads(captured.out)["cost"]
+def test_plan_names_the_microbatches_that_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mtpp("plan gpt2 --cluster 1x2 --bandwidth 300GB/s --sequence 32") == 2
+    assert "--microbatches is missing" in capsys.readouterr().err
 
 
 def test_bug_what_nothing_fits_into_was_called_bad_input(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,13 +23,13 @@ from mtpp.questions.placement import (
     placement_instance,
     serving_instance,
 )
-from mtpp.questions.planning import PlanQuestionWords, PlanSearchWords, TrainingWords, plan_question
+from mtpp.questions.planning import PlanningWords, PlanSearchWords, TrainingWords, plan_question
 from mtpp.questions.words import checked, words_of
 
 # Flags that are not set, restrictions that nobody gives, and what a search chooses are no assumptions; nor is what
 # belongs to other sources than these, or says another one's part in another way.
 _FLAGS = {"fit", "training", "colour_classes", "recompute", "full_duplex", "observe"}
-_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "unequal", "samples", "fix", "calibration"}
+_RESTRICTIONS = {"constraints", "activation_buffer", "devices", "samples", "fix", "calibration"}
 _CHOSEN = {"tp", "cp", "ep", "micro_batch", "checkpoint", "price", "first", "tokens", "top"}
 _OF_OTHER_SOURCES = {"reader", "cost", "weights", "input_work", "time_unit", "communication", "args", "kwargs"}
 _NO_ASSUMPTIONS = _FLAGS | _RESTRICTIONS | _CHOSEN | _OF_OTHER_SOURCES | {"parameter_copies", "global_batch", "dims"}
@@ -39,7 +39,7 @@ _IRRELEVANT = {(case, "runtime") for case in ("partition", "partition over kinds
 _IRRELEVANT |= {("partition over kinds", "bandwidth")}
 # What follows from another word: rates from a device, tokens of a step from the phase, tokens of a sample from dims.
 _IRRELEVANT |= {("train", "peak_flops"), ("train", "memory_bandwidth"), ("plan", "sequence")}
-_IRRELEVANT |= {(case, word) for case in ("plan", "train") for word in ("etp", "imbalance", "dispatch")}  # no experts
+_IRRELEVANT |= {("train", word) for word in ("etp", "imbalance", "dispatch")}  # no experts
 _IRRELEVANT |= {(case, "dims.sequence") for case in ("flow", "serve")}
 _OTHERS = {
     "etp": "1",
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Asked, Any, Mapping[str, Any]]] = {
         PartitioningWords,
         {"devices": "1xA100,1xL4"},
     ),
-    "plan": (_plans, PlanQuestionWords, {"bandwidth": "9GB/s"}),
+    "plan": (_plans, PlanningWords, {"bandwidth": "9GB/s"}),
     "train": (
         lambda words: grid_question("gpt2", "2x2", words).instance,
         TrainingWords,

@@ -42,7 +42,7 @@ def trial() -> Trial:
         model="net$.onnx",
         model_sha256="",
         graph_hash="",
-        question_hash=None,
+        question_hash="",
         k=3,
         bandwidth=None,
         bottleneck=3e-3,
