@@ -145,7 +145,7 @@ def table(
     """
     report = running.report(printing)
     if from_runs:
-        from experiments.studies.mtpp.make import tables_from
+        from experiments.studies.mtpp.tables import tables_from
 
         return tables_from(targets, report)
     if targets == ["training"]:
@@ -180,7 +180,7 @@ def table(
             return make_placeto_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)
     if quick:
         raise InputError("--quick: only training, placeto and peers have a quick form; use the suite quick.")
-    from experiments.studies.mtpp.make import make_tables
+    from experiments.studies.mtpp.tables import make_tables
 
     settings = solve_options(proof, time_limit)
     names = None if methods is None else parse_names(methods)
@@ -232,8 +232,7 @@ def paper(
 
     Example: mtpp paper mtpp --profile quick --jobs 2 --out results/paper
     """
-    from experiments.studies.papers.make import count_section, make_papers, rows_of
-    from experiments.studies.papers.study import PaperStudy
+    from experiments.studies.papers.make import PaperStudy, count_section, make_papers, rows_of
     from experiments.studies.report import Report
 
     rows = rows_of(papers, profile, plan)

@@ -15,8 +15,8 @@ from heuristics.orders.searches import BRKGAParameters, brkga, linear_arrangemen
 from heuristics.orders.slicing import slice_order
 from heuristics.portfolio import portfolio
 from instances import InputError, Instance, Partition
+from instances.errors import Registry, find
 from instances.partitioning.symmetry import reduce_instance
-from instances.registry import Registry, find
 
 _SECTION = "MTPP, Section 5.3"
 _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)

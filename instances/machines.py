@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 
 from instances.devices import MOST_BLOCKS, Device, Platform
-from instances.errors import InputError, WordError, check_one_of, printable
+from instances.errors import InputError, WordError, check_one_of, printable, unknown
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import Value, finite_or_none, read_json
-from instances.registry import unknown
 
 #: Files of kinds of devices, and of tables of devices.
 KINDS_FORMAT, TABLE_FORMAT = "mtpp-devices/2", "mtpp-devices/1"

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from instances.devices import Platform
-from instances.errors import InputError
+from instances.errors import InputError, find
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.problem import Instance
-from instances.registry import find
 
 if TYPE_CHECKING:
     import networkx as nx

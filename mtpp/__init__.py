@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.api.answers import explain, export, read, report
-    from mtpp.api.comparison import compare, significance
-    from mtpp.api.features import features
-    from mtpp.api.hunting import hunt
-    from mtpp.api.least_k import least_k
-    from mtpp.api.partitioning import bound, certify, partition, relaxation, solve
+    from mtpp.api.comparison import compare, features, hunt, significance
+    from mtpp.api.partitioning import bound, certify, least_k, partition, relaxation, solve
     from mtpp.api.planning import flow, place, plan, serve
     from mtpp.api.stages import run, split
     from mtpp.api.training import calibrate, train
@@ -104,11 +101,8 @@ _HOMES = {
     "instances.placement.placement": "Placement",
     "instances.planning": "Cluster LayerChain Plan",
     "mtpp.api.answers": "explain export read report",
-    "mtpp.api.comparison": "compare significance",
-    "mtpp.api.features": "features",
-    "mtpp.api.hunting": "hunt",
-    "mtpp.api.least_k": "least_k",
-    "mtpp.api.partitioning": "bound certify partition relaxation solve",
+    "mtpp.api.comparison": "compare features hunt significance",
+    "mtpp.api.partitioning": "bound certify least_k partition relaxation solve",
     "mtpp.api.planning": "flow place plan serve",
     "mtpp.api.training": "calibrate train",
     "mtpp.api.stages": "run split",

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from mtpp_models.exchange.catalogue import catalogue
     from mtpp_models.exchange.files import (
         BuiltModel,
+        InfeasibleRow,
         Solution,
         build,
         cases,
+        explain_infeasible,
         read_partition,
         read_solution,
         write_model,
     )
-    from mtpp_models.exchange.infeasible import InfeasibleRow, explain_infeasible
-    from mtpp_models.formulations.formulation import Case, Formulation
-    from mtpp_models.formulations.relaxation import Relaxation
+    from mtpp_models.formulations.formulation import Case, Formulation, Relaxation
     from mtpp_models.formulations.scaled_instance import ScaledInstance
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.planning.bounds import iteration_bound
@@ -77,7 +77,7 @@ _HOMES = {
     "Case": "formulations.formulation",
     "Formulation": "formulations.formulation",
     "Progress": "solvers.interface",
-    "Relaxation": "formulations.relaxation",
+    "Relaxation": "formulations.formulation",
     "CostedPlan": "planning.solve",
     "ScaledInstance": "formulations.scaled_instance",
     "Solution": "exchange.files",
@@ -87,12 +87,12 @@ _HOMES = {
     "Strengthening": "formulations.strengthening",
     "available_solvers": "solvers.registry",
     "BuiltReplication": "planning.solve",
-    "InfeasibleRow": "exchange.infeasible",
+    "InfeasibleRow": "exchange.files",
     "build": "exchange.files",
     "build_replication": "planning.solve",
     "catalogue": "exchange.catalogue",
     "cases": "exchange.files",
-    "explain_infeasible": "exchange.infeasible",
+    "explain_infeasible": "exchange.files",
     "iteration_bound": "planning.bounds",
     "read_partition": "exchange.files",
     "read_plan": "planning.solve",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.registry import Registry, find, unknown
+from instances.errors import Registry, find, unknown
 from mtpp_models.bounds.cuts import Algorithm, pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.priced.bisection import BISECTION, bisection

@@ -16,8 +16,7 @@ from instances.partitioning.symmetry import Contraction, contract_groups, reduce
 from instances.results import Recorder
 from instances.system.processes import catch_interrupt
 from mtpp_models.bounds.cuts import Algorithm
-from mtpp_models.formulations.formulation import ExcludedPartitionError, Formulation
-from mtpp_models.formulations.relaxation import Relaxation
+from mtpp_models.formulations.formulation import ExcludedPartitionError, Formulation, Relaxation
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.registry import MODELS, Model, model_for
 from mtpp_models.simple import as_answer, one_block, simple_bound

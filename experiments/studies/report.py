@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
+from instances.errors import find
 from instances.json_files import check_writable, json_text
-from instances.registry import find
 from mtpp.plots.style import save_figure
 from mtpp.runs.engine import RunBar, run_jobs, unfinished
-from mtpp.runs.job import Job
-from mtpp.runs.log import Run, RunLog
+from mtpp.runs.job import Job, Run, RunLog
 from mtpp.runs.workers import Workers
 from mtpp.text.tables import FORMATS, filled, fitted, terminal_width, wrapped
 

@@ -6,9 +6,9 @@ from heuristics.method import Method
 from heuristics.placement.annealing import anneal_placement, climb, search_order
 from heuristics.placement.placeto import optimise
 from heuristics.placement.rivals import best_random, expert, greedy, heft, m_etf, m_sct, m_topo, metis, scotch, single
+from instances.errors import Registry
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from instances.registry import Registry
 
 #: The best of them.
 ORDERED = "ordered"

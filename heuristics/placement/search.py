@@ -12,11 +12,10 @@ from heuristics.placement.placeto import Checkpoint, zero_shot
 from heuristics.placement.registry import ORDERED, PLACERS
 from instances import Bound, Result
 from instances.deadline import Stopwatch
-from instances.errors import InputError
+from instances.errors import InputError, find
 from instances.placement.networks import Grouping
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance, proof_of_no_fit
-from instances.registry import find
 
 #: Outcome of a placer.
 PlacementResult = Result[PlacementInstance, Placement]

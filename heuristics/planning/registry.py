@@ -18,8 +18,8 @@ from heuristics.planning.rivals import (
 )
 from heuristics.planning.shared_cards import on_cards
 from heuristics.planning.spp import improved, spp
+from instances.errors import Registry
 from instances.planning import Iteration, TrainingInstance
-from instances.registry import Registry
 
 _SPP = "Luo et al., INFOCOM 2022"
 _PIPEDREAM = "Narayanan et al., SOSP 2019"

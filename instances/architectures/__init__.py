@@ -9,10 +9,9 @@
   `recommendation`: the networks
 """
 
-from instances.architectures.architecture import LEVELS, Architecture
+from instances.architectures.architecture import LEVELS, Architecture, Dim
 from instances.architectures.builder import GraphBuilder, NetworkBuilder, Operator, Tensor
 from instances.architectures.convolutional import CONVOLUTIONAL, DIFFUSION, MOBILE, NASNET
-from instances.architectures.phases import Dim
 from instances.architectures.recurrent import RECOMMENDATION, RECURRENT
 from instances.architectures.transformers import DECODERS, ENCODER_DECODERS, TRANSFORMERS
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from instances.architectures.architecture import Architecture
-from instances.architectures.attention import attention
+from instances.architectures.architecture import Architecture, attention
 from instances.architectures.builder import NetworkBuilder, Size, Tensor
 from instances.errors import InputError
 

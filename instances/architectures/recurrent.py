@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from instances.architectures.architecture import Architecture
-from instances.architectures.attention import INDEX_BYTES
+from instances.architectures.architecture import INDEX_BYTES, Architecture
 from instances.architectures.builder import NetworkBuilder, Tensor
 from instances.errors import InputError
 

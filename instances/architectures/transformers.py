@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from instances.architectures.architecture import Architecture
-from instances.architectures.attention import (
+from instances.architectures.architecture import (
     INDEX_BYTES,
+    Architecture,
+    Cache,
     attention,
     causal_mask,
     feed_forward,
@@ -18,7 +19,6 @@ from instances.architectures.attention import (
     tokens,
 )
 from instances.architectures.builder import NetworkBuilder, Tensor
-from instances.architectures.phases import Cache
 from instances.errors import InputError
 
 # Encoders of text of one stack: BERT and those that differ from it in sizes, norms and tables.

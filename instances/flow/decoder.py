@@ -1,9 +1,9 @@
 """The question of flow for a decoder on kinds of devices.
 
 In decoding a sequence holds its cache on each device that it passes, also while other batches run; what devices then
-serve is in `instances.flow.steps`. A prompt of prefill passes once, and a device works at as many at once as its memory
-holds the caches of. What comes before the layers and behind them is with the source and the sink, and takes no time of
-devices.
+serve is in `instances.flow.problem`. A prompt of prefill passes once, and a device works at as many at once as its
+memory holds the caches of. What comes before the layers and behind them is with the source and the sink, and takes no
+time of devices.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from instances.errors import InputError, printable
-from instances.flow.problem import FlowInstance
-from instances.flow.steps import MOST_SEQUENCES, Steps
+from instances.flow.problem import MOST_SEQUENCES, FlowInstance, Steps
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.tensors import FloatArray

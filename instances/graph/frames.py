@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from instances.errors import InputError
-from instances.registry import unknown
+from instances.errors import InputError, unknown
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -12,12 +12,10 @@ from instances.devices import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, read_json, write_json
-from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
-from instances.partitioning.constraints_file import parse_constraints
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints, parse_constraints
 from instances.partitioning.partition import IDLE, Partition, crossings, stages
 from instances.partitioning.problem import Instance
-from instances.partitioning.stated import Certificate, Stated, certificate_from_document
-from instances.partitioning.stated_serving import StatedPoint
+from instances.partitioning.stated import Certificate, Stated, StatedPoint, certificate_from_document
 from instances.records import written
 
 # Partitions as answers in files.

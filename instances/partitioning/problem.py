@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from instances.devices import Platform
-from instances.errors import InputError, OneKindError, printable
+from instances.errors import InputError, OneKindError, printable, unknown
 from instances.graph.display import exact_figures, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_document, graph_from_document
@@ -41,7 +41,6 @@ from instances.machines import Kind, Machines
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, NodeName, Windows
 from instances.partitioning.words import instance_in_words, memory_in_words, platform_in_words
 from instances.records import By, Floats, Limit, read, written
-from instances.registry import unknown
 
 # Whole numbers up to this are floats.
 _EXACT = 2.0**53

@@ -21,7 +21,7 @@ from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.problem import Instance
-from instances.partitioning.stated_serving import ServingQuestion
+from instances.partitioning.stated import ServingQuestion
 
 #: Contexts are floats: up to here they are whole, and one more token is another number.
 MOST_TOKENS = 2**53

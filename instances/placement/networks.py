@@ -13,11 +13,10 @@ import numpy as np
 from instances.architectures import ARCHITECTURES, Architecture
 from instances.architectures.recurrent import gnmt
 from instances.devices import Device
-from instances.errors import InputError
+from instances.errors import InputError, find
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray
 from instances.graph.views import depths, merge_graph, node_layers
-from instances.registry import find
 
 # Families of training steps to place: translation, image classification, language modelling.
 #

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from instances.devices import Cluster, Device
 from instances.errors import InputError, check_one_of
-from instances.graph.checks import numbers
-from instances.graph.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph, numbers
 from instances.graph.tensors import FloatArray, IntArray
 from instances.graph.views import parameters_by
 from instances.json_files import Value, read_json

@@ -14,8 +14,8 @@ import numpy as np
 
 from instances.devices import Cluster, NetworkCards, Ports, cluster_document, cluster_from_document
 from instances.errors import InputError, NothingFitsError, check_one_of
-from instances.graph.checks import numbers
 from instances.graph.display import Displayed, exact_figures, figures
+from instances.graph.graph import numbers
 from instances.graph.questions import QuestionRecord, digest_of, nameless
 from instances.graph.tensors import FloatArray, freeze
 from instances.json_files import CHAIN_FORMAT, Value, nested_numbers

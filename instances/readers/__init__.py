@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
-from instances.architectures.phases import FORWARD
+from instances.architectures.architecture import FORWARD
 from instances.devices import Device, assumed_device
-from instances.errors import InputError, InputWarning, assume, check_one_of, nearest, said, word
+from instances.errors import InputError, InputWarning, Registry, assume, check_one_of, find, nearest, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import beside, missing, read_text
@@ -35,7 +35,6 @@ from instances.readers.profiles import (
     recognises_piper,
 )
 from instances.readers.pytorch.export import read_torch, recognises_torch
-from instances.registry import Registry, find
 
 __all__ = ["READERS", "Reader", "load_graph"]
 # How default dimensions are said, if not by name and value.

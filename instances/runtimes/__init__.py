@@ -6,7 +6,7 @@
 
 from collections.abc import Callable
 
-from instances.registry import Registry
+from instances.errors import Registry
 from instances.runtimes.layer_counts import LAYER_COUNTS
 from instances.runtimes.layers import Cut
 from instances.runtimes.modules import ACCELERATE, PYTORCH, TORCHTITAN

@@ -10,7 +10,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
-from instances.partitioning.stated_serving import StatedFront, StatedPoint, StatedStage
+from instances.partitioning.stated import StatedFront, StatedPoint, StatedStage
 from instances.records import written
 from instances.runtimes import RUNTIMES
 

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from instances.devices import Platform
-from instances.errors import InputError, InputWarning, extra, nearest
+from instances.errors import InputError, InputWarning, extra, nearest, unknown
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import beside, read_text
 from instances.partitioning.problem import Instance
 from instances.readers import load_graph
 from instances.readers.costgraph import read_regal
-from instances.registry import unknown
 from instances.system.processes import SubprocessError as SubprocessError
 from instances.system.processes import run_module
 from instances.system.syntax import syntax_tree

@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import Bound, InputError, Partition, Platform, Result
-from instances.errors import WordError, printable
+from instances.errors import WordError, find, printable
 from instances.json_files import Value, check_writable, read_json
 from instances.partitioning.partition_file import AnswerFile
 from instances.partitioning.serving import ServedPartition
 from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
-from instances.registry import find
 from instances.results import exceeds
 from instances.serving.answer import Deployment
 from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified
-from mtpp.certifying.explain import Reasons
-from mtpp.certifying.findings import Findings
+from mtpp.certifying.explain import Findings, Reasons
 from mtpp.problems.checking import notes_of, problem_of, read_result
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.files import PartitionLike, given_partition, partition_of_file
@@ -302,7 +300,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
 
 
 def _settings(runtime: Runtime, answer: _Cut) -> str:
-    from instances.runtimes.deployments import deployment_settings
+    from instances.runtimes.serving import deployment_settings
     from instances.runtimes.training import grid_settings
 
     if isinstance(answer, Deployment):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from heuristics import Method
-from instances import ComputationGraph, InputError, Instance
+from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import WordError, check_one_of
+from instances.graph.views import depths
+from instances.partitioning.symmetry import families, reduce_instance
 from instances.suites import is_suite
 from mtpp.questions.partitioning import (
     Blocks,
@@ -30,6 +34,7 @@ from mtpp_models import SolveOptions
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mtpp.runs.hunting import Hunt
     from mtpp_models.registry import Model
 
 # Whether methods differ: `significance`.
@@ -298,3 +303,141 @@ def _items(name: str, value: Any, single: Callable[[Any], bool] = lambda value: 
     if isinstance(value, bytes) or not isinstance(value, Iterable):
         raise WordError(name, value, "give a text such as 'a,b', or a list.")
     return list(value)
+
+
+# Measures of graphs that say which bounds close where: `features`.
+
+
+@takes_words(PlatformWords)
+def features(
+    graphs: GraphLike | Iterable[GraphLike] | Mapping[str, GraphLike],
+    k: int | Iterable[int] | str | None = None,
+    most_ideals: int = 100_000,
+    **words: Unpack[PlatformWords],
+) -> pd.DataFrame:
+    """Measure graphs, as ``mtpp features``.
+
+    Parameters
+    ----------
+    graphs : graph, iterable of graphs, or mapping of names to graphs
+        As for `mtpp.compare`: also suites, folders and instances.
+    k : int, iterable of int, or text, optional
+        Numbers of blocks; a row for each.
+    most_ideals : int
+        More ideals than that are not counted; a count takes about two microseconds for each.
+    bandwidth, memory, activation_buffer, fit
+        As for `mtpp.partition`.
+
+    Returns
+    -------
+    DataFrame
+        Columns graph, cluster (the network that it is a variant of), n, m, k; depth (nodes of the longest path) and
+        width (nodes of which none reaches another; of more than 400 nodes the most at one depth); ideals (sets of nodes
+        that hold what comes before each of them; missing beyond `most_ideals`); families (of equal branches);
+        communication_over_work (time to send all tensors once, over the work of all nodes); heaviest_over_share (work
+        of the heaviest node over an even share of k blocks); and params_over_memory (bytes of parameters over the
+        memory of all devices). What needs a k or a memory that is not given is missing.
+
+    Raises
+    ------
+    InputError
+        If a graph or a word is refused.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> graph = mtpp.ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], work=[1, 2, 3, 2])
+    >>> frame = mtpp.features(graph, k=2, bandwidth=1)
+    >>> frame[["depth", "width", "ideals", "heaviest_over_share"]].values.tolist()
+    [[3.0, 2.0, 6.0, 0.75]]
+    """
+    import pandas as pd
+
+    if not isinstance(most_ideals, int) or isinstance(most_ideals, bool) or most_ideals < 1:
+        raise WordError("most_ideals", most_ideals, "give a whole number of at least 1.")
+    instances = questions_of(graphs, 1 if k is None else k, words)
+    return pd.DataFrame([_features(instance, most_ideals, has_k=k is not None) for instance in instances])
+
+
+def _features(instance: Instance, most_ideals: int, *, has_k: bool) -> dict[str, Any]:
+    from mtpp_models.bounds.ideals.lattice import antichain
+
+    graph, ratio, width = instance.graph, instance.communication_over_work, antichain(instance.graph)
+    share, memory = graph.work.sum() / instance.k, sum(kind.count * kind.memory for kind in instance.machines.kinds)
+    return {
+        "graph": instance.name,
+        "cluster": instance.family,
+        "n": graph.n,
+        "m": graph.m,
+        "k": instance.k if has_k else None,
+        "depth": 1 + int(depths(graph.topological_order, *graph.predecessors).max()),
+        "width": width,
+        "ideals": _ideals(graph, width, most_ideals),
+        "families": len(families(reduce_instance(instance).instance)),
+        "communication_over_work": ratio if ratio is not None and math.isfinite(ratio) else None,
+        "heaviest_over_share": float(graph.work.max() / share) if has_k and share > 0 else None,
+        "params_over_memory": graph.parameter_total / memory if has_k and 0 < memory < math.inf else None,
+    }
+
+
+def _ideals(graph: ComputationGraph, width: int, most: int) -> int | None:
+    """The number of ideals, None beyond `most`; each set of nodes of an antichain makes another one."""
+    from mtpp_models.bounds.ideals.ideals import count_ideals
+
+    return None if width > math.log2(most) else count_ideals(Instance(graph, Platform(1, math.inf)), most)
+
+
+# Test of a caller's bound or heuristic: `hunt`.
+
+
+def hunt(
+    method: Any,
+    *,
+    seconds: float = 60.0,
+    seed: int = 0,
+    solver: str = "highs",
+    out: str | PathLike[str] | None = None,
+) -> Hunt:
+    """Test a bound or a heuristic on small random questions against brute force, as ``mtpp hunt``.
+
+    The questions have up to six nodes, some of them limited memory, peaks, shared parameters, side constraints and, for
+    functions and models with ``kinds="any"``, devices of several kinds with memories, rates and an order. The first one
+    that the method fails ends the hunt and is made small: a bound above the optimum, a partition that breaks a rule or
+    has another cost, two answers to one question, a search that takes much longer than its limit, or an error.
+
+    Parameters
+    ----------
+    method : str, callable, Formulation or Algorithm
+        A method of your own or where it is, "mine.py:NAME" or "package.module:NAME", or a name of this project.
+    seconds : float
+        Time by the clock.
+    seed : int
+        The same seed draws the same questions.
+    solver : str
+        A name of `mtpp.SOLVERS`, for formulations.
+    out : str or path, optional
+        Folder for the counterexample: its graph, and the whole question with its optimum.
+
+    Returns
+    -------
+    Hunt
+        `method`, `seed`, `asked` and `refused` (counts of questions by class) and `counterexample`: None, or a record
+        of `complaint`, `instance`, `optimum` and `number`. Its text is what the verb prints.
+
+    Raises
+    ------
+    InputError
+        If there is no such method, or a word is refused.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> print(mtpp.hunt("kahn", seconds=1).counterexample)
+    None
+    """
+    from mtpp.runs.hunting import hunt_methods
+
+    (outcome,) = hunt_methods([method], seconds, seed, solver)
+    if out is not None and outcome.counterexample is not None:
+        outcome.counterexample.save(path_of("out", out), outcome.method)
+    return outcome

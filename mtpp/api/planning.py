@@ -16,7 +16,7 @@ from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.annealing import Tell
 from heuristics.placement.placeto import Checkpoint
-from instances import Bound, ComputationGraph, Result
+from instances import Bound, ComputationGraph, Result, combine
 from instances.deadline import Stopwatch
 from instances.errors import InputError, WordError, is_refused
 from instances.json_files import read_text
@@ -26,12 +26,21 @@ from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
-from instances.serving.model import ServedModel
+from instances.serving.answer import Deployment
+from instances.serving.problem import DeploymentInstance
+from instances.serving.servers import ServedModel
 from instances.system.processes import catch_interrupt
-from mtpp.api.deployments import DeploymentResult, deployment
-from mtpp.certifying.loop import ignore
-from mtpp.certifying.methods import answered, flow_methods, placement_methods
-from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
+from mtpp.certifying.loop import Method, ignore
+from mtpp.certifying.methods import (
+    CoveredPlan,
+    PlanResult,
+    PlanSearch,
+    answered,
+    covered_plan,
+    flow_methods,
+    placement_methods,
+    recovered,
+)
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.placement import (
     DEFAULT_RUNTIME,
@@ -53,7 +62,9 @@ from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.serving import serving_front
+from mtpp_models.flow.deployments import deployed
 from mtpp_models.placement.cp import CP_SOLVER, cp_version
+from mtpp_models.solvers.interface import Controls
 from mtpp_models.solvers.registry import find_solver
 
 if TYPE_CHECKING:
@@ -480,3 +491,37 @@ def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return recovered(replace(covered.result, bound=None, answer=Iteration(plan.instance, (timeline,))))
+
+
+# Deployments of decoders on servers: the part of `serve` with `servers`.
+
+
+_TIGHT = "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times"
+
+#: Outcome of a search for a deployment, with its proof.
+DeploymentResult = Result[DeploymentInstance, Deployment]
+
+
+def deployment(
+    question: DeploymentInstance, time_limit: float | None, on_progress: Callable[[Progress], None] = ignore
+) -> DeploymentResult:
+    """The best deployment by a time limit [s], and bounds; why there is none if there is none."""
+
+    def search(best: DeploymentResult, controls: Controls) -> DeploymentResult:
+        watch = Stopwatch()
+
+        def tell(devices: str, rate: float) -> None:
+            controls.report(Progress(f"chains on {devices}", 0.0, None, None, None))
+
+        answer, bounds, reason = deployed(question, controls.deadline, tell)
+        seconds = watch.seconds(solve=watch.passed)
+        if answer is None:
+            return Result("chains", question, seconds=seconds, impossible=reason)
+        results = [Result(bound.method, question, answer, bound, seconds) for bound in bounds]
+        return combine(*results) if results else Result("chains", question, answer, None, seconds)
+
+    methods = [Method[DeploymentInstance, Deployment]("chains", search, timeless=True, once=True)]
+    result = answered(question, methods, SolveOptions(time_limit=time_limit), on_progress)
+    answer = result.answer
+    is_tight = answer is not None and any(chain.is_tight for _, chain, _ in answer.pools)
+    return result.noted(_TIGHT) if is_tight else result

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from instances import ComputationGraph, InputError, Instance, Partition, Result, combine
-from instances.errors import InputWarning, WordError
-from instances.registry import find
+from instances.errors import InputWarning, WordError, find
 from mtpp.questions.reading import is_module, read_program, save_module
 from mtpp.questions.stages import MEASURED, ModelWords, RunWords, SplitWords, StagesWords, check_model, stages_question
 from mtpp.questions.words import checked, path_of, pick, solve_options, takes_words

@@ -8,9 +8,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Protocol, Unpack
 
-from instances.errors import InputError, WordError, printable
+from instances.errors import InputError, WordError, find, printable
 from instances.json_files import missing, read_json, read_text
-from instances.registry import find
 from instances.runtimes import RUNTIMES
 from instances.runtimes.parser_process import PACKAGES
 from instances.system.processes import NotBoundedError, run_bounded, run_module

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy as np
+
+from heuristics import HEURISTICS, Limits, search
 from instances import Bound, Instance, Partition, Result, combine
-from instances.deadline import Deadline
-from instances.system.processes import catch_interrupt
+from instances.deadline import Deadline, processor_seconds
+from instances.errors import said
+from instances.partitioning.symmetry import families
+from instances.system.processes import GRACE, catch_interrupt, end_programs
 from mtpp.certificates.writing import bound_document
-from mtpp.certifying.candidates import methods_for
 from mtpp.certifying.loop import Loop, Method, Turn, best_of_each_method, ignore
-from mtpp.certifying.two_processes import can_split, certify_in_two_processes
-from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
+from mtpp_models.bounds.cuts import Algorithm
+from mtpp_models.bounds.ideals.ideals import IDEALS, MOST_LISTED, Ideals
+from mtpp_models.bounds.ideals.lattice import antichain
+from mtpp_models.bounds.priced.bisection import BISECTION
+from mtpp_models.bounds.priced.priced import PRICED, Prices
+from mtpp_models.bounds.priced.prices import PRICED_QUICK, QuickPrices
+from mtpp_models.cuts.max_flow import MOST_PAIRED
+from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.registry import Model, find_model
 from mtpp_models.simple import as_answer
+from mtpp_models.solve_model import tells_of_question
+from mtpp_models.solvers.highs import forget_threads
+from mtpp_models.solvers.interface import Controls
 from mtpp_models.solvers.registry import find_solver
 
 # Bounds and partitions for k that follow from other k.
@@ -164,3 +191,383 @@ def certify(
             loop.short_turns(plan.short)
             loop.turns(plan.turns)
         return loop.result()
+
+
+# Methods of a question of partitioning, in an order and with shares of the time that its measures suggest.
+
+
+# Up to so many blocks, and nodes times blocks, the exact model as published is solved early, if they are not few.
+_FEW_BLOCKS, _SMALL = 4, 4_000
+# Up to so many nodes times blocks of large graphs it has a short turn, strengthened, before prices, which take long:
+# 0.6 s are enough for wavernn (321 nodes) in 4 blocks, and 1.3 s in 16.
+_TRIED = 6_000
+# Up to so many nodes times blocks times kinds of devices it finds better answers than searches.
+_FEW = 1_000
+# Up to so many nodes times blocks it mostly comes to its end, strengthened, in this part of the time, before prices do;
+# and a short search is enough.
+_FEW_PLACES, _TO_ITS_END, _SHORT_SEARCH = 250, 0.6, 0.03
+# Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
+_TWO, _MOST_BLOCKS = 2, 8
+# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
+# superblocks prove nothing that prices do not.
+_MANY_NODES = 250
+# Guessed prices have a part of the time that grows with the cube of the nodes, from and up to so many of them.
+_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.9, 70, 300
+# Of more, prices of a program do not come to their first bound.
+_MOST_PRICED_NODES = 2_000
+# Time to build a model, for each block and each of its rows [s].
+_ROW_SECONDS = 6e-5
+# Some times what matrices of all pairs of nodes take, for each of them [s].
+_PAIR_SECONDS = 5e-7
+# Of more nodes, it takes longer than the first short turns.
+_MOST_SHORT_PAIRS = 1_000
+# Moves of a search in a hundredth of a second or few, and the most nodes of which it takes no longer.
+_MOVES, _MOST_MOVED = 200_000, 10_000
+# Where no more nodes stand side by side there may be few enough ideals.
+_NARROW = 14
+
+PartitionMethod = Method[Instance, Partition]
+
+
+@dataclass(frozen=True)
+class Methods:
+    """Methods of one question, by how they take turns; what goes on where it stopped is shared by its turns."""
+
+    steps: list[PartitionMethod]  # those that answer at once
+    opening: list[PartitionMethod]  # the steps behind them
+    short: list[PartitionMethod]  # a search, and proofs that may settle a question in less than a second
+    turns: list[PartitionMethod]  # in the order of their first turns
+
+
+def methods_for(
+    instance: Instance, seed: int = 0, deadline: Deadline | None = None, others: Sequence[PartitionMethod] = ()
+) -> Methods:
+    """Methods that take turns at a question until a deadline.
+
+    If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
+    Those of others come first, so that each runs once at least, and have turns like all.
+    """
+    methods = _methods_of_ours(instance, seed, deadline)
+    return replace(methods, steps=[*others, *methods.steps], turns=[*others, *methods.turns])
+
+
+def _methods_of_ours(instance: Instance, seed: int, deadline: Deadline | None) -> Methods:
+    rng = np.random.default_rng(seed)
+
+    def search_by(name: str, share: float = 1.0, moves: int | None = None) -> PartitionMethod:
+        return _search(instance, name, rng, share, moves)
+
+    def proof(name: str, share: float = 1.0, model: Model | None = None, least: float = 0.0) -> PartitionMethod:
+        return _proof(instance, model or find_model(name), name, share, least)
+
+    prices, n = _with(PRICED, Prices()), instance.graph.n
+    if not instance.is_alike:
+        tried = n * instance.k * instance.kinds <= _FEW
+        return Methods(
+            # Without time the search slices two orders.
+            steps=[_timeless(proof("simple")), _timeless(search_by("portfolio", 0.05))],
+            opening=[proof(IDEALS, 0.4), proof("pinned", 0.1)],
+            short=[],
+            turns=[
+                search_by("portfolio", 0.1),
+                *([proof("exact", 0.3)] if tried else []),
+                proof(PRICED, 0.8, prices),
+            ],
+        )
+    # Short turns of ideals and long ones go on where the last one stopped.
+    work = Ideals(deadline or Deadline())
+    listing = _with(IDEALS, lambda start, controls: work(start, controls.deadline))
+    pinned, pigeonhole = proof("pinned", 0.1), proof("pigeonhole", 0.1, least=n**2 * _PAIR_SECONDS)
+    ideals = proof(IDEALS, 0.3, listing)
+    return Methods(
+        steps=[_timeless(proof("simple")), _timeless(search_by("kahn"))],
+        # What can be settled in a moment has the same answer each time: moves end this search, not the clock.
+        opening=[pinned, *([search_by("local-search", moves=_MOVES)] if n <= _MOST_MOVED else [])],
+        short=[
+            pinned,
+            *([ideals] if n <= MOST_LISTED else []),
+            *([pigeonhole] if n <= _MOST_SHORT_PAIRS else []),
+            search_by("local-search"),
+        ],
+        turns=_turns(instance, ideals, pigeonhole, prices, proof, search_by),
+    )
+
+
+def _turns(
+    instance: Instance,
+    ideals: PartitionMethod,
+    pigeonhole: PartitionMethod,
+    prices: Model,
+    proof: Callable[..., PartitionMethod],
+    search_by: Callable[[str, float], PartitionMethod],
+) -> list[PartitionMethod]:
+    """Methods with several turns; `proof` and `search_by` make one of a name and a share."""
+    n, k = instance.graph.n, instance.k
+    listed = n <= MOST_LISTED
+    narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
+    # Of equal branches that stand side by side there may be few up to exchange.
+    promising = narrow or (listed and bool(families(instance)))
+    priced = k > _TWO and n <= _MOST_PRICED_NODES
+    few = k > _TWO and n * k <= _FEW_PLACES
+    # Of wide graphs prices prove more, where they say anything.
+    small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
+    tried = large and n * k <= _TRIED
+    row = (n + 2 * instance.graph.m) * _ROW_SECONDS
+    guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 3
+    possible = [
+        (promising, ideals),
+        (n <= MOST_PAIRED and k == _TWO, proof(BISECTION, 0.8)),
+        (small and not few, proof("exact", 0.4, least=k * row)),
+        (True, search_by("portfolio", _SHORT_SEARCH if few else 0.1)),
+        (n <= MOST_PAIRED and k > _TWO, proof(BISECTION, 0.05)),
+        (promising, replace(ideals, behind=ideals)),
+        (n <= MOST_PAIRED, pigeonhole),
+        (listed and not promising, replace(ideals, share=0.1)),
+        (tried, proof("exact+all", 0.05 if k > _TWO else 1.0, least=k * row)),
+        (k > _TWO and n <= MOST_PAIRED, proof(PRICED_QUICK, guessed, _with(PRICED_QUICK, QuickPrices()))),
+        (few, replace(proof("exact+all", _TO_ITS_END, least=k * row), once=True)),
+        (large and k > _TWO, proof("coarse-2+all", 0.6, least=_TWO * row)),
+        (priced, proof(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, prices)),
+        (not large and k > _TWO, proof("coarse-2+all", 1.0, least=_TWO * row)),
+        (not (tried or few) and k <= _MOST_BLOCKS, proof("exact+all", 1.0, least=k * row)),
+    ]
+    return [method for suits, method in possible if suits]
+
+
+def _search(
+    instance: Instance, name: str, rng: np.random.Generator, share: float, moves: int | None
+) -> PartitionMethod:
+    """A search that begins with the best partition and ends at the best bound, or after so many moves."""
+
+    def run(best: Result, controls: Controls) -> Result:
+        target = None if best.bound is None else best.bound.value
+        deadline = controls.deadline if moves is None else replace(controls.deadline, end=math.inf)
+        return search(instance, name, rng, Limits(deadline, moves, target), start=best.partition)
+
+    return Method(name, run, share, counted=moves is not None or name == "kahn")
+
+
+def _proof(instance: Instance, model: Model, name: str, share: float, least: float) -> PartitionMethod:
+    """A model that begins with the best partition; what is strengthened needs one, and is as published without it."""
+    by_solver, published = isinstance(model, Formulation), name.partition("+")[0]
+
+    def run(best: Result, controls: Controls) -> Result:
+        able = published if best.partition is None and by_solver else model
+        return solve(
+            instance, able, controls.options, start=best.partition, known=controls.known, on_progress=controls.report
+        )
+
+    counted = name in ("simple", "pinned", "pigeonhole", IDEALS)
+    return Method(name, run, share, counted=counted, exact=tells_of_question(model), solver=by_solver, least=least)
+
+
+def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:
+    """The algorithm of this name, run by `run`, which in a later turn goes on where it stopped."""
+    model = find_model(name)
+    assert isinstance(model, Algorithm)
+    return replace(model, run=run)
+
+
+def _timeless(method: PartitionMethod) -> PartitionMethod:
+    return replace(method, timeless=True)
+
+
+# Search and proofs in two processes that exchange results through this one.
+
+
+# Part of the time left for the first turn of the search; each one is twice as long.
+_FIRST = 0.02
+# Seconds between looks at Ctrl-C, and those that a process has to end by itself: its solver's program comes first.
+_HEARTBEAT, _GRACE = 0.05, GRACE + 2.0
+# Linux ends a process with the one that began it.
+_PR_SET_PDEATHSIG = 1
+
+
+def can_split() -> bool:
+    """Whether this process can become several: elsewhere than on Linux, copies of it may hang."""
+    return sys.platform == "linux" and not multiprocessing.current_process().daemon
+
+
+def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) -> None:
+    """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
+
+    The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
+    proofs have the other threads.
+
+    Raises
+    ------
+    Exception
+        What one of them raises.
+    """
+    if loop.is_over():
+        return
+    forget_threads()
+    opening, short, turns = (
+        [method for method in some if method.name not in HEURISTICS]
+        for some in (methods.opening, methods.short, methods.turns)
+    )
+    search = next(method for method in methods.turns if method.name == "portfolio")
+    loop.clocked = True
+    _Listener(loop).run([Methods([], opening, short, turns), Methods([], [], [], [replace(search, share=_FIRST)])])
+
+
+class _Question:
+    """Request for the best results so far."""
+
+
+@dataclass
+class _Listener:
+    """Collector of the results of both processes, which also answers their requests."""
+
+    loop: Loop[Instance, Partition]
+    used: dict[Connection, float] = field(default_factory=dict)  # processor seconds of each process so far
+    began: dict[str, float] = field(default_factory=dict)  # when the turn of each method at work began
+
+    def run(self, plans: Sequence[Methods]) -> None:
+        """Run the methods of each plan in a process of its own."""
+        context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
+        try:
+            for methods in plans:
+                receiver, sender = context.Pipe()
+                arguments = (self.loop, methods, sender, (*processes, receiver), os.getpid())
+                process: BaseProcess = context.Process(target=_work, args=arguments, daemon=True)
+                process.start()
+                processes[receiver] = process
+                sender.close()
+            self._listen(processes)
+        finally:
+            for line, process in processes.items():
+                line.close()  # a process that waits for an answer gets an error
+                process.terminate()
+            until = time.monotonic() + _GRACE
+            for process in processes.values():
+                process.join(max(0.0, until - time.monotonic()))
+                process.kill()
+                process.join()
+            self.loop.recorder.beside = 0.0  # they count as children now
+
+    def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
+        interrupted, until, lines = self.loop.deadline.interrupted, math.inf, list(processes)
+        while lines and time.monotonic() < until:
+            if interrupted.is_set() and until == math.inf:
+                until = time.monotonic() + _GRACE
+                for process in processes.values():
+                    process.terminate()
+            for line in wait(lines, _HEARTBEAT):
+                assert isinstance(line, Connection)
+                try:
+                    message = line.recv()
+                except (EOFError, OSError):
+                    lines.remove(line)
+                    if until == math.inf:
+                        self._tell_of_death(processes[line])
+                    continue
+                self._hear(message, line)
+                if isinstance(message, Turn) and until == math.inf and self.loop.is_done:
+                    return
+
+    def _tell_of_death(self, process: BaseProcess) -> None:
+        """Report a process that died: one that ends by itself says so first, and has the exit code 0."""
+        process.join(_GRACE)
+        if process.exitcode:
+            words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
+            self.loop.on_fault(SolverNotAvailableError(f"{words}; give more memory, or {said('threads', 1)}."))
+
+    def _hear(self, message: Any, line: Connection) -> None:
+        loop = self.loop
+        if isinstance(message, _Question):
+            with suppress(OSError):
+                line.send(loop.best)
+        elif isinstance(message, Result):
+            loop.answers.append(_ours(message, loop.instance))
+            loop.drop_refuted_bounds()
+        elif isinstance(message, Turn):
+            began = self.began.pop(message.method, max(0.0, loop.recorder.watch.passed - message.seconds))
+            loop.end_turn(message.method, message.seconds, began)
+        elif isinstance(message, float):
+            self.used[line] = message
+            loop.recorder.beside = sum(self.used.values())
+        elif isinstance(message, Progress):
+            began = self.began.setdefault(message.case, loop.recorder.watch.passed)
+            loop.recorder.note(message.case, message.incumbent, message.bound, began, end=False)
+            loop.on_progress(message)
+        elif isinstance(message, SolverNotAvailableError):
+            loop.on_fault(message)
+        elif isinstance(message, str):
+            loop.note(message)
+        else:
+            raise message
+
+
+def _work(
+    loop: Loop[Instance, Partition],
+    methods: Methods,
+    line: Connection,
+    others: Sequence[Connection],
+    parent: int,
+) -> None:
+    """Run one part of the certification in a forked process; send all results. Close the other processes' pipes."""
+    for other in others:
+        other.close()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    interrupted = loop.deadline.interrupted
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too
+    signal.signal(signal.SIGTERM, lambda number, frame: interrupted.set())
+    begin = processor_seconds()
+
+    def send(message: Progress | Turn) -> None:
+        line.send(processor_seconds() - begin)
+        line.send(message)
+
+    local = replace(
+        loop,
+        options=replace(loop.options, threads=max(1, loop.options.threads - 1)),
+        on_progress=send,
+        on_fault=lambda fault: line.send(_portable(fault)),
+        on_step=send,
+        on_answer=line.send,
+        on_note=line.send,
+        before_step=lambda: _ask(line, local.instance, local.answers),
+    )
+    try:
+        if os.getppid() == parent:
+            local.steps(methods.opening)
+            local.short_turns(methods.short)
+            local.turns(methods.turns)
+    except (BrokenPipeError, EOFError, KeyboardInterrupt):
+        pass  # nobody listens any more
+    except Exception as error:
+        with suppress(OSError):
+            line.send(_portable(error))
+    finally:
+        end_programs()
+        line.close()
+        os._exit(0)
+
+
+def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
+    """Add the results of the other process, if they are better."""
+    line.send(_Question())
+    best: Result = line.recv()
+    incumbent = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
+    bounds = [answer.bound for answer in answers if answer.bound is not None and answer.bound.proved]
+    proved = max((bound.value for bound in bounds), default=0.0)
+    better = best.partition is not None and best.partition.bottleneck < incumbent
+    more = best.bound is not None and best.bound.value > proved
+    if better or more:
+        answers.append(replace(_ours(best, instance), interrupted=False))
+
+
+def _ours(result: Result, instance: Instance) -> Result:
+    """Rebind a received result to the local instance; it came with a copy of the whole graph."""
+    return replace(result, instance=instance, answer=result.partition and result.partition.under(instance))
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that can be sent, with the same words."""
+    plain = SolverNotAvailableError(str(error)) if isinstance(error, SolverNotAvailableError) else error
+    try:
+        pickle.loads(pickle.dumps(plain))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return plain

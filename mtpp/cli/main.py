@@ -18,29 +18,142 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from instances.errors import InputError, InputWarning, NothingFitsError, nearest, spelling
-from instances.registry import unknown
+from instances.errors import InputError, InputWarning, NothingFitsError, find, nearest, spelling, unknown
 from instances.system.processes import module_beside, processors, terminate_as_interrupt
-from mtpp.cli.certify import certify
-from mtpp.cli.check import check, features, import_graph
-from mtpp.cli.command import complain
-from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
-from mtpp.cli.export import export, report
-from mtpp.cli.hunt import hunt
-from mtpp.cli.listing import list_names, show_versions
-from mtpp.cli.options import option_of, spelled
-from mtpp.cli.partition import bound, partition
+from mtpp.cli import options
+from mtpp.cli.certify import bound, certify, partition
+from mtpp.cli.command import (
+    DONE,
+    FALSE,
+    IMPOSSIBLE,
+    INTERRUPTED,
+    MEANINGS,
+    NO_SOLVER,
+    NOTHING,
+    WRONG,
+    command,
+    complain,
+)
+from mtpp.cli.options import LISTINGS, option_of, spelled
 from mtpp.cli.placement import flow, place, serve
 from mtpp.cli.plan import plan, train
+from mtpp.cli.printing import Printing
 from mtpp.cli.run import run, split
-from mtpp.cli.verify import explain, verify
+from mtpp.cli.verify import check, explain, export, features, import_graph, report, verify
 from mtpp.cli.warm_up import warm_up
+from mtpp.questions.partitioning import RelaxationWords
+from mtpp.questions.words import SeedWords
+from mtpp.text.numbers import parse_names
+from mtpp.text.tables import frame_table, left_aligned, records
+
+# The verbs ``mtpp list`` and ``mtpp versions``: what there is to choose from, and on what an answer rests.
+
+
+@command
+def list_names(
+    *,
+    what: Annotated[str | None, options.argument(metavar="|".join(LISTINGS))] = None,
+    graph: Annotated[
+        str | None, options.of_question("--graph", metavar="GRAPH", help="Of models: count them for this graph and -k.")
+    ] = None,
+    k: Annotated[int | None, options.of_question("-k", metavar="K", help="Number of blocks, with --graph.")] = None,
+    stats: Annotated[
+        bool,
+        options.of_search("--stats", help="With --graph, solve each model: LP, root and final bound."),
+    ] = False,
+    words: RelaxationWords,
+    printing: Printing,
+) -> int:
+    """List what there is to choose from, with one line about each; without a word, what can be listed.
+
+    Models of a question are listed with their sizes, and with what they prove in --time-limit each:
+    mtpp list models --graph squeezenet -k 4 --stats --time-limit 10
+    """
+    if graph is not None or stats:
+        return _list_models(what, graph, k, words, printing, stats=stats)
+    rows = [(name,) for name in LISTINGS] if what is None else find(LISTINGS, what, "list")()
+    printing.say(left_aligned([row[:1] for row in rows] if printing.quiet else rows))
+    printing.document(lambda: [{"name": name, "about": about} for name, *about in rows])
+    return DONE
+
+
+def _list_models(
+    what: str | None, graph: str | None, k: int | None, words: RelaxationWords, printing: Printing, *, stats: bool
+) -> int:
+    """List the models of a question with their sizes."""
+    if what != "models":
+        raise InputError(f"--graph and --stats: they are for mtpp list models{f', not {what}' if what else ''}.")
+    if graph is None:
+        raise InputError("--stats: give --graph and -k, the question that the models are of.")
+    from mtpp.api.partitioning import catalogue_of
+
+    with printing.working(f"models of {graph}"):
+        frame = catalogue_of(graph, k, words, stats=stats)
+    printing.say(frame_table(frame.drop(columns=["summary", "reference", "variables", "rows"])))
+    printing.document(lambda: records(frame))
+    return DONE
+
+
+@command
+def show_versions(*, printing: Printing) -> int:
+    """Print the versions of everything that can change an answer."""
+    from mtpp.versions import versions
+
+    packages = versions()
+    printing.say(left_aligned(list(packages.items())[: 1 if printing.quiet else None]))
+    printing.document(lambda: packages)
+    return DONE
+
+
+# ``mtpp hunt``: tests of bounds and heuristics against brute force.
+
+
+@command
+def hunt(
+    *,
+    methods: Annotated[
+        str,
+        options.argument(
+            metavar="NAME[,…]",
+            help="mine.py:NAME, package.module:NAME, names of mtpp list heuristics and models, or all of these: all.",
+        ),
+    ],
+    seconds: Annotated[float, options.of_limits(metavar="SECONDS", help="For all methods together.")] = 60.0,
+    words: SeedWords,
+    solver: Annotated[str, options.of_search(metavar="NAME", help="Of formulations; see mtpp list solvers.")] = "highs",
+    out: Annotated[
+        Path, options.of_files(metavar="FOLDER", help="Counterexamples: the graph, and the question with its optimum.")
+    ] = Path("hunted"),
+    printing: Printing,
+) -> int:
+    """Test bounds and heuristics on small random questions against brute force.
+
+    A bound above the optimum, a partition that breaks a rule, two answers to one question, a search much longer than
+    its limit or an error ends the hunt for that method; the question is made small and written. Exit code 1 then.
+
+    Example: mtpp hunt mine.py:BOUND --seconds 60 --seed 7
+    """
+    from mtpp.runs.hunting import hunt_methods
+
+    with printing.working("hunting") as live:
+        outcomes = hunt_methods(parse_names(methods), seconds, words["seed"], solver, live.show)
+    code = DONE
+    for outcome in outcomes:
+        printing.say(str(outcome))
+        if outcome.counterexample is not None:
+            code = FALSE
+            for path in outcome.counterexample.save(out, outcome.method):
+                printing.say(str(path))
+    printing.document(lambda: [outcome.document() for outcome in outcomes])
+    return INTERRUPTED if outcomes[-1].interrupted else code
+
 
 _GROUP = "mtpp.commands"
 

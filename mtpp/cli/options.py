@@ -29,7 +29,7 @@ def _methods(module: str, registry: str) -> Rows:
 
 
 def _models() -> Rows:
-    from mtpp.certifying.planning import MILPS
+    from mtpp.certifying.methods import MILPS
     from mtpp_models import MODELS
     from mtpp_models.placement.registry import PLACEMENT_MODELS
     from mtpp_models.planning.models import FORMS

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from instances.partitioning.serving import ServedPartition
     from instances.runtimes.serving_front import Front
     from instances.serving.problem import DeploymentInstance
-    from mtpp.api.deployments import DeploymentResult
-    from mtpp.api.planning import ServingResult
+    from mtpp.api.planning import DeploymentResult, ServingResult
     from mtpp.certifying.methods import FlowResult
     from mtpp.text.tables import LiveLine
 
@@ -210,7 +209,7 @@ def serve(
 
 def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printing: Printing) -> int:
     """Find and print the deployment of a decoder on servers."""
-    from mtpp.api.deployments import deployment
+    from mtpp.api.planning import deployment
 
     def answer(live: LiveLine, _: OnFault) -> DeploymentResult:
         return deployment(question, words["time_limit"], live.show)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import PlanFiles, command
-from mtpp.cli.exit_codes import DONE, INTERRUPTED
+from mtpp.cli.command import DONE, INTERRUPTED, PlanFiles, command
 from mtpp.cli.printing import Printing
 from mtpp.questions.grid import grid_question
 from mtpp.questions.planning import PlanningQuestion, PlanningWords, PlanSearchWords, TrainWords, plan_question
@@ -172,7 +171,7 @@ def plan(
 def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
     from mtpp.api.planning import planned
-    from mtpp.certifying.planning import guarantees, write_planner
+    from mtpp.certifying.methods import guarantees, write_planner
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
     from mtpp.problems.checking import result_document
     from mtpp.text.tables import left_aligned

@@ -14,8 +14,7 @@ from instances.planning.grid.plan import GridPlan
 from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
 from mtpp.api.training import is_alike, training_of, use_of
-from mtpp.certifying.methods import GridResult, plans_of_other_degrees, uniform_plan
-from mtpp.certifying.planning import CoveredPlan
+from mtpp.certifying.methods import CoveredPlan, GridResult, plans_of_other_degrees, uniform_plan
 from mtpp.problems.registry import PROBLEMS
 from mtpp.text.numbers import how_many
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -20,14 +21,14 @@ from instances.partitioning.stated import Crossing, StageReport
 from instances.results import A, Q
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import Files, complain
-from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
+from mtpp.cli.command import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING, Files, complain
 from mtpp.text.numbers import Scale, bytes_in_words
 from mtpp.text.tables import Rows, fitted, terminal_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from mtpp.certifying.loop import Turn
     from mtpp.text.tables import LiveLine
     from mtpp_models import SolverNotAvailableError
 
@@ -326,7 +327,7 @@ class Printing:
         return None
 
     def _tables(self, partitions: Sequence[Partition]) -> None:
-        from mtpp.certifying.findings import memory_sentence
+        from mtpp.certifying.explain import memory_sentence
 
         several, sentences = len(partitions) > 1, map(memory_sentence, partitions)
         for partition, sentence in zip(partitions, sentences, strict=True):
@@ -404,3 +405,41 @@ class Answers:
             elif answer.partition is None and not (bound_will_do and answer.bound is not None):
                 codes.add(complain(f"{answer.instance.label}: none found", NOTHING))
         return max(codes)
+
+
+# Table of ``mtpp certify --explain``: the cost of each step, and the best results after it.
+
+
+def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
+    """The JSON document of an answer, and its steps where nothing needs a check."""
+    members = document()
+    return {**members, "provenance": {**members["provenance"], "steps": [asdict(step) for step in steps]}}
+
+
+def tell_steps(traces: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printing) -> None:
+    """Print a table of steps for each question."""
+    for instance, steps in traces:
+        unit = instance.graph.time_unit
+        header = ["step", "seconds", "at its end", f"bottleneck [{unit}]", f"bound [{unit}]", "by", "ratio"]
+        rows = [_row(step) for step in steps]
+        printing.say(f"\nSteps, k = {instance.k}:")
+        printing.say(fitted(header, rows, terminal_width()))
+
+
+def draw_trace(path: Path, result: Result) -> None:
+    """Draw bottleneck and bound over time, unless there was no turn."""
+    from mtpp.plots.profiles import plot_trace
+    from mtpp.plots.style import save_figure
+
+    if result.moments:
+        save_figure(plot_trace(result), path)
+
+
+def _row(step: Turn) -> list[str]:
+    ratio = f"{step.bottleneck / step.bound:.4f}" if step.bottleneck is not None and step.bound else "–"
+    times = [f"{step.seconds:.2f}", f"{step.end:.2f}"]
+    return [step.method, *times, _number(step.bottleneck), _number(step.bound), step.by or "–", ratio]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from instances.errors import InputError, InputWarning
 from mtpp.cli import options
-from mtpp.cli.command import Files, command, complain
-from mtpp.cli.exit_codes import DONE, NOTHING
+from mtpp.cli.command import DONE, NOTHING, Files, command, complain
 from mtpp.cli.printing import Printing
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def warm_up(
     """
     from instances.compiled import is_warm, made_for, mark_warm, stored_code
     from instances.json_files import check_readable
-    from instances.system.archives import write_archive
+    from instances.system.files import write_archive
 
     if import_file is not None:
         check_readable(import_file)
@@ -80,8 +79,7 @@ def warm_up(
 def _imported(path: Path) -> Path | None:
     """Folder with the machine code of a file; None, with a warning that says why, if it does not serve here."""
     from instances.compiled import made_for, made_for_all, mark_warm, place_for
-    from instances.system.archives import read_archive
-    from instances.system.files import write_whole
+    from instances.system.files import read_archive, write_whole
 
     own, shared = made_for(), made_for_all()
     try:
@@ -239,7 +237,7 @@ def _flows() -> Iterator[str]:
     from heuristics.flow.search import search_flow
     from instances.deadline import Deadline
     from instances.flow.problem import FlowInstance
-    from mtpp.api.deployments import deployment
+    from mtpp.api.planning import deployment
     from mtpp.problems.checking import certificate_document, result_document
     from mtpp.questions.serving import ServeWords, deployment_instance
     from mtpp.questions.words import checked
@@ -269,7 +267,7 @@ def _plans() -> Iterator[str]:
     from heuristics.planning import PLANNERS
     from instances.devices import NetworkCards
     from instances.planning import Cluster, LayerChain, TrainingInstance
-    from mtpp.certifying.planning import certify_plan
+    from mtpp.certifying.methods import certify_plan
     from mtpp.problems.checking import certificate_document
 
     layers, between = np.ones(4), np.ones(3)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from instances.graph.display import figures
 from instances.results import Bound
 from instances.serving.answer import Deployment
-from mtpp.plots.report.deployments import memory_chart, time_chart
+from mtpp.plots.report.plans import memory_chart, time_chart
 from mtpp.plots.sections import Section
 from mtpp.plots.style import chart_height, draw
 from mtpp.text.tables import drawn

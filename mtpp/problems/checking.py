@@ -12,8 +12,7 @@ from instances.errors import InputError, word
 from instances.json_files import Value
 from instances.results import Result, combine
 from mtpp.certificates.writing import bound_document, check_names
-from mtpp.problems.problem import OF_SOLVERS, Problem
-from mtpp.problems.registry import PROBLEMS
+from mtpp.problems.registry import OF_SOLVERS, PROBLEMS, Problem
 from mtpp.questions.verifying import Comparisons, OwnGraph, StatementWords, VerifyWords, other_question
 from mtpp.questions.words import pick
 from mtpp.verification.verdict import Limits, Verdict, unequal

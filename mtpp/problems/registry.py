@@ -2,11 +2,150 @@
 
 from __future__ import annotations
 
-from mtpp.problems.problem import OF_SOLVERS, Named, Problem, Problems
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from typing import Any
 
-_RERUN, _COMPARE, _FILES = "mtpp.certificates.rerun", "mtpp.questions.verifying", "mtpp.questions.files"
+from instances.json_files import Value
+
+# Record of a problem: names of what it has of its own, which are imported when they are first used.
+
+
+#: In place of a method: all that a solver is named for.
+OF_SOLVERS = "solver"
+
+
+@dataclass(frozen=True)
+class Named:
+    """Function or class by its module and name, such as "instances.flow.answer:FlowAnswer"; a call imports it."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        module, _, name = self.path.partition(":")
+        if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            raise TypeError(f"{self.path!r} names nothing; give module:name.")
+
+    def load(self) -> Any:
+        """The function or class."""
+        return _loaded(self.path)
+
+    def __call__(self, *values: Any, **words: Any) -> Any:
+        """Call it."""
+        return self.load()(*values, **words)
+
+
+def all_answers(method: str) -> str:
+    """Nothing to say of the answers that a bound holds for, as it holds for all of them."""
+    return ""
+
+
+@cache
+def _loaded(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Everything that a problem has of its own; what is the same for all problems follows from it.
+
+    Raises
+    ------
+    TypeError
+        If a member is missing, empty or of another kind.
+    """
+
+    name: str  # its verb, and its function in Python
+    article: str  # an answer in messages, such as "a plan"
+    question: Named  # class of its instances
+    stated: tuple[Named, ...]  # classes of what its files state
+    state: Named  # an answer to the member `answer` of its file
+    #: A result without an answer to the member `impossible` of its file; refuses one where there has to be an answer.
+    without: Named
+    read: Named  # the document of a file to a `Result`, with costs computed anew
+    verify: Named  # the document and `Limits` to a `Verdict`, with code of its own
+    #: What a file states and `Statements` to what compares them, by word.
+    compare: Named
+    #: Method of a bound that is only trusted to what runs it again; `OF_SOLVERS` stands for all others with a solver.
+    again: Mapping[str, Named]
+    cut: Named  # a file to the cut that runtimes take, and what it states of all answers
+    settings: Named  # a cut to what writes it for each runtime
+    covers: Named  # the method of a bound to the answers that it holds for, in words; empty for all
+    facts: Named  # an answer to its question, label to text, for a page
+    sections: Named  # an answer and its bound to the sections of a page
+    figure: Named  # an answer and its bound to a picture
+    #: A result and `SolveOptions` to what is found out about it, and whether Ctrl-C ended that early.
+    explain: Named
+
+    def __post_init__(self) -> None:
+        for member in fields(self):
+            value = getattr(self, member.name)
+            items = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else [value]
+            if value in ("", ()) or not all(isinstance(item, str | Named) for item in items):
+                raise TypeError(f"The problem {self.name!r} lacks {member.name}.")
+
+
+class Problems:
+    """All problems, each found by its name, an instance, or what a file states.
+
+    Raises
+    ------
+    TypeError
+        If a name or a class of instances is there twice.
+    """
+
+    def __init__(self, *problems: Problem) -> None:
+        self._names = dict[str, Problem]()
+        self._classes = dict[str, Problem]()
+        for problem in problems:
+            self.add(problem)
+
+    def add(self, problem: Problem) -> None:
+        """Take one more problem."""
+        classes = [problem.question.path, *(named.path for named in problem.stated)]
+        for registered, names in ((self._names, [problem.name]), (self._classes, classes)):
+            for name in names:
+                if name in registered:
+                    raise TypeError(f"{name} of the problem {problem.name!r} is registered twice.")
+        self._names[problem.name] = problem
+        self._classes |= dict.fromkeys(classes, problem)
+
+    def remove(self, name: str) -> None:
+        """Forget a problem."""
+        gone = self._names.pop(name)
+        self._classes = {path: problem for path, problem in self._classes.items() if problem is not gone}
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._names.values())
+
+    def __getitem__(self, name: str) -> Problem:
+        return self._names[name]
+
+    def of(self, record: object) -> Problem:
+        """The problem of an instance, or of what a file states.
+
+        Raises
+        ------
+        TypeError
+            If it is of none.
+        """
+        for kind in type(record).__mro__:
+            problem = self._classes.get(f"{kind.__module__}:{kind.__qualname__}")
+            if problem is not None:
+                return problem
+        raise TypeError(f"{type(record).__name__} is no question of {', '.join(self._names)}.")
+
+    def named(self, value: Value) -> Problem:
+        """The problem that a file names; an `InputError` if there is none."""
+        return self._names[value.one_of(self._names)]
+
+
+_COMPARE, _FILES = "mtpp.questions.verifying", "mtpp.questions.files"
 _WRITING, _REPORT, _CHECK = "mtpp.certificates.writing", "mtpp.plots.report", "mtpp.verification"
-_ALL = Named("mtpp.problems.problem:all_answers")
+_ALL = Named("mtpp.problems.registry:all_answers")
 
 #: All problems, in the order of the command line.
 PROBLEMS = Problems(
@@ -21,9 +160,9 @@ PROBLEMS = Problems(
         verify=Named(f"{_CHECK}.partitioning.certificate:verify_partition"),
         compare=Named(f"{_COMPARE}:compare_partition"),
         again={
-            **dict.fromkeys(("bisection", "priced", "priced-quick"), Named(f"{_RERUN}:search_again")),
-            "carried": Named(f"{_RERUN}:stay"),
-            OF_SOLVERS: Named(f"{_RERUN}:solve_again"),
+            **dict.fromkeys(("bisection", "priced", "priced-quick"), Named(f"{_WRITING}:search_again")),
+            "carried": Named(f"{_WRITING}:stay"),
+            OF_SOLVERS: Named(f"{_WRITING}:solve_again"),
         },
         cut=Named(f"{_FILES}:cut_of_certificate"),
         settings=Named("instances.runtimes:writers"),
@@ -44,8 +183,8 @@ PROBLEMS = Problems(
         verify=Named(f"{_CHECK}.planning.timeline:verify_any_plan"),
         compare=Named(f"{_COMPARE}:compare_plan"),
         again={
-            "z-any-order": Named(f"{_RERUN}:plan_again"),
-            **dict.fromkeys(("z-fixed", "z-split"), Named(f"{_RERUN}:covered_again")),
+            "z-any-order": Named(f"{_WRITING}:plan_again"),
+            **dict.fromkeys(("z-fixed", "z-split"), Named(f"{_WRITING}:covered_again")),
         },
         cut=Named(f"{_FILES}:cut_of_plan"),
         settings=Named("instances.runtimes:writers"),
@@ -84,7 +223,7 @@ PROBLEMS = Problems(
         read=Named(f"{_FILES}:read_placement"),
         verify=Named(f"{_CHECK}.placement.certificate:verify_placement"),
         compare=Named(f"{_COMPARE}:compare_placement"),
-        again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_RERUN}:place_again")),
+        again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_WRITING}:place_again")),
         cut=Named(f"{_FILES}:no_cut"),
         settings=Named("instances.runtimes:no_writers"),
         covers=_ALL,
@@ -124,10 +263,10 @@ PROBLEMS = Problems(
         compare=Named(f"{_COMPARE}:compare_deployment"),
         again={},
         cut=Named(f"{_FILES}:cut_of_deployment"),
-        settings=Named("instances.runtimes.deployments:writers"),
+        settings=Named("instances.runtimes.serving:writers"),
         covers=Named("mtpp_models.flow.deployments:covered"),
-        facts=Named(f"{_REPORT}.deployments:deployment_question"),
-        sections=Named(f"{_REPORT}.deployments:deployment_sections"),
+        facts=Named(f"{_REPORT}.plans:deployment_question"),
+        sections=Named(f"{_REPORT}.plans:deployment_sections"),
         figure=Named("mtpp.plots.deployments:deployment_figure"),
         explain=Named("mtpp.certifying.explain:explain_deployment"),
     ),
@@ -135,7 +274,7 @@ PROBLEMS = Problems(
         name="serve",
         article="a serving front",
         question=Named("instances.partitioning.serving:ServingInstance"),
-        stated=(Named("instances.partitioning.stated_serving:StatedServing"),),
+        stated=(Named("instances.partitioning.stated:StatedServing"),),
         state=Named("instances.runtimes.serving_front:front_document"),
         without=Named(f"{_WRITING}:needs_answer"),
         read=Named(f"{_FILES}:read_front"),

@@ -14,8 +14,7 @@ from instances.errors import word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
 from instances.partitioning.partition_file import AnswerFile, read_partition, served_cut, stated_partition
-from instances.partitioning.stated import certificate_from_document
-from instances.partitioning.stated_serving import serving_from_document
+from instances.partitioning.stated import certificate_from_document, serving_from_document
 from instances.placement.problem import placement_from_document
 from instances.planning.grid.stated import grid_from_document
 from instances.results import STATED, exceeds

@@ -21,11 +21,11 @@ from instances.errors import (
     is_refused,
     nearest,
     one_of,
+    unknown,
     word,
 )
 from instances.graph.display import figures
 from instances.json_files import beside
-from instances.registry import unknown
 from mtpp.questions.words import MACHINES, Word
 from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
 

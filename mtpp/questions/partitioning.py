@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import numpy as np
 
 from instances import ComputationGraph, InputError, Partition, Platform, Result
-from instances.errors import InputWarning, WordError, assume, disregard, printable, said, word
+from instances.errors import InputWarning, WordError, assume, disregard, find, printable, said, unknown, word
 from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines, devices_of_text, read_kinds
-from instances.partitioning.constraints import BlockRules, Constraints
-from instances.partitioning.constraints_file import KINDS, read_constraints
+from instances.partitioning.constraints import KINDS, BlockRules, Constraints, read_constraints
 from instances.partitioning.problem import Instance
-from instances.registry import find, unknown
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import (
     LIMITS,

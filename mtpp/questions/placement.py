@@ -12,7 +12,7 @@ import numpy as np
 
 from instances import Instance, Platform
 from instances.devices import DEFAULT_DEVICE
-from instances.errors import InputError, WordError, assume, printable, word
+from instances.errors import InputError, WordError, assume, find, printable, word
 from instances.flow.decoder import flow_of_decoder
 from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.display import figures
@@ -20,7 +20,6 @@ from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines
 from instances.placement.problem import PlacementInstance
 from instances.readers.huggingface.files import find_architecture
-from instances.registry import find
 from instances.runtimes.serving import DEFAULT_LINK
 from mtpp.questions.partitioning import (
     DEFAULT_BANDWIDTH,

@@ -9,10 +9,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from instances.errors import InputError, WordError, assume, disregard, nearest, one_of, said, word
+from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
 from instances.graph.graph import ComputationGraph
 from instances.json_files import beside
-from instances.registry import find
 from mtpp.questions.grid import GridWords
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph

@@ -39,7 +39,7 @@ from mtpp.questions.words import LIMITS, MACHINES, SEARCH, GraphLike, Word, chec
 from mtpp.text.numbers import Quantity, parse_bytes
 
 if TYPE_CHECKING:
-    from instances.partitioning.stated_serving import StatedServing
+    from instances.partitioning.stated import StatedServing
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import LayerChain, TrainingInstance
 

@@ -31,8 +31,7 @@ from typing import (
 
 import numpy as np
 
-from instances.errors import WordError, assuming, assumptions, one_of
-from instances.registry import unknown
+from instances.errors import WordError, assuming, assumptions, one_of, unknown
 from instances.results import Result
 from mtpp.text.numbers import parse_dims, parse_options
 

@@ -23,8 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from instances import ComputationGraph, Instance
 from instances.errors import printable
 from instances.system.processes import catch_interrupt
-from mtpp.runs.job import Job
-from mtpp.runs.log import OLD_SCHEMA, Run, RunLog, remarks
+from mtpp.runs.job import OLD_SCHEMA, Job, Run, RunLog, remarks
 from mtpp.runs.own_methods import OwnMethod
 from mtpp.runs.workers import AHEAD, Workers
 from mtpp.text.tables import PLAIN_SECONDS, stderr_console

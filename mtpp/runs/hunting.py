@@ -31,8 +31,7 @@ from instances.partitioning.peaks import with_least_peaks
 from instances.results import exceeds
 from mtpp.certifying.loop import ignore
 from mtpp.problems.checking import certificate_document
-from mtpp.runs.job import MEASURED
-from mtpp.runs.log import Run
+from mtpp.runs.job import MEASURED, Run
 from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import RunMethod, run_methods
 from mtpp_models import MODELS, Progress, SolveOptions

@@ -22,9 +22,8 @@ from typing import Any
 from heuristics import HEURISTICS
 from heuristics.method import Method
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.errors import MethodError, WordError
+from instances.errors import MethodError, WordError, unknown
 from instances.json_files import check_readable
-from instances.registry import unknown
 from instances.results import LP_SUFFIX, STATED, exceeds
 from instances.system.syntax import syntax_tree
 from mtpp.certifying.loop import Method as LoopMethod

@@ -18,8 +18,7 @@ from instances.json_files import finite_or_none
 from instances.results import LP_SUFFIX, thinned
 from mtpp.certifying.certify import certify
 from mtpp.runs.code_hash import sources_of
-from mtpp.runs.job import MEASURED, Job, key_of, other_code
-from mtpp.runs.log import Run
+from mtpp.runs.job import MEASURED, Job, Run, key_of, other_code
 from mtpp.runs.method_process import Task
 from mtpp.runs.own_methods import OwnMethod, own_method
 from mtpp.runs.sources import PROJECT, Homes

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from instances import InputError, Instance
 from instances.results import exceeds
 from mtpp.runs.engine import own_bar, run_jobs, unfinished
-from mtpp.runs.log import Run, RunLog, remarks
+from mtpp.runs.job import Run, RunLog, remarks
 from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.workers import this_process, workers_at

@@ -13,7 +13,7 @@ of kind t alone,
 
 .. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
 
-Where memory is tight, what lies before a node and what lies behind it may prove more (`mtpp_models.bounds.sides`); both
+Where memory is tight, what lies before a node and what lies behind it may prove more (`mtpp_models.bounds.cuts`); both
 are proved again from the node alone, and so are one bound.
 
 **Pigeonhole bound: two of k + 1 nodes share a block.**
@@ -35,18 +35,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import ClassVar, Literal
+from functools import cache
+from itertools import combinations, pairwise
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import FloatArray, IntArray
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.sides import best_side
 from mtpp_models.cuts.conflicts import core, find_clique
 from mtpp_models.cuts.cuts import UNIT, BlockCuts, PairCuts
+from mtpp_models.cuts.max_flow import BoolArray, reached_from
 from mtpp_models.simple import as_answer, one_block, simple, simple_bound
 from mtpp_models.solvers.interface import Controls
 
@@ -251,3 +252,264 @@ def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray
         else:
             best, low = nodes, middle + 1
     return best
+
+
+# Bound by the two sides of a node, what lies before it and what lies behind it, where memory is tight.
+#
+# Let every block of a partition cost less than T, and w be in block i of k. No edge points backwards, so that w and
+# all before it lie in the blocks 0 to i, and w and all behind it in the blocks i to k - 1. Let X be one of these two
+# sets, and b its number of blocks, i + 1 or k - i. A tensor *passes* w if w or a node before it writes it and w or a
+# node behind it reads it. If block i holds both of these, the tensor is live there while w runs, whatever the order;
+# if not, the blocks of X pay for sending it, or for receiving it. With :math:`\tau(w)` bytes that pass, and what w
+# alone writes,
+#
+# .. math:: \sum_{X} f \ge \mathrm{work}(X) + \tfrac1B \big(\mathrm{held}(X) + \tau(w) - b M\big)
+#     \quad\text{and}\quad \sum_{X} f \ge \mathrm{work}(X),
+#
+# where each parameter counts once that some node of X uses. Two terms more rest on T:
+#
+# * Two users of a parameter are *apart* if one lies behind the other, and the two and all between them cost T or more
+# as a block: by their work, and by what they hold and the largest of their needs beyond the memory. What lies between
+# farther users is more, so that of a chain of users, each apart from the next, no two share a block: the parameter is
+# held as often as the longest such chain has users. * Passing tensors of a node v before w, which writes them, are in
+# block i with v or leave a block of v; on the other side those that a node v behind w reads, but not w itself, are in
+# block i, or come into a block with such a reader. Block i pays for its share, and so has less than T B + M bytes of
+# them. A block of v has a peak of need(v) or more. If S bytes belong to nodes with a need of at least z, the blocks
+# but i with a peak of at least z are thus
+#
+#   .. math:: m(z) \ge \frac{S - (T B + M)}{T B + M - z},
+#
+#   and the peaks of these blocks come to :math:`\int \max_{y \ge z} m(y)\, dz` bytes besides.
+#
+# If for each i one X has blocks that cost T or more on average, or too few for its peaks, no such partition exists: T
+# is a bound. The least T without the two terms is a bound by itself; from there it is raised by bisection.
+#
+# Of a node in a topological order, all before it lie before it in the order, and what passes it is cut there. So sums
+# along the order say which nodes need not be looked at.
+#
+# With needs in place of peaks nothing is live but what w touches. Over kinds of devices the largest memories, the
+# least works and the fastest link are those of a relaxation. With a fixed buffer nothing of this is said.
+
+
+# What sums and differences of floats may be off by, of their largest term.
+_ROUNDING = 1e-12
+# Nodes whose bound is raised, users of a parameter at the most that are looked at in pairs, and steps of bisection.
+_TRIED, _MOST_USERS, _STEPS = 64, 8, 40
+
+
+def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[float, int, bool]:
+    """The largest bound by the sides of a node, at most the cutoff, the node, and whether time sufficed.
+
+    The bound is 0 where nothing can overflow, or a buffer is fixed.
+    """
+    if not (instance.needs_peaks and np.isfinite(max(instance.bandwidths))):
+        return 0.0, 0, True
+    if not all(np.isfinite(kind.memory) for kind in instance.machines.kinds):
+        return 0.0, 0, True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _Sides(instance, deadline).best(cutoff)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A node and all before it, or all behind it, in time units."""
+
+    work: float
+    load: float  # work, all that is held, once, and all that passes
+    several: list[tuple[float, list[int]]]  # time of each parameter with several users, and these along an order
+    needs: FloatArray  # of nodes with tensors that pass, falling
+    passing: FloatArray  # what passes of these nodes and all before them
+
+
+class _Around(NamedTuple):
+    """Both sides of a node, before and behind it: nodes, tensors, works and bytes."""
+
+    sides: tuple[BoolArray, BoolArray]  # (n,) the node and all before it; the node and all behind it
+    passes: BoolArray  # (t,) tensors that pass
+    works: FloatArray  # (2,) of the sides
+    loads: FloatArray  # (2,) with all that is held, once, and all that passes
+
+
+class _Sides:
+    """Bounds of one question by the sides of its nodes; bytes count as the time to move them."""
+
+    def __init__(self, instance: Instance, deadline: Deadline) -> None:
+        graph = self._graph = instance.graph
+        self._deadline = deadline
+        pace, machines = 1.0 / max(instance.bandwidths), instance.machines
+        memories = np.repeat([kind.memory for kind in machines.kinds], machines.counts)
+        rooms = np.resize(memories, instance.k) if instance.is_alike else np.sort(memories)[::-1][: instance.k]
+        self._room = np.cumsum(rooms) * pace
+        self._blocks = np.arange(1, len(rooms) + 1)
+        self._work: FloatArray = instance.work.min(axis=0)
+        self._held, self._need, self._time = (
+            sizes * pace for sizes in (graph.held_bytes, instance.needs, graph.tensors.bytes)
+        )
+        self._in_order = instance.need is None and not instance.by_need
+        self._is_read = np.diff(graph.tensors.start) > 0
+        parameters = [parameter for parameter in graph.parameters if parameter.users]
+        self._shared = np.array([parameter.bytes for parameter in parameters], dtype=np.float64) * pace
+        uses = [(user, p) for p, parameter in enumerate(parameters) for user in sorted(set(parameter.users))]
+        self._user, self._used = np.array(uses, dtype=np.int64).reshape(-1, 2).T
+        self._place = np.argsort(graph.topological_order)
+        self._between = cache(self._cost_between)
+
+    def best(self, cutoff: float) -> tuple[float, int, bool]:
+        """As `best_side`."""
+        most, finished, bounds, value = self._by_order(), True, dict[int, float](), 0.0
+        for v in np.argsort(-most, kind="stable").tolist():
+            if value >= cutoff or (most[v] <= value and len(bounds) >= _TRIED):
+                break
+            if bounds and self._deadline.passed:
+                finished = False
+                break
+            around = self._around(v)
+            bounds[v] = float(self._least(around.works[:, None], around.loads[:, None])[0])
+            value = max(value, bounds[v])
+        ranked = sorted(bounds, key=lambda v: -bounds[v])
+        node = ranked[0] if ranked else 0
+        for v in ranked[:_TRIED]:
+            if value >= cutoff or (v != ranked[0] and self._deadline.passed):
+                break
+            raised = self._raised(v, value, cutoff)
+            if raised > value:
+                value, node = raised, v
+        return min(value, cutoff), node, finished and not self._deadline.passed
+
+    def _by_order(self) -> FloatArray:
+        """(n,) upper limits on the bounds by each node's sides, from the nodes before and behind it in an order.
+
+        They are quick to compute, and a node whose limit is low needs no bound.
+        """
+        graph, place, n = self._graph, self._place, self._graph.n
+        first, last = np.full(len(self._shared), n), np.zeros(len(self._shared), dtype=np.int64)
+        np.minimum.at(first, self._used, place[self._user])
+        np.maximum.at(last, self._used, place[self._user])
+        work, held = np.zeros((2, n)), np.zeros((2, n))
+        work[:, place], held[:, place] = self._work, self._held
+        np.add.at(held[0], first, self._shared)
+        np.add.at(held[1], last, self._shared)
+        works, helds = (np.vstack((np.cumsum(x[0]), np.cumsum(x[1, ::-1])[::-1]))[:, place] for x in (work, held))
+        passing = self._need
+        if self._in_order:
+            end = place[graph.tensors.producer]
+            np.maximum.at(end, graph.edge_tensor, place[graph.tensors.consumers])
+            change = np.zeros(n + 1)
+            np.add.at(change, place[graph.tensors.producer], self._time)
+            np.subtract.at(change, end + 1, self._time)
+            passing = np.cumsum(change)[place] + _ROUNDING * self._time.sum()
+        return self._least(works, works + helds + passing)
+
+    def _least(self, works: FloatArray, loads: FloatArray) -> FloatArray:
+        """(m,) bounds by (2, m) works and loads of the sides of nodes, for the block of each that suits it best."""
+        least = np.full(works.shape[1], np.inf)
+        for b in self._blocks.tolist():
+            averages = [
+                np.maximum(loads[x] * (1 - _ROUNDING) - self._room[c - 1], works[x] * (1 - _ROUNDING)) / c
+                for x, c in ((0, b), (1, len(self._blocks) + 1 - b))
+            ]
+            least = np.minimum(least, np.maximum(*averages))
+        return np.maximum(least - _ROUNDING * self._room[-1], 0.0)
+
+    def _around(self, v: int) -> _Around:
+        graph, tensors, nodes = self._graph, self._graph.tensors, np.array([v])
+        sides = reached_from(*graph.predecessors, nodes), reached_from(*graph.successors, nodes)
+        before, behind = sides
+        read = np.bincount(graph.edge_tensor, behind[tensors.consumers], len(self._time)) > 0
+        passes = before[tensors.producer] & read
+        live = self._need[v]
+        if self._in_order:
+            live = self._time[passes | ((tensors.producer == v) & ~self._is_read)].sum()
+        works = np.array([self._work[side].sum() for side in sides])
+        return _Around(sides, passes, works, works + [self._held_by(side) + live for side in sides])
+
+    def _held_by(self, inside: BoolArray) -> float:
+        """Parameters and states of (n,) nodes, shared ones once."""
+        used = np.bincount(self._used, inside[self._user], len(self._shared)) > 0
+        return float(self._held[inside].sum() + self._shared[used].sum())
+
+    def _raised(self, v: int, low: float, cutoff: float) -> float:
+        """The largest bound by the sides of v up to the cutoff, by bisection, or `low` if it is no higher."""
+        around, high = self._around(v), cutoff
+        sides = [self._side(v, around, x) for x in range(2)]
+        if self._holds(sides, cutoff):
+            return cutoff
+        steps = _STEPS if self._holds(sides, low * (1 + _ROUNDING)) else 0
+        for _ in range(steps):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._holds(sides, middle) else (low, middle)
+        return low
+
+    def _side(self, v: int, around: _Around, x: int) -> _Side:
+        """The nodes before v, with v, or for x = 1 those behind it."""
+        inside, needs, times = around.sides[x], np.zeros(0), np.zeros(0)
+        if self._in_order:
+            needs, times = self._passing(v, around, x)
+        fall = np.argsort(-needs, kind="stable")
+        several = []
+        ends = np.searchsorted(self._used, np.arange(len(self._shared) + 1))
+        for p, (a, b) in enumerate(pairwise(ends.tolist())):
+            users = self._user[a:b][inside[self._user[a:b]]]
+            if 1 < len(users) <= _MOST_USERS:
+                several.append((float(self._shared[p]), users[np.argsort(self._place[users])].tolist()))
+        return _Side(around.works[x], around.loads[x], several, needs[fall], np.cumsum(times[fall]))
+
+    def _passing(self, v: int, around: _Around, x: int) -> tuple[FloatArray, FloatArray]:
+        """Of each tensor that passes the node: bytes that the block needs which makes or reads it, and its time.
+
+        `x` is 0 for the side before the node, 1 for that behind it.
+        """
+        graph, tensors, (_, behind), passes = self._graph, self._graph.tensors, around.sides, around.passes.copy()
+        if x == 0:
+            passes &= tensors.producer != v
+            return self._need[tensors.producer[passes]], self._time[passes]
+        start, inputs = graph.inputs
+        passes[inputs[start[v] : start[v + 1]]] = False
+        least, reads = np.full(len(passes), np.inf), behind[tensors.consumers]
+        np.minimum.at(least, graph.edge_tensor[reads], self._need[tensors.consumers[reads]])
+        return least[passes], self._time[passes]
+
+    def _holds(self, sides: list[_Side], goal: float) -> bool:
+        """Whether the two sides of a node exclude that all blocks cost less than the goal."""
+        before, behind = (self._averages(side, goal) for side in sides)
+        return bool((np.maximum(before, behind[::-1]) >= goal).all())
+
+    def _averages(self, side: _Side, goal: float) -> FloatArray:
+        """(k,) least mean cost of 1 … k blocks with a side, if all are below the goal; infinite for too few."""
+        peaks, more = self._peaks(side, goal)
+        load = side.load + peaks + sum(size * (self._copies(users, goal) - 1) for size, users in side.several)
+        rounding = _ROUNDING * (load + self._room)
+        averages: FloatArray = np.maximum(load - rounding - self._room, side.work * (1 - _ROUNDING)) / self._blocks
+        averages[:more] = np.inf
+        return averages
+
+    def _peaks(self, side: _Side, goal: float) -> tuple[float, int]:
+        """Peaks of the blocks but that of the node together, and how many have one, k if they are too many."""
+        cap, k = goal + self._room[0], len(self._blocks)
+        doubt = _ROUNDING * (side.passing + cap)
+        blocks = (side.passing - cap - doubt) / (np.maximum(cap - side.needs, 0.0) + doubt)
+        if not (blocks > 0).any():
+            return 0.0, 0
+        blocks = np.maximum.accumulate(np.ceil(np.clip(blocks * (1 - _ROUNDING), 0.0, k)))
+        return float((blocks * -np.diff(side.needs, append=0.0)).sum()), int(blocks[-1])
+
+    def _copies(self, users: list[int], goal: float) -> int:
+        """How many blocks hold a parameter at least: the longest chain of users that are apart."""
+        longest = np.ones(len(users), dtype=np.int64)
+        for j, v in enumerate(users):
+            for i, u in enumerate(users[:j]):
+                if longest[i] >= longest[j] and self._between(u, v) >= goal:
+                    longest[j] = longest[i] + 1
+        return int(longest.max())
+
+    def _cost_between(self, u: int, v: int) -> float:
+        """Least cost of a block with u, v behind it and all between; 0 if no path leads from u to v, or time is up."""
+        graph = self._graph
+        if self._deadline.passed:
+            return 0.0
+        inside = reached_from(*graph.successors, np.array([u])) & reached_from(*graph.predecessors, np.array([v]))
+        if not inside[u]:
+            return 0.0
+        load = self._held_by(inside) + self._need[inside].max()
+        over = max(0.0, load - self._room[0] - _ROUNDING * (load + self._room[0]))
+        return float((self._work[inside].sum() + over) * (1 - _ROUNDING))

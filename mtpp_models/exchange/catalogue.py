@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from instances import InputError, Instance, Partition
 from mtpp_models.exchange.files import builders
-from mtpp_models.formulations.formulation import Formulation
-from mtpp_models.formulations.relaxation import size_of
+from mtpp_models.formulations.formulation import Formulation, size_of
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.formulations.superblocks import SuperblockFormulation
 from mtpp_models.registry import MODELS, Model

@@ -13,8 +13,11 @@ devices link all others. *prices*: the least F that prices of devices and links 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +25,7 @@ from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import SINK, SOURCE, FlowInstance
+from mtpp_models.flow.enumeration import alike_devices, enumerate_above, is_small
 from mtpp_models.flow.prices import find_prices, has_prices
 from mtpp_models.flow.weights import Hubs, exclude
 
@@ -133,3 +137,213 @@ def _result(
 ) -> Result[FlowInstance, FlowAnswer]:
     bound = Bound(1 / flow if flow > 0 else 0.0, method, True, witness)
     return Result(method, instance, None, bound, watch.seconds(bound=watch.passed))
+
+
+# The most that a decoder serves with any number of batches in flight and any tick, by branch and bound over both.
+#
+# A bracket is a number of batches in flight and ticks from a first to a last one. What each device serves in it at
+# the most makes a question without steps; where that lets no more pass than the best flow, the bracket is closed, and
+# else cut in two. Of a single tick it is the question itself.
+#
+# Devices may be several groups, each with batches in flight and a tick of its own, and no request passes from one to
+# another. So the most that passes is the largest sum over disjoint groups of what passes each.
+
+
+# Relative: what is no more than the best flow, by how much more weights exclude, and what is stated is raised by.
+_EQUAL, _CLOSE_TICK, _SAFE_TICK = 1e-9, 2e-5, 4e-9
+# Branches over the layers of devices for a bracket, and those that a bracket counts as.
+_BRANCHES, _BRACKET = 50_000, 100
+# Flows that weights are looked for, of a single tick.
+_HALVES = 12
+# Groups that differ in their numbers of devices of each family, at the most.
+_MOST_GROUPS = 64
+
+Counts: TypeAlias = tuple[int, ...]
+
+
+class Bracket(NamedTuple):
+    """Ticks with a number of batches in flight."""
+
+    order: float  # the most that passes, negative [requests/s]
+    in_flight: int
+    first: int  # of the ticks with so many batches
+    last: int
+    method: str  # whose bound it is
+    weights: list[float]  # of the kinds, where they exclude more
+
+
+class Group(NamedTuple):
+    """The most that passes the devices of a group, which step together."""
+
+    flow: float  # requests/s
+    brackets: list[list[Any]]  # that exclude more
+    answer: FlowAnswer | None  # the best one, if it was looked for
+    solved: bool  # whether it was
+
+
+def bound_ticks(
+    instance: FlowInstance, branches: int, start: FlowAnswer | None = None, deadline: Deadline | None = None
+) -> Result[FlowInstance, FlowAnswer] | None:
+    """A bound on the time of a request, and the best answer; None where there are too many groups of unlike devices.
+
+    Of all ways to divide the devices into groups, that with the largest sum of bounds has its largest unsolved group
+    solved, until there is none, or until no such sum is above the best flow.
+
+    Parameters
+    ----------
+    branches : int
+        Over layers of devices, for all brackets together.
+    start : FlowAnswer, optional
+        The answer is no worse.
+    """
+    assert instance.steps is not None
+    deadline, watch, best = deadline or Deadline(), Stopwatch(), start
+    if (reason := instance.unreachable()) is not None:
+        return Result("ticks", instance, impossible=reason, seconds=watch.seconds(bound=watch.passed))
+    families = alike_devices(instance)
+    if math.prod(len(family) + 1 for family in families) > _MOST_GROUPS:
+        return None
+    every = tuple(len(family) for family in families)
+    counts = [number for number in product(*(range(most + 1) for most in every)) if any(number)]
+    groups = {number: _bound_group(_of(instance, families, number), 0, deadline, 0.0) for number in counts}
+    while True:
+        most, division = _largest_sum(every, {number: group.flow for number, group in groups.items()})
+        unsolved = [number for number in division if not groups[number].solved]
+        flow = 0.0 if best is None else best.flow
+        if not unsolved or most <= flow * (1 + 2 * _SAFE_TICK) or branches <= 0 or deadline.passed:
+            break
+        largest = max(unsolved, key=lambda number: groups[number].flow)
+        allowed, spare = max(1, branches // 2), flow - (most - groups[largest].flow)
+        solved = _bound_group(_of(instance, families, largest), allowed, deadline, max(0.0, spare))
+        groups[largest] = solved if solved.flow <= groups[largest].flow else groups[largest]._replace(solved=True)
+        branches -= allowed // 4
+        flows = {number: group.answer.flow for number, group in groups.items() if group.answer is not None}
+        together, answers = _largest_sum(every, flows)
+        if together > flow:
+            best = _joined(instance, families, [(number, groups[number].answer) for number in answers])
+    if most <= 0:
+        reason = "whatever layers the devices hold and batches are in flight, no request passes"
+        return Result("ticks", instance, impossible=reason, seconds=watch.seconds(bound=watch.passed))
+    rows = [
+        [[instance.devices[i] for i in _numbers(families, number)], group.flow, group.brackets]
+        for number, group in groups.items()
+    ]
+    bound = Bound(1 / (most * (1 + _SAFE_TICK)), "ticks", True, {"groups": rows})
+    return Result("ticks", instance, best, bound, watch.seconds(bound=watch.passed))
+
+
+def _numbers(families: list[list[int]], counts: Counts) -> list[int]:
+    """Devices of a group with so many of each family."""
+    return [i for family, count in zip(families, counts, strict=True) for i in family[:count]]
+
+
+def _of(instance: FlowInstance, families: list[list[int]], counts: Counts) -> FlowInstance:
+    return instance.of_devices(np.array(_numbers(families, counts)))
+
+
+def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, list[Counts]]:
+    """Largest sum over groups with no more devices of each family than there are, and these groups."""
+    best: dict[Counts, tuple[float, list[Counts]]] = {}
+    for counts in product(*(range(most + 1) for most in every)):
+        best[counts] = (0.0, [])
+        for group, flow in flows.items():
+            rest = tuple(count - own for count, own in zip(counts, group, strict=True))
+            if min(rest) >= 0 and best[rest][0] + flow > best[counts][0]:
+                best[counts] = (best[rest][0] + flow, [*best[rest][1], group])
+    return best[every]
+
+
+def _joined(
+    instance: FlowInstance, families: list[list[int]], answers: list[tuple[Counts, FlowAnswer | None]]
+) -> FlowAnswer:
+    """One answer made of those of groups, each stated by how many devices of each family it has.
+
+    Which devices of a family a group gets is no matter, as they can be exchanged: they are taken one after the other.
+    """
+    interval, group = np.zeros((instance.n, 2), dtype=np.int64), np.zeros(instance.n, dtype=np.int64)
+    left = [list(family) for family in families]
+    for number, (counts, answer) in enumerate(answers):
+        devices = _numbers(left, counts)
+        left = [[i for i in family if i not in devices] for family in left]
+        if answer is not None:
+            interval[devices], group[devices] = answer.interval, number
+    return FlowAnswer(instance, interval, group)
+
+
+def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow: float) -> Group:
+    """The most that passes, by formulas; with branches the best answer above a flow, and a bound no lower than that."""
+    assert instance.steps is not None
+    ticks: dict[int, list[float]] = {m: instance.steps.ticks(m).tolist() for m in instance.numbers_in_flight}
+    waiting = [_bracket(instance, ticks, m, 0, len(times) - 1) for m, times in ticks.items() if times]
+    heapq.heapify(waiting)
+    best: FlowAnswer | None = None
+    solved, closed = branches > 0, list[Bracket]()
+    while waiting and -waiting[0].order > flow * (1 + _EQUAL) and branches > 0 and not deadline.passed:
+        bracket = heapq.heappop(waiting)
+        inside, is_last = _inside(instance, ticks, bracket), bracket.first == bracket.last
+        largest = enumerate_above(inside, flow, min(branches, _BRANCHES), deadline)
+        branches -= _BRACKET + (largest.branches if largest is not None else _BRANCHES if is_small(inside) else 0)
+        if largest is not None and largest.interval is not None:
+            answer = FlowAnswer(instance, largest.interval)
+            if answer.flow > flow:
+                best, flow = answer, answer.flow
+        if largest is not None and (largest.interval is None or is_last):
+            closed.append(bracket._replace(order=-flow, method="enumeration"))
+            continue
+        excluded = None if largest is not None else _excluded(inside, bracket, flow, is_last, deadline)
+        if excluded is not None:
+            closed.append(excluded)
+        elif is_last:
+            closed.append(bracket)
+        else:
+            middle = (bracket.first + bracket.last) // 2
+            for first, last in ((bracket.first, middle), (middle + 1, bracket.last)):
+                heapq.heappush(waiting, _bracket(instance, ticks, bracket.in_flight, first, last))
+        if closed and waiting and -waiting[0].order <= max(-bracket.order for bracket in closed):
+            break
+    leaves = [*closed, *waiting]
+    most = max([flow, *(-bracket.order for bracket in leaves)]) * (1 + _SAFE_TICK)
+    return Group(
+        most, [_written(ticks, bracket) for bracket in sorted(leaves, key=lambda leaf: leaf[1:3])], best, solved
+    )
+
+
+def _excluded(
+    inside: FlowInstance, bracket: Bracket, flow: float, by_halves: bool, deadline: Deadline
+) -> Bracket | None:
+    """The bracket with weights that exclude `flow`, or the least larger flow that halving finds; None without any."""
+    low, high, excluded = flow, -bracket.order, None
+    for step in range(_HALVES if by_halves else 1):
+        above = low * (1 + _CLOSE_TICK) if step == 0 else (low + high) / 2
+        weights = exclude(inside, above, deadline) if above > 0 else None
+        if weights is None or weights.has_links:
+            low = above
+            continue
+        excluded = bracket._replace(order=-above, method="patterns", weights=weights.weights[0])
+        if step == 0:
+            break
+        high = above
+    return excluded
+
+
+def _bracket(instance: FlowInstance, ticks: dict[int, list[float]], in_flight: int, first: int, last: int) -> Bracket:
+    """A bracket with the better of two bounds by formulas."""
+    bracket = Bracket(0.0, in_flight, first, last, "shared-layers", [])
+    inside = _inside(instance, ticks, bracket)
+    flow, through = shared_layers(inside), ends(inside)
+    return bracket._replace(order=-min(flow, through), method="ends" if through < flow else "shared-layers")
+
+
+def _inside(instance: FlowInstance, ticks: dict[int, list[float]], bracket: Bracket) -> FlowInstance:
+    """The question of a bracket, whose steps take at least its first tick and at most its last.
+
+    Batches that do not end before the first tick do not count.
+    """
+    times = ticks[bracket.in_flight]
+    return instance.at(bracket.in_flight, times[bracket.first], times[bracket.last])
+
+
+def _written(ticks: dict[int, list[float]], bracket: Bracket) -> list[Any]:
+    """The bracket in a file: batches in flight, the first and the last tick, the method, and perhaps weights."""
+    times = ticks[bracket.in_flight]
+    return [bracket.in_flight, times[bracket.first], times[bracket.last], bracket.method, bracket.weights]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
+from instances.errors import find
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-from instances.registry import find
 from instances.system.processes import catch_interrupt
 from mtpp_models.placement.bounds import (
     COLOCATION,

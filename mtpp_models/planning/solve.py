@@ -14,10 +14,10 @@ import numpy as np
 
 from instances import Bound, InputError, Result
 from instances.deadline import Deadline, Stopwatch
+from instances.errors import find
 from instances.graph.tensors import IntArray
 from instances.planning import Plan, Timeline, TrainingInstance
 from instances.planning.bounds import fastest_speeds, least_z, speeds_along, z_points
-from instances.registry import find
 from instances.results import PROOF_TOLERANCE
 from instances.system.processes import catch_interrupt
 from mtpp_models.planning.bounds import COVERED, least_z_on_servers

@@ -13,8 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from instances import InputError
-from instances.errors import extra
-from instances.registry import unknown
+from instances.errors import extra, unknown
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.highs import version as highs_version

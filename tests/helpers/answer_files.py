@@ -14,7 +14,7 @@ from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp.certifying.planning import PlanResult, certify_plan
+from mtpp.certifying.methods import PlanResult, certify_plan
 from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.verdict import Verdict
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mtpp.runs.engine import run_jobs
-from mtpp.runs.job import Job
-from mtpp.runs.log import Run, RunLog, read_runs
+from mtpp.runs.job import Job, Run, RunLog, read_runs
 from mtpp.runs.workers import WorkersLostError, cluster_workers
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,8 +30,7 @@ from hunting_by_number import hunt_by_number
 from heuristics import Limits
 from heuristics.flow.search import search_flow
 from instances.deadline import Deadline
-from instances.flow.problem import FlowInstance, rates_of, table_of
-from instances.flow.steps import Steps
+from instances.flow.problem import FlowInstance, Steps, rates_of, table_of
 from instances.json_files import Value, json_text, parse_json
 from mtpp.certifying.methods import answered, flow_methods
 from mtpp.problems.checking import certificate_document, verify

@@ -29,7 +29,7 @@ write_json(sys.argv[2], certificate_document([answer]))
 USE_PLAN = """
 import sys
 import numpy as np
-from mtpp.certifying.planning import certify_plan
+from mtpp.certifying.methods import certify_plan
 from mtpp.problems.checking import certificate_document
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance

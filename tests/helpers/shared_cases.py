@@ -23,7 +23,7 @@ from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, encoded, simulate
 from instances.planning.simulator import empty_log, run
-from mtpp.certifying.planning import PlanResult, recovered
+from mtpp.certifying.methods import PlanResult, recovered
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, port_bound
 

@@ -8,18 +8,18 @@ from experiments.studies.spp.jobs import (
     BOUND,
     CALIBRATION,
     GUARANTEES,
+    SETTINGS,
     STAGES,
+    TABLE,
     Question,
     TrainingJob,
     jobs_of,
 )
-from experiments.studies.spp.measures import SETTINGS
-from experiments.studies.spp.paper import TABLE
 from experiments.studies.spp.tables import claims
 from heuristics.planning import PLANNERS
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from instances.planning.chains import TRAINED_MODELS
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 
 TIMES = {
     "spp": 1.0,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances import ComputationGraph, Instance, Platform
-from mtpp.runs.job import Job
-from mtpp.runs.log import Run
+from mtpp.runs.job import Job, Run
 
 #: What must not depend on when and where a run was made.
 ANSWER = ("key", "instance", "k", "method", "bottleneck", "bound", "optimal", "block", "error")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from instances import InputError, InputWarning
-from instances.registry import Registry, find
+from instances.errors import Registry, find
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Point:
 
 
 def registry(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry[Entry]:
-    monkeypatch.setattr("instances.registry.entry_points", lambda group: points)
+    monkeypatch.setattr("instances.errors.entry_points", lambda group: points)
     return Registry([Entry("a"), Entry("b")], "mtpp.tests")
 
 

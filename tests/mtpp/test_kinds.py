@@ -21,8 +21,7 @@ from instances import Bound, ComputationGraph, InputError, Instance, Platform, R
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
-from mtpp.certifying.candidates import methods_for
-from mtpp.certifying.certify import certify
+from mtpp.certifying.certify import certify, methods_for
 from mtpp.certifying.least_k import find_least_k
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve

@@ -64,16 +64,14 @@ RECORDS = {
     "instances.partitioning.constraints",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
-    "instances.partitioning.stated_serving",
     "instances.placement.problem",
     "instances.planning.grid.configurations",
     "instances.planning.grid.problem",
     "instances.planning.grid.stated",
     "instances.planning.problem",
     "instances.planning.stated",
-    "instances.serving.model",
-    "instances.serving.problem",
     "instances.serving.servers",
+    "instances.serving.problem",
 }
 
 
@@ -96,7 +94,7 @@ OF_THE_SYSTEM = {"ctypes", "fcntl", "multiprocessing", "resource", "signal", "su
 #: Files outside of `instances/system` that need it all the same, and are no ``*_process.py``.
 NEAR_THE_SYSTEM = {
     "mtpp/__main__.py",  # hears Ctrl-C before anything else is loaded
-    "mtpp/certifying/two_processes.py",  # two copies that tell each other what they find
+    "mtpp/certifying/certify.py",  # two copies that tell each other what they find
     "mtpp/runs/workers.py",  # pools of processes
     "mtpp/stages/runner.py",  # stages with pipes and shared memory
     "mtpp/stages/torch_run.py",  # torch starts its processes itself

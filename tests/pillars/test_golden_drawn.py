@@ -41,8 +41,7 @@ from instances.placement.placement import OrderedPlacement, Placement
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style
-from mtpp.certifying.methods import certify_grid
-from mtpp.certifying.planning import PlanResult, recovered
+from mtpp.certifying.methods import PlanResult, certify_grid, recovered
 from mtpp.problems.checking import certificate_document, result_document, verify
 from mtpp_models import SolveOptions, solve
 from mtpp_models.flow.bounds import bound_flow

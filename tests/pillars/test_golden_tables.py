@@ -14,7 +14,7 @@ from spp_runs import as_in_the_paper, asked, made_up
 
 from experiments.studies.report import Report
 from experiments.studies.spp.tables import make_training_tables
-from mtpp.runs.log import RunLog
+from mtpp.runs.job import RunLog
 from mtpp.runs.workers import this_process
 
 FILE = Path(__file__).with_name("golden_tables.json")

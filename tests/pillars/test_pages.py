@@ -32,13 +32,13 @@ from instances import load_graph
 from instances.flow.problem import read_flow_question
 from instances.json_files import read_json
 from instances.machines import read_kinds
-from instances.partitioning.constraints_file import KINDS
+from instances.partitioning.constraints import KINDS
 from instances.planning.grid.accelerators import read_accelerator
 from instances.planning.grid.configurations import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
 from instances.serving.servers import servers_of_document
 from mtpp.api.training import calibrate
-from mtpp.cli.exit_codes import DONE, TRUSTED
+from mtpp.cli.command import DONE, TRUSTED
 
 MOST_BYTES_OF_README, MOST_BYTES_OF_A_PAGE, MOST_WORDS_OF_A_SENTENCE = 8000, 12_000, 22
 PAGES = (*MANUAL, *JOURNAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")

@@ -16,7 +16,7 @@ from instances import InputError, json_files
 from instances.errors import printable
 from instances.json_files import read_json, write_json
 from instances.readers import load_graph
-from mtpp.runs.log import RunLog
+from mtpp.runs.job import RunLog
 from mtpp.text.tables import FORMATS
 
 SPECIAL = ("fifo", "/dev/full", "/dev/null", "folder", "link to a device")

@@ -14,7 +14,7 @@ from instances import ComputationGraph
 from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.certifying.planning import certify_plan
+from mtpp.certifying.methods import certify_plan
 from mtpp.problems.checking import certificate_document
 
 

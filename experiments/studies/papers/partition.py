@@ -35,7 +35,7 @@ from heuristics import HEURISTICS
 from instances import InputError, Instance
 from instances.deadline import Deadline
 from instances.suites import SUITES, Entry, find_suite
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.statistics import means, paired_test
 from mtpp_models import SolveOptions

@@ -11,8 +11,7 @@ from typing import Any
 from experiments.studies.papers.verdicts import PAPERS, numbers
 from heuristics import HEURISTICS
 from instances import InputError
-from instances.errors import one_of
-from instances.registry import unknown
+from instances.errors import one_of, unknown
 from mtpp.runs.partition_job import check_method
 from mtpp_models.solvers.registry import SOLVERS
 

@@ -14,12 +14,20 @@ from experiments.studies.papers.verdicts import Measured, PaperNumber, Part, per
 from experiments.studies.placeto.published import CELLS, NETWORKS, QUICK_NETWORKS, Cell, NetworkBudget
 from experiments.studies.placeto.tables import against, answer_of, best_of, design_times, orders_of
 from experiments.studies.spp.frames import points, training_frame
-from experiments.studies.spp.jobs import CALIBRATION, STAGES, TABLE_III, Question, TrainingJob, questions
-from experiments.studies.spp.measures import cycles, flat_from
-from experiments.studies.spp.paper import place_of
+from experiments.studies.spp.jobs import (
+    CALIBRATION,
+    STAGES,
+    TABLE_III,
+    Question,
+    TrainingJob,
+    cycles,
+    flat_from,
+    place_of,
+    questions,
+)
 from experiments.studies.spp.tables import cells
 from instances.planning.chains import DEVICE_MEMORY, SWEEPS, simulation
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.statistics import geometric_means, means
 
 # Runs and measures for the numbers of SPP: Table III with analytic layer times, Figures 4, 9 and 11.

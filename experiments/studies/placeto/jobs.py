@@ -30,8 +30,7 @@ from instances.machines import Machines
 from instances.placement.networks import BANDWIDTH, PLACEMENT_FAMILIES, group_nodes, placement_network
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.runs.job import StudyJob
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run, StudyJob
 
 _KIND = "placeto"
 #: Numbers in each direction of an embedding, episodes of an update, and placements of an update of the planner.

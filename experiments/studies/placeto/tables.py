@@ -22,7 +22,7 @@ from experiments.studies.placeto.published import (
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
 from mtpp.plots.style import axes_of, with_legend
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.workers import Workers
 
 # Numbers of runs: the best placement of each, samples until it, and Placeto against the RNN.

@@ -12,9 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.report import Report, Section
-from experiments.studies.serving.jobs import ServingJob, jobs_of
+from experiments.studies.serving.jobs import DEFAULT_RULES, ServingJob, jobs_of, served
 from experiments.studies.serving.measurements import deployment_sections
-from experiments.studies.serving.rules import DEFAULT_RULES, served
 from instances.architectures import ARCHITECTURES
 from instances.devices import Platform
 from instances.graph.graph import ComputationGraph
@@ -24,7 +23,7 @@ from instances.runtimes import RUNTIMES
 from instances.runtimes.layers import LayerCut
 from instances.runtimes.serving import serving_chain
 from mtpp.plots.partitions import plot_rules
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.workers import Workers
 from mtpp_models.bounds.serving import serving_front
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.studies.spp.jobs import BOUND, STAGES, TABLE_III, Question
 from heuristics.planning import PLANNERS
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.statistics import geometric_mean
 
 #: Of each figure with planners side by side, its title and its axis.

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from experiments.studies.spp.measures import both_sides, calibrated, guarantees
+from experiments.studies.papers.verdicts import table_iii
 from heuristics.planning import PLANNERS
 from heuristics.planning.execution import iteration_time, pe
-from heuristics.planning.spp import spp, spp_plans
+from heuristics.planning.spp import fastest, plans_by_stages, recursive_device_order, spp, spp_plans
 from instances import InputError
-from instances.planning import TrainingInstance
+from instances.planning import Iteration, TrainingInstance
 from instances.planning.chains import SWEEPS, TESTBEDS, TRAINED_MODELS, simulation
-from mtpp.runs.job import StudyJob
-from mtpp.runs.log import Run
-from mtpp_models.planning.bounds import iteration_bound
+from mtpp.runs.job import Run, StudyJob
+from mtpp_models.planning.bounds import iteration_bound, lemma_1, lemma_2, theorem_1
 
 #: Methods besides the planners: the bound for one stage a device, and SPP's plans of each number of stages (Fig. 11).
 BOUND, STAGES = "bound", "stages"
@@ -135,3 +136,148 @@ def _label(parameter: str, value: Any) -> str:
     if parameter == "between":
         return "–".join(f"{rate:g}" for rate in value)
     return f"{value:g}"
+
+
+# Measures of the study besides the planners' own answers: guarantees, both sides of cuts, cycles, Table III.
+
+
+#: A spread below this is "stable" or "similar".
+STABLE = 1.15
+
+#: Speed of links over the stated one, and time of an AllReduce over that of equation (1).
+SETTINGS = tuple(product((1.0, 0.5, 0.25, 0.125, 0.0625), (1.0, 2.0, 4.0)))
+
+
+def both_sides(instance: TrainingInstance) -> float:
+    """Time of SPP with the better device order: the smaller or the larger side of each cut first [s]."""
+    larger = recursive_device_order(instance.cluster, smaller_first=False)
+    plan = fastest(instance, [*spp_plans(instance), *plans_by_stages(instance, larger, pe)])
+    return iteration_time(plan, pe(plan.n_stages, instance.microbatches))
+
+
+def guarantees(instance: TrainingInstance) -> dict[str, list[float]]:
+    """Both sides of the inequalities of Lemma 1, Lemma 2 and Theorem 1 [s]."""
+    iteration = spp(instance)
+    (schedule,) = iteration.schedules
+    least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
+    bound = iteration_bound(instance, allow_idle=False, ceiling=iteration.time)
+    inequalities = (lemma_1(schedule), lemma_2(instance, least), theorem_1(instance, iteration.time, bound.value))
+    return {inequality.name: [inequality.left, inequality.right] for inequality in inequalities}
+
+
+def calibrated(instance: TrainingInstance) -> dict[str, Any]:
+    """Times of the planners of Table III in all `SETTINGS`, in their order, and bytes on a device in the first."""
+    times: dict[str, list[float | None]] = {}
+    needs = {}
+    for planner in ("spp", *BASELINES):
+        iterations = [_answer(planner, _at(instance, *setting)) for setting in SETTINGS]
+        times[planner] = [None if iteration is None else iteration.time for iteration in iterations]
+        needs[planner] = None if iterations[0] is None else max(_memory(iterations[0]))
+    return {"settings": times, "needs": needs}
+
+
+def cycles(stages: int, microbatches: int) -> int:
+    """Cycles of PE's queues: in each, every block that has a microbatch passes one on (Algorithm 1)."""
+    waiting, count = [microbatches] + [0] * (4 * stages - 4), 0
+    while any(waiting):
+        served = [queue > 0 for queue in waiting]
+        waiting = [
+            queue - now + before for queue, now, before in zip(waiting, served, [False, *served[:-1]], strict=True)
+        ]
+        count += 1
+    return count
+
+
+def flat_from(workloads: Sequence[float]) -> int:
+    """Number of stages from which on W is stable, that of the plan with one stage being first.
+
+    Examples
+    --------
+    >>> flat_from([4.0, 2.0, 1.1, 1.0, 1.05])
+    3
+    """
+    tails = (workloads[first:] for first in range(len(workloads)))
+    return next(i for i, tail in enumerate(tails, start=1) if max(tail) < STABLE * min(tail))
+
+
+def _at(instance: TrainingInstance, speed: float, synchronisation: float) -> TrainingInstance:
+    """The question with bandwidth times `speed`, and AllReduces `synchronisation` times as long; memory stays."""
+    chain, cluster = instance.chain, instance.cluster
+    return replace(
+        instance,
+        chain=replace(chain, param_bytes=chain.param_bytes * synchronisation),
+        cluster=replace(cluster, bandwidth=cluster.bandwidth * speed),
+        parameter_copies=instance.parameter_copies / synchronisation,
+    )
+
+
+def _answer(planner: str, instance: TrainingInstance) -> Iteration | None:
+    try:
+        return PLANNERS[planner].run(instance, np.random.default_rng(0))
+    except InputError:
+        return None
+
+
+def _memory(iteration: Iteration) -> Iterator[float]:
+    """Bytes on the fullest device of each pipeline; one stage alone keeps all its samples of the iteration at once."""
+    for schedule in iteration.schedules:
+        plan, alone = schedule.plan, schedule.plan.n_stages == 1
+        yield float((plan.memory_needed([plan.instance.microbatches]) if alone else schedule.memory_needed).max())
+
+
+# Table III of the paper: seconds of an iteration, measured on two testbeds (Luo et al., INFOCOM 2022, Section V-A).
+
+
+#: Planners besides SPP in the paper's words, and here; its PipeDream and HetPipe are synchronous.
+BASELINES = MappingProxyType({"data-parallel": "DP", "gpipe": "GPipe", "pipedream": "PipeDream", "hetpipe": "HetPipe"})
+
+#: Models of the paper, and as they are called here.
+_MODELS = {
+    "VGG19": "vgg19",
+    "ResNet152": "resnet152",
+    "Inception-V3": "inception-v3",
+    "Transformer": "transformer-base",
+    "BERT-large": "bert-large",
+    "XLNet-large": "xlnet-large",
+    "BERT-48": "bert-48",
+}
+
+
+def place_of(row: str, column: str) -> tuple[str, str, str]:
+    """Testbed, model and planner of a cell of the table, as they are called here.
+
+    Examples
+    --------
+    >>> place_of("VGG19, 1080Ti-8", "DP")
+    ('1080ti-8', 'vgg19', 'data-parallel')
+    """
+    model, testbed = row.split(", ")
+    planners = {name: planner for planner, name in BASELINES.items()} | {"SPP": "spp"}
+    return testbed.lower(), _MODELS[model], planners[column]
+
+
+def _table() -> dict[str, dict[str, dict[str, float | None]]]:
+    table: dict[str, dict[str, dict[str, float | None]]] = {}
+    for cell in table_iii():
+        testbed, model, planner = place_of(cell.row, cell.column)
+        table.setdefault(testbed, {}).setdefault(model, {})[planner] = cell.number
+    return table
+
+
+#: By testbed, model and planner; None where the paper ran out of memory. The second testbed is one server, where
+#: HetPipe is PipeDream.
+TABLE = _table()
+
+
+def speed_up(testbed: str, model: str, planner: str) -> float | None:
+    """Time of a planner over that of SPP in the paper, less 1; None where it ran out of memory.
+
+    Examples
+    --------
+    >>> round(speed_up("v100-4", "inception-v3", "pipedream"), 3)
+    1.574
+    """
+    row = TABLE[testbed][model]
+    seconds, least = row[planner], row["spp"]
+    assert least is not None
+    return None if seconds is None else seconds / least - 1

@@ -15,17 +15,21 @@ from matplotlib.axes import Axes
 from experiments.studies.report import PaperClaim, Report, Section
 from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, mean_times, percent, points, training_frame
 from experiments.studies.spp.jobs import (
+    BASELINES,
     BOTH_SIDES,
     BOUND,
     CALIBRATION,
     GUARANTEES,
+    SETTINGS,
+    STABLE,
+    TABLE,
     TABLE_III,
     Question,
     TrainingJob,
+    cycles,
     jobs_of,
+    speed_up,
 )
-from experiments.studies.spp.measures import SETTINGS, STABLE, cycles
-from experiments.studies.spp.paper import BASELINES, TABLE, speed_up
 from heuristics.planning import PLANNERS
 from instances.planning.chains import DEVICE_MEMORY
 from mtpp.plots.style import axes_of, readable_log, with_legend

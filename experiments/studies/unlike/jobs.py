@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.studies.unlike.rules import RULES, shared_out
 from instances.architectures import ARCHITECTURES
 from instances.devices import DEFAULT_DEVICE
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import read_flow_question
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import merge_graph
-from instances.machines import devices_of_text
+from instances.machines import Kind, devices_of_text
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.runtimes.layers import LayerStack
 from instances.suites.named import DATA_VARIABLE
 from mtpp.certifying.methods import answered, flow_methods
-from mtpp.runs.job import StudyJob
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run, StudyJob
 from mtpp_models import SolveOptions, solve
 
 #: Architecture, and bytes of an element.
@@ -173,3 +172,50 @@ def _summary_of(partition: Partition) -> dict[str, Any]:
         "layers": [[partition.kind_names[b], layers[b]] for b in np.unique(partition.block)],
         "bottleneck": partition.bottleneck if fits else None,
     }
+
+
+# Rules of thumb by which layers are divided among devices that are not alike.
+
+
+def _flops(kind: Kind, seconds: float) -> float:
+    assert kind.roofline is not None
+    return kind.roofline.peak_flops
+
+
+#: Name to the weight of a device, of its kind and the seconds that a layer takes there.
+RULES: dict[str, Callable[[Kind, float], float]] = {
+    "even": lambda kind, seconds: 1.0,
+    "memory": lambda kind, seconds: kind.memory,
+    "flops": _flops,
+    "speed": lambda kind, seconds: 1 / seconds,
+}
+
+
+def divided(layers: int, weights: Sequence[float]) -> list[int]:
+    """Whole numbers in proportion to the weights, whose sum is `layers`: rounded down, and the largest remainders up.
+
+    Examples
+    --------
+    >>> divided(32, [80, 24, 24, 16])
+    [18, 5, 5, 4]
+    """
+    shares = [layers * weight / math.fsum(weights) for weight in weights]
+    counts = [math.floor(share) for share in shares]
+    remainders = sorted(range(len(shares)), key=lambda i: (counts[i] - shares[i], i))
+    for i in remainders[: layers - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def shared_out(instance: Instance, rule: str) -> Partition:
+    """The cut of a chain of layers by a rule on all devices, in the order of their kinds.
+
+    What is before and behind the layers is with the first and the last one. A device that
+    the rule gives no layer stays idle.
+    """
+    n, kinds = instance.graph.n, instance.machines.kinds
+    weights = [RULES[rule](kind, float(instance.work[t, n // 2])) for t, kind in enumerate(kinds)]
+    counts = divided(n - 2, [weights[t] for t in instance.machines.sequence])
+    layers = np.repeat(np.arange(len(counts)), counts)
+    block = np.array([layers[0], *layers, layers[-1]])
+    return Partition(instance, block, kind=np.array(instance.machines.sequence))

@@ -11,11 +11,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.report import Report, Section
-from experiments.studies.unlike.jobs import PHASES, SECONDS, UnlikeJob, flow_jobs, unlike_jobs
-from experiments.studies.unlike.rules import RULES
+from experiments.studies.unlike.jobs import PHASES, RULES, SECONDS, UnlikeJob, flow_jobs, unlike_jobs
 from mtpp.plots.partitions import plot_rules
 from mtpp.plots.plans import plot_flows
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.workers import Workers
 
 #: Gap [%] and seconds of a solver with 20 threads, as its logs in the artifact of Helix (Mei et al., ASPLOS 2025) say.

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from instances.errors import InputError, check_one_of, printable
+from instances.errors import InputError, check_one_of, printable, unknown
 from instances.json_files import Value, read_json
 from instances.machines import ListedDevice, catalogue, listed_devices
-from instances.registry import unknown
 
 #: Types of numbers of products, with their bytes in memory: inputs of products of 8 bits are made of 16 bits.
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 2}

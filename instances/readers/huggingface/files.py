@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES
-from instances.architectures.architecture import Architecture
-from instances.architectures.phases import Dim
+from instances.architectures.architecture import Architecture, Dim
 from instances.architectures.transformers import Encoder
 from instances.devices import DEFAULT_DEVICE, Device
 from instances.errors import InputError, WordError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from instances.architectures.architecture import Cache
 from instances.architectures.builder import NetworkBuilder, Tensor
-from instances.architectures.phases import Cache
 from instances.json_files import Value
 from instances.readers.huggingface.record import (
     MOST_LAYERS,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from instances.architectures.attention import last_token, tokens
+from instances.architectures.architecture import Cache, Dim, last_token, tokens
 from instances.architectures.builder import NetworkBuilder, Tensor
-from instances.architectures.phases import Cache, Dim
 from instances.errors import InputError
 from instances.readers.huggingface.layers import CHUNKED, FULL, INDEXED, LINEAR, SLIDING, mix, scaled
 from instances.readers.huggingface.record import (

@@ -16,7 +16,7 @@ from instances.errors import printable
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value
-from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
+from instances.partitioning.stated import StatedPoint, StatedServing, serving_from_document
 from mtpp.verification.partitioning.costs import fault_of_devices
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.paths import blocks_lead_through, least_sum_of_stages, stages_lead_below

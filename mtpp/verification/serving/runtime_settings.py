@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from instances.partitioning.problem import Instance
-from instances.partitioning.stated_serving import StatedServing
+from instances.partitioning.stated import StatedServing
 
 # Nodes that are no layers.
 _ENDS = ("before", "after")

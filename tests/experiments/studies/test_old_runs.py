@@ -14,10 +14,9 @@ from study_jobs import diamonds
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp.runs import log as log_module
+from mtpp.runs import job as log_module
 from mtpp.runs.engine import run_jobs
-from mtpp.runs.job import Job
-from mtpp.runs.log import Run, RunLog
+from mtpp.runs.job import Job, Run, RunLog
 from mtpp.runs.partition_job import jobs_of as partition_jobs
 from mtpp.runs.workers import local_workers, this_process
 from mtpp.versions import package_version

@@ -18,7 +18,7 @@ from experiments.studies.placeto.tables import placeto_sections
 from experiments.studies.report import Report
 from instances.graph.tensors import IntArray
 from instances.placement.problem import PlacementInstance
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.workers import this_process
 
 pytest.importorskip("torch", reason="PyTorch is not installed")

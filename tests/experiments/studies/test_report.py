@@ -13,7 +13,7 @@ from study_jobs import Sum
 
 from experiments.studies.report import Report, Section
 from instances import InputError
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp.runs.workers import Workers
 from mtpp.text.tables import FORMATS
 

@@ -16,17 +16,20 @@ from spp_runs import as_in_the_paper, asked, failures, made_up, tiny, verdicts
 from experiments.studies.report import Report
 from experiments.studies.spp.frames import training_frame
 from experiments.studies.spp.jobs import (
+    BASELINES,
     BOTH_SIDES,
     BOUND,
     CALIBRATION,
     GUARANTEES,
     STAGES,
+    TABLE,
     TrainingJob,
+    both_sides,
+    cycles,
     jobs_of,
     questions,
+    speed_up,
 )
-from experiments.studies.spp.measures import both_sides, cycles
-from experiments.studies.spp.paper import BASELINES, TABLE, speed_up
 from experiments.studies.spp.tables import (
     cell_rows,
     cells,
@@ -40,7 +43,7 @@ from experiments.studies.spp.tables import (
 )
 from heuristics.planning import PLANNERS
 from instances.planning.chains import simulation
-from mtpp.runs.log import RunLog, read_runs
+from mtpp.runs.job import RunLog, read_runs
 from mtpp.runs.workers import local_workers
 from mtpp.text.tables import aligned
 

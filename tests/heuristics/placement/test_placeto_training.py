@@ -196,7 +196,7 @@ def test_pytorch_is_not_imported_unasked() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import heuristics.placement.placeto as placeto\n"
-        "from heuristics.placement.registry import PLACERS\n"
+        "from heuristics.placement.search import PLACERS\n"
         "try: placeto.require_torch()\n"
         "except ValueError as error: print(error)\n"
     )

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from instances.architectures import ARCHITECTURES, NetworkBuilder
-from instances.architectures.architecture import merge_layers
-from instances.architectures.phases import backward_operators
+from instances.architectures.architecture import backward_operators, merge_layers
 from instances.devices import Device
 from instances.errors import InputError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from instances.architectures import NetworkBuilder
-from instances.architectures.attention import attention
+from instances.architectures.architecture import attention
 from instances.devices import Device
 from instances.errors import InputError
 

@@ -13,8 +13,7 @@ from strategies import constrained
 
 from instances import ComputationGraph, InputError
 from instances.json_files import parse_json
-from instances.partitioning.constraints import Constraints
-from instances.partitioning.constraints_file import constraints_document, parse_constraints, read_constraints
+from instances.partitioning.constraints import Constraints, constraints_document, parse_constraints, read_constraints
 
 
 @given(constrained())

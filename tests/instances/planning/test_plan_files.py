@@ -20,7 +20,7 @@ from instances.planning.chains import SWEEPS, TESTBEDS, TRAINED_MODELS, collapse
 from instances.planning.plan_files import load_chain, read_chain, read_cluster
 from instances.planning.problem import chain_document
 from instances.planning.stated import plan_from_document
-from mtpp.certifying.planning import certify_plan
+from mtpp.certifying.methods import certify_plan
 from mtpp.problems.checking import certificate_document, verify
 from mtpp.questions.files import cut_of_plan
 

@@ -25,8 +25,7 @@ from instances.planning.grid.transformer import TRANSFORMERS, Transformer, trans
 from instances.readers.huggingface.configuration import decoder_of, model_types
 from instances.readers.huggingface.record import Attention, FeedForward, Layer
 from instances.records import read, written
-from instances.runtimes.training import grid_settings
-from instances.runtimes.training_models import torchtitan_model
+from instances.runtimes.training import grid_settings, torchtitan_model
 from tests.helpers.grid_cases import equal_chain
 
 NODE = {"NODE_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "6000"}

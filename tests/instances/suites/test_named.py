@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from instances import ComputationGraph, InputError
+from instances.errors import find
 from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import GRAPH_MODELS
-from instances.registry import find
 from instances.suites import DATA_VARIABLE, SUITES
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from instances.errors import InputError
-from instances.system.archives import read_archive, write_archive
+from instances.system.files import read_archive, write_archive
 
 FILES = {"a.b-1.code": bytes(range(256)) * 9, "empty.code": b""}
 HERE = {"python": "311", "processor": "any"}

@@ -56,7 +56,7 @@ with file_lock("x", wait=True):
 assert not os.path.exists(other)
 
 from instances import InputError
-from mtpp.runs.log import RunLog
+from mtpp.runs.job import RunLog
 
 with RunLog("runs.jsonl") as log:
     log.append({"key": "a"})

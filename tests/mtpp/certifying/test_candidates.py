@@ -11,7 +11,7 @@ import pytest
 from instances import ComputationGraph, Instance, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from mtpp.certifying.candidates import methods_for
+from mtpp.certifying.certify import methods_for
 from mtpp.certifying.loop import Candidate, Method, next_candidate
 
 

@@ -12,8 +12,7 @@ from instances import Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from mtpp.certifying.candidates import Methods, methods_for
-from mtpp.certifying.certify import certify
+from mtpp.certifying.certify import Methods, certify, methods_for
 from mtpp.certifying.loop import Loop, Turn
 from mtpp_models import Progress, SolveOptions
 

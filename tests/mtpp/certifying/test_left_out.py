@@ -20,20 +20,20 @@ from mtpp_models import SolveOptions
 GRAPH = ComputationGraph.from_edges([(0, 2), (1, 3), (0, 4), (4, 5), (2, 5)], [3, 1, 1, 6, 2, 2], [1, 1, 2, 0, 1, 0])
 #: Of each problem: where a method is called, its name, and a command without its files.
 FAILING = {
-    "partition": ("mtpp.certifying.candidates.search", "kahn", "certify graph.json -k 2 --bandwidth 1"),
-    "kinds": ("mtpp.certifying.candidates.search", "portfolio", "certify gpt2 --devices 1xL4,1xT4 --time-limit 5"),
+    "partition": ("mtpp.certifying.certify.search", "kahn", "certify graph.json -k 2 --bandwidth 1"),
+    "kinds": ("mtpp.certifying.certify.search", "portfolio", "certify gpt2 --devices 1xL4,1xT4 --time-limit 5"),
     "place": (
         "mtpp.certifying.methods.bound_placement",
         "colocation",
-        "place graph.json -k 2 --bandwidth 1 --time-limit 5 --certify",
+        "place graph.json -k 2 --bandwidth 1 --time-limit 5",
     ),
     "flow": (
         "mtpp.certifying.methods.bound_ticks",
         "enumeration",
-        "flow llama-3-8b --devices 1xA100,2xL4 --dim batch=8 --time-limit 1 --certify",
+        "flow llama-3-8b --devices 1xA100,2xL4 --dim batch=8 --time-limit 1",
     ),
     "plan": (
-        "mtpp.certifying.planning.bounds_by_coverage",
+        "mtpp.certifying.methods.bounds_by_coverage",
         "bounds",
         "plan simulation --cluster 2x2 --microbatches 4 --bandwidth 128Gbps,32Gbps --network shared --effort 0",
     ),
@@ -81,7 +81,7 @@ def test_a_lack_of_memory_ends_one_of_two_processes_no_more(monkeypatch: pytest.
     def fail(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("mtpp.certifying.candidates.solve", fail)
+    monkeypatch.setattr("mtpp.certifying.certify.solve", fail)
     instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(k=10, bandwidth=1.0))
     result = certify(instance, SolveOptions(time_limit=2.0, threads=2))
     assert result.partition is not None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mtpp.certifying.two_processes as side_by_side
+import mtpp.certifying.certify as side_by_side
 from heuristics import Limits, search
 from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result
 from instances.deadline import Deadline
@@ -153,7 +153,7 @@ def test_an_error_in_one_of_them_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     def lie(*_: Any, **__: Any) -> Partition:
         raise FalseCertificateError("a bound exceeds a bottleneck")
 
-    monkeypatch.setattr("mtpp.certifying.candidates.solve", lie)
+    monkeypatch.setattr("mtpp.certifying.certify.solve", lie)
     known = search(question(), "kahn", np.random.default_rng(0))
     before = children()
     with pytest.raises(FalseCertificateError, match="exceeds"):
@@ -193,7 +193,7 @@ def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError
 
     known, faults, before = search(question(), "kahn", np.random.default_rng(0)), list[str](), children()
-    monkeypatch.setattr("mtpp.certifying.two_processes._work", die)
+    monkeypatch.setattr("mtpp.certifying.certify._work", die)
     result = certify(question(), BOTH, start=known.partition, on_fault=lambda fault: faults.append(str(fault)))
     assert result.bound is not None
     assert len(faults) == 2

@@ -26,7 +26,7 @@ from instances.readers import READERS
 from instances.suites import SUITES
 from instances.suites.suite import NETWORKS
 from mtpp.certifying.certify import certify
-from mtpp.certifying.planning import MILPS
+from mtpp.certifying.methods import MILPS
 from mtpp.cli.main import main
 from mtpp_models import MODELS, SOLVERS, SolveOptions
 from mtpp_models.placement.registry import PLACEMENT_MODELS

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from strategies import partitions
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
-from mtpp.certifying.explain import explain
-from mtpp.certifying.findings import sentences
+from mtpp.certifying.explain import explain, sentences
 from mtpp.cli.main import main
 from mtpp_models import SolveOptions
 

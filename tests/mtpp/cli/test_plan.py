@@ -17,7 +17,7 @@ from instances.devices import cluster_document
 from instances.json_files import read_json, write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from instances.planning.problem import chain_document
-from mtpp.certifying.planning import certify_plan
+from mtpp.certifying.methods import certify_plan
 from mtpp.plots.plans import plan_figure, plot_stages
 from mtpp.plots.report.plans import schedule_section
 from mtpp.plots.style import draw

@@ -17,7 +17,7 @@ import experiments
 from instances import compiled
 from instances.compiled import CODE, is_warm, made_for, mark_warm, stored_code
 from instances.errors import InputError
-from instances.system.archives import write_archive
+from instances.system.files import write_archive
 from mtpp.cli.main import main
 
 # The kernels that a process and its copies call, each with types, are noted at their ends.

@@ -18,7 +18,7 @@ from instances.records import written
 from mtpp.certifying.explain import Reasons
 from mtpp.certifying.loop import Method
 from mtpp.plots.sections import Section, stacked
-from mtpp.problems.problem import Named, Problem
+from mtpp.problems.registry import Named, Problem
 from mtpp.questions.verifying import Comparisons
 from mtpp.text.numbers import Scale
 from mtpp.verification.verdict import Verdict, compare, verdict_of
@@ -157,7 +157,7 @@ JOBS: dict[str, Any] = {
     "again": {},
     "cut": Named("mtpp.questions.files:no_cut"),
     "settings": Named("instances.runtimes:no_writers"),
-    "covers": Named("mtpp.problems.problem:all_answers"),
+    "covers": Named("mtpp.problems.registry:all_answers"),
     "facts": _own("facts"),
     "sections": _own("sections"),
     "figure": _own("figure"),

@@ -14,8 +14,7 @@ import mtpp.api
 from instances.deadline import Deadline
 from mtpp.certifying.loop import Loop
 from mtpp.cli.main import main
-from mtpp.problems.problem import Named, Problem, Problems
-from mtpp.problems.registry import PROBLEMS
+from mtpp.problems.registry import PROBLEMS, Named, Problem, Problems
 from mtpp_models import SolveOptions
 
 sys.path.append(str(Path(__file__).parent))

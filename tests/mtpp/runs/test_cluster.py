@@ -18,7 +18,7 @@ from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from mtpp.runs.engine import run_jobs
-from mtpp.runs.log import RunLog, read_runs
+from mtpp.runs.job import RunLog, read_runs
 from mtpp.runs.partition_job import jobs_of
 from mtpp.runs.workers import cluster_workers
 

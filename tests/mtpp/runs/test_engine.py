@@ -22,7 +22,7 @@ from instances import Instance, Platform
 from instances.graph.graph_file import save_graph
 from mtpp.runs import engine
 from mtpp.runs.engine import run_jobs
-from mtpp.runs.log import SCHEMA, Run, RunLog, read_runs
+from mtpp.runs.job import SCHEMA, Run, RunLog, read_runs
 from mtpp.runs.partition_job import jobs_of
 from mtpp.runs.workers import AHEAD, Workers, local_workers, this_process
 from mtpp_models import SolveOptions

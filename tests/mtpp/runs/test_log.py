@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from instances import InputError
-from mtpp.runs.log import SCHEMA, RunLog, read_runs
+from mtpp.runs.job import SCHEMA, RunLog, read_runs
 
 
 def test_append_and_read(tmp_path: Path) -> None:

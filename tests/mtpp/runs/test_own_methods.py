@@ -18,7 +18,7 @@ import mtpp
 from heuristics import HEURISTICS, Method
 from instances import InputError, Partition
 from mtpp.runs import method_process
-from mtpp.runs.log import read_runs
+from mtpp.runs.job import read_runs
 from mtpp.runs.partition_job import jobs_of
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,7 @@ from certificates import hashed, plain
 from heuristics.planning.execution import execute
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
-from mtpp.certifying.planning import PlanResult
+from mtpp.certifying.methods import PlanResult
 from mtpp.problems.checking import certificate_document, verify
 
 

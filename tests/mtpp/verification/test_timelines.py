@@ -21,7 +21,7 @@ from instances.devices import NetworkCards
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.certifying.planning import PlanResult, recovered
+from mtpp.certifying.methods import PlanResult, recovered
 from mtpp.problems.checking import certificate_document, rerun, verify
 from mtpp.verification.verdict import Verdict
 from mtpp_models.planning.solve import class_of

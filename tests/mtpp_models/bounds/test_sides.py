@@ -20,7 +20,7 @@ from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.sides import holds_by_sides
 from mtpp.verification.verdict import Clock
 from mtpp_models import solve
-from mtpp_models.bounds.sides import best_side
+from mtpp_models.bounds.cuts import best_side
 from mtpp_models.simple import one_block
 
 _ROUNDING = Fraction(1, 10**9)

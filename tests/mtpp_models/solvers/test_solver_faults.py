@@ -21,10 +21,9 @@ from instances import FalseCertificateError, InputError, Instance, Partition, Pl
 from instances.certificates import SOLVER_NAMES
 from instances.random_graphs import regal_style
 from instances.system.processes import run_program
-from mtpp.certifying.candidates import Methods, methods_for
-from mtpp.certifying.certify import certify
+from mtpp.certifying.certify import Methods, certify, methods_for
 from mtpp.cli.rows import certificate_row
-from mtpp.runs.log import read_runs
+from mtpp.runs.job import read_runs
 from mtpp_models import (
     MODELS,
     SOLVERS,

@@ -19,7 +19,7 @@ from experiments.studies.papers.partition import PartitionMeasures, PartitionRun
 from experiments.studies.papers.plan import Row
 from experiments.studies.papers.training import TrainingMeasures
 from experiments.studies.papers.verdicts import PaperNumber, comparison, judge, numbers, value_of
-from mtpp.runs.log import Run
+from mtpp.runs.job import Run
 from mtpp_models import simple
 
 PLAN = paper_row("Table 4", 'methods = ["random-1", "random-100"]\nseeds = 2\ntake = 8\n')

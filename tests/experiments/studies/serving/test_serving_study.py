@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from experiments.studies.report import Report
-from experiments.studies.serving.jobs import ServingJob, jobs_of
-from experiments.studies.serving.rules import DEFAULT_RULES, hybrids, served
+from experiments.studies.serving.jobs import DEFAULT_RULES, ServingJob, hybrids, jobs_of, served
 from experiments.studies.serving.tables import context_ratio, make_serving_tables, ollama_12010, time_ratio, vllm_6920
 from instances import Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.studies.report import Report
-from experiments.studies.unlike.jobs import CLUSTERS, NETWORKS, PHASES, flow_jobs, unlike_jobs
-from experiments.studies.unlike.rules import RULES, divided
+from experiments.studies.unlike.jobs import CLUSTERS, NETWORKS, PHASES, RULES, divided, flow_jobs, unlike_jobs
 from experiments.studies.unlike.tables import make_unlike_tables, ratio_of
 from mtpp.runs.workers import this_process
 
