@@ -14,8 +14,9 @@ from heuristics.local_search.annealing import Cooling, factor_of
 from heuristics.local_search.schedule import search_by_gain
 from heuristics.local_search.state import PartitionState, move, places_for, start_state, times_after
 from heuristics.method import Limits
+from heuristics.orders.kinds import slice_kinds
 from heuristics.orders.orders import kahn
-from heuristics.orders.slicing import at_once, slice_kinds
+from heuristics.orders.slicing import at_once
 from instances import Platform
 from instances.compiled import compiled
 from instances.errors import NothingFoundError

@@ -38,8 +38,9 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
+from instances.serving.model import LayerShape
 from instances.serving.problem import CHUNK, PICO, DeploymentInstance
-from instances.serving.servers import LayerShape, Servers
+from instances.serving.servers import Servers
 
 #: Finer units of coefficients in a picosecond.
 FINE = 10**6

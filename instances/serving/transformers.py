@@ -7,7 +7,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.planning.grid.transformer import LayerSizes, Transformer
 from instances.readers.huggingface.record import LatentAttention
-from instances.serving.servers import LayerShape, ServedModel
+from instances.serving.model import LayerShape, ServedModel
 
 
 def served_model(model: Transformer) -> ServedModel:

@@ -27,8 +27,8 @@ from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
 from instances.serving.answer import Deployment
+from instances.serving.model import ServedModel
 from instances.serving.problem import DeploymentInstance
-from instances.serving.servers import ServedModel
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.loop import Method, ignore
 from mtpp.certifying.methods import (

@@ -14,8 +14,9 @@ from instances.graph.display import figures
 from instances.json_files import read_json
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
 from instances.readers.huggingface.files import find_record
+from instances.serving.model import ServedModel
 from instances.serving.problem import CACHES, DEGREES, OBJECTIVES, TOPOLOGIES, WEIGHTS, DeploymentInstance
-from instances.serving.servers import SERVERS_FORMAT, ServedModel, Servers, servers_of_document, servers_of_text
+from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_document, servers_of_text
 from instances.serving.transformers import served_model
 from mtpp.questions.placement import ServingWords
 from mtpp.questions.words import LIMITS, MACHINES, Word, chosen

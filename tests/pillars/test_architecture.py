@@ -71,6 +71,7 @@ RECORDS = {
     "instances.planning.problem",
     "instances.planning.stated",
     "instances.serving.servers",
+    "instances.serving.model",
     "instances.serving.problem",
 }
 
