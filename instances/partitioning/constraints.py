@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import filter as matching
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -487,37 +486,6 @@ def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
         at_least=tuple(_count(field, names) for field in counts),
         on=_on(fields["on"], names) if "on" in fields else (),
     )
-
-
-def stated_constraints(value: Value, graph: ComputationGraph, k: int) -> Constraints:
-    """The constraints that an answer file states for k blocks.
-
-    Raises
-    ------
-    InputError
-        As `parse_constraints`, and if they contradict one another; the message names the place.
-    """
-    value.members((), KINDS)
-    constraints = parse_constraints(value, graph)
-    try:
-        BlockRules.of(graph, k, constraints)
-    except InputError as error:
-        value.fail(str(error))
-    return constraints
-
-
-def constraints_document(constraints: Constraints) -> dict[str, Any]:
-    """The constraints as JSON, in node numbers; `parse_constraints` reads it. What is not constrained is left out."""
-    kinds = {
-        "together": [list(group) for group in constraints.together],
-        "windows": [
-            {"nodes": [v for v, *_ in windows], "first": first, "last": last}
-            for (first, last), windows in groupby(constraints.windows, key=lambda window: window[1:])
-        ],
-        "uncut": list(constraints.uncut),
-        "at_least": [{"count": count, "nodes": list(nodes)} for count, nodes in constraints.at_least],
-    }
-    return {kind: items for kind, items in kinds.items() if items}
 
 
 def _group(field: Value, names: NodeNames) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -64,16 +64,18 @@ class Problem:
     stated: tuple[Named, ...]  # classes of what its files state
     state: Named  # an answer to the member `answer` of its file
     #: A result without an answer to the member `impossible` of its file; refuses one where there has to be an answer.
-    without: Named
+    without: Named = Named("mtpp.certificates.writing:needs_answer")
     read: Named  # the document of a file to a `Result`, with costs computed anew
     verify: Named  # the document and `Limits` to a `Verdict`, with code of its own
     #: What a file states and `Statements` to what compares them, by word.
     compare: Named
     #: Method of a bound that is only trusted to what runs it again; `OF_SOLVERS` stands for all others with a solver.
-    again: Mapping[str, Named]
-    cut: Named  # a file to the cut that runtimes take, and what it states of all answers
-    settings: Named  # a cut to what writes it for each runtime
-    covers: Named  # the method of a bound to the answers that it holds for, in words; empty for all
+    again: Mapping[str, Named] = field(default_factory=dict)
+    #: A file to the cut that runtimes take, and what it states of all answers; refuses files without one.
+    cut: Named = Named("mtpp.questions.files:no_cut")
+    settings: Named = Named("instances.runtimes:no_writers")  # a cut to what writes it for each runtime
+    #: The method of a bound to the answers that it holds for, in words; empty for all.
+    covers: Named = Named("mtpp.problems.registry:all_answers")
     facts: Named  # an answer to its question, label to text, for a page
     sections: Named  # an answer and its bound to the sections of a page
     figure: Named  # an answer and its bound to a picture
@@ -145,7 +147,6 @@ class Problems:
 
 _COMPARE, _FILES = "mtpp.questions.verifying", "mtpp.questions.files"
 _WRITING, _REPORT, _CHECK = "mtpp.certificates.writing", "mtpp.plots.report", "mtpp.verification"
-_ALL = Named("mtpp.problems.registry:all_answers")
 
 #: All problems, in the order of the command line.
 PROBLEMS = Problems(
@@ -166,7 +167,6 @@ PROBLEMS = Problems(
         },
         cut=Named(f"{_FILES}:cut_of_certificate"),
         settings=Named("instances.runtimes:writers"),
-        covers=_ALL,
         facts=Named(f"{_REPORT}.partitions:partition_question"),
         sections=Named(f"{_REPORT}.partitions:partition_sections"),
         figure=Named("mtpp.plots.partitions:partition_figure"),
@@ -178,7 +178,6 @@ PROBLEMS = Problems(
         question=Named("instances.planning.problem:TrainingInstance"),
         stated=(Named("instances.planning.stated:StatedPlan"), Named("instances.planning.stated:StatedTimeline")),
         state=Named(f"{_WRITING}:state_plan"),
-        without=Named(f"{_WRITING}:needs_answer"),
         read=Named(f"{_FILES}:read_plan"),
         verify=Named(f"{_CHECK}.planning.timeline:verify_any_plan"),
         compare=Named(f"{_COMPARE}:compare_plan"),
@@ -200,11 +199,9 @@ PROBLEMS = Problems(
         question=Named("instances.planning.grid.problem:GridInstance"),
         stated=(Named("instances.planning.grid.stated:StatedGrid"),),
         state=Named("instances.planning.grid.plan:grid_document"),
-        without=Named(f"{_WRITING}:needs_answer"),
         read=Named(f"{_FILES}:read_grid"),
         verify=Named(f"{_CHECK}.planning.grid.plan:verify_grid"),
         compare=Named(f"{_COMPARE}:compare_grid"),
-        again={},
         cut=Named(f"{_FILES}:cut_of_grid"),
         settings=Named("instances.runtimes.training:writers"),
         covers=Named("mtpp_models.planning.grid:covered"),
@@ -219,14 +216,10 @@ PROBLEMS = Problems(
         question=Named("instances.placement.problem:PlacementInstance"),
         stated=(Named("instances.placement.problem:StatedPlacement"),),
         state=Named("instances.placement.placement:placement_document"),
-        without=Named(f"{_WRITING}:needs_answer"),
         read=Named(f"{_FILES}:read_placement"),
         verify=Named(f"{_CHECK}.placement.certificate:verify_placement"),
         compare=Named(f"{_COMPARE}:compare_placement"),
         again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_WRITING}:place_again")),
-        cut=Named(f"{_FILES}:no_cut"),
-        settings=Named("instances.runtimes:no_writers"),
-        covers=_ALL,
         facts=Named(f"{_REPORT}.plans:placement_question"),
         sections=Named(f"{_REPORT}.plans:placement_sections"),
         figure=Named("mtpp.plots.partitions:placement_figure"),
@@ -242,10 +235,6 @@ PROBLEMS = Problems(
         read=Named(f"{_FILES}:read_flow"),
         verify=Named(f"{_CHECK}.flow.certificate:verify_flow"),
         compare=Named(f"{_COMPARE}:compare_flow"),
-        again={},
-        cut=Named(f"{_FILES}:no_cut"),
-        settings=Named("instances.runtimes:no_writers"),
-        covers=_ALL,
         facts=Named(f"{_REPORT}.partitions:flow_question"),
         sections=Named(f"{_REPORT}.partitions:flow_sections"),
         figure=Named("mtpp.plots.plans:flow_figure"),
@@ -257,11 +246,9 @@ PROBLEMS = Problems(
         question=Named("instances.serving.problem:DeploymentInstance"),
         stated=(Named("instances.serving.problem:StatedDeployment"),),
         state=Named("instances.serving.answer:deployment_document"),
-        without=Named(f"{_WRITING}:needs_answer"),
         read=Named(f"{_FILES}:read_deployment"),
         verify=Named(f"{_CHECK}.serving.deployment:verify_deployment"),
         compare=Named(f"{_COMPARE}:compare_deployment"),
-        again={},
         cut=Named(f"{_FILES}:cut_of_deployment"),
         settings=Named("instances.runtimes.serving:writers"),
         covers=Named("mtpp_models.flow.deployments:covered"),
@@ -276,14 +263,11 @@ PROBLEMS = Problems(
         question=Named("instances.partitioning.serving:ServingInstance"),
         stated=(Named("instances.partitioning.stated:StatedServing"),),
         state=Named("instances.runtimes.serving_front:front_document"),
-        without=Named(f"{_WRITING}:needs_answer"),
         read=Named(f"{_FILES}:read_front"),
         verify=Named(f"{_CHECK}.serving.front:verify_serving"),
         compare=Named(f"{_COMPARE}:compare_front"),
-        again={},
         cut=Named(f"{_FILES}:cut_of_front"),
         settings=Named("instances.runtimes:writers"),
-        covers=_ALL,
         facts=Named(f"{_REPORT}.partitions:front_question"),
         sections=Named(f"{_REPORT}.partitions:front_sections"),
         figure=Named("mtpp.plots.partitions:front_figure"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,21 @@ from strategies import constrained
 
 from instances import ComputationGraph, InputError
 from instances.json_files import parse_json
-from instances.partitioning.constraints import Constraints, constraints_document, parse_constraints, read_constraints
+from instances.partitioning.constraints import Constraints, parse_constraints, read_constraints
+
+
+def constraints_document(constraints: Constraints) -> dict[str, Any]:
+    """The constraints as JSON, in node numbers."""
+    kinds = {
+        "together": [list(group) for group in constraints.together],
+        "windows": [
+            {"nodes": [v for v, *_ in windows], "first": first, "last": last}
+            for (first, last), windows in groupby(constraints.windows, key=lambda window: window[1:])
+        ],
+        "uncut": list(constraints.uncut),
+        "at_least": [{"count": count, "nodes": list(nodes)} for count, nodes in constraints.at_least],
+    }
+    return {kind: items for kind, items in kinds.items() if items}
 
 
 @given(constrained())
