@@ -6,7 +6,7 @@ import signal
 import sys
 from types import FrameType
 
-from mtpp.cli.command import INTERRUPTED
+from mtpp.cli.exit_codes import INTERRUPTED
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 from verdicts import table
 
-from mtpp.cli.command import MEANINGS
+from mtpp.cli.exit_codes import MEANINGS
 from mtpp.cli.main import app as command_line
 
 

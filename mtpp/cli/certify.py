@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from instances import InputError, Instance, Partition, Result, combine
 from instances.errors import WordError, assumptions, said
 from mtpp.cli import options
-from mtpp.cli.command import (
-    DONE,
-    FALSE,
-    IMPOSSIBLE,
-    INTERRUPTED,
-    NO_SOLVER,
-    NOTHING,
-    Files,
-    command,
-    complain,
-    file_for,
-    read_starts,
-)
+from mtpp.cli.command import Files, command, complain, file_for, read_starts
+from mtpp.cli.exit_codes import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Answers, Printing, draw_trace, tell_steps, with_steps
 from mtpp.questions.partitioning import (
     AUTO,

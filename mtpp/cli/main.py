@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 nothing found within the limits, or a number is false; 2 wrong use or bad input; 3 solver not
 available or faulty, or scheduler lost; 4 rests on trusted bounds only; 5 proved impossible; 6 not checked within the
-limits; 130 stopped. What is known is printed first; a fault is one line on stderr. `mtpp.cli.command` says more of
+limits; 130 stopped. What is known is printed first; a fault is one line on stderr. `mtpp.cli.exit_codes` says more of
 them.
 
 What a verb needs is imported when it runs, so that help is there at once.
@@ -29,18 +29,8 @@ from instances.errors import InputError, InputWarning, NothingFitsError, find, n
 from instances.system.processes import module_beside, processors, terminate_as_interrupt
 from mtpp.cli import options
 from mtpp.cli.certify import bound, certify, partition
-from mtpp.cli.command import (
-    DONE,
-    FALSE,
-    IMPOSSIBLE,
-    INTERRUPTED,
-    MEANINGS,
-    NO_SOLVER,
-    NOTHING,
-    WRONG,
-    command,
-    complain,
-)
+from mtpp.cli.command import command, complain
+from mtpp.cli.exit_codes import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.options import LISTINGS, option_of, spelled
 from mtpp.cli.placement import flow, place, serve
 from mtpp.cli.plan import plan, train

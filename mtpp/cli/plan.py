@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from instances.errors import InputError, assumptions
 from instances.system.processes import keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import DONE, INTERRUPTED, PlanFiles, command
+from mtpp.cli.command import PlanFiles, command
+from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.printing import Printing
 from mtpp.questions.grid import grid_question
 from mtpp.questions.planning import PlanningQuestion, PlanningWords, PlanSearchWords, TrainWords, plan_question

@@ -21,7 +21,8 @@ from instances.partitioning.stated import Crossing, StageReport
 from instances.results import A, Q
 from instances.system.processes import Stop, keeping_answers
 from mtpp.cli import options
-from mtpp.cli.command import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING, Files, complain
+from mtpp.cli.command import Files, complain
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.text.numbers import Scale, bytes_in_words
 from mtpp.text.tables import Rows, fitted, terminal_width
 

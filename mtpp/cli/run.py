@@ -9,7 +9,8 @@ from instances import InputError
 from instances.errors import assumptions
 from instances.json_files import write_json
 from mtpp.cli import options
-from mtpp.cli.command import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING, Files, command, complain
+from mtpp.cli.command import Files, command, complain
+from mtpp.cli.exit_codes import DONE, FALSE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.printing import Printing
 from mtpp.questions.stages import RunWords, SplitWords
 from mtpp.text.numbers import Scale, time_in_words

@@ -15,19 +15,8 @@ from instances.graph.graph_file import graph_document
 from instances.graph.memory import Summary, summarise
 from instances.json_files import finite_or_none
 from mtpp.cli import options
-from mtpp.cli.command import (
-    DONE,
-    FALSE,
-    INTERRUPTED,
-    NO_SOLVER,
-    TRUSTED,
-    UNCHECKED,
-    WRONG,
-    Files,
-    Without,
-    command,
-    complain,
-)
+from mtpp.cli.command import Files, Without, command, complain
+from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG
 from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.partitioning import ExplainWords, PlatformWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph

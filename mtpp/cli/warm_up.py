@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from instances.errors import InputError, InputWarning
 from mtpp.cli import options
-from mtpp.cli.command import DONE, NOTHING, Files, command, complain
+from mtpp.cli.command import Files, command, complain
+from mtpp.cli.exit_codes import DONE, NOTHING
 from mtpp.cli.printing import Printing
 
 if TYPE_CHECKING:

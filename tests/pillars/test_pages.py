@@ -38,7 +38,7 @@ from instances.planning.grid.configurations import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
 from instances.serving.servers import servers_of_document
 from mtpp.api.training import calibrate
-from mtpp.cli.command import DONE, TRUSTED
+from mtpp.cli.exit_codes import DONE, TRUSTED
 
 MOST_BYTES_OF_README, MOST_BYTES_OF_A_PAGE, MOST_WORDS_OF_A_SENTENCE = 8000, 12_000, 22
 PAGES = (*MANUAL, *JOURNAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")

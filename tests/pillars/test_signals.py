@@ -18,7 +18,7 @@ import mtpp.cli.main
 from instances import save_graph
 from instances.random_graphs import regal_style
 from instances.system.processes import catch_interrupt, processors, terminate_as_interrupt
-from mtpp.cli.command import INTERRUPTED, MEANINGS
+from mtpp.cli.exit_codes import INTERRUPTED, MEANINGS
 
 ROOT = Path(mtpp.__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -168,7 +168,7 @@ def test_bug_what_began_after_an_interrupt_went_on_for_all_its_time() -> None:
 
 
 def test_the_exit_codes_are_the_same_everywhere() -> None:
-    """README, help and docstring know each code of `mtpp.cli.command`."""
+    """README, help and docstring know each code of `mtpp.cli.exit_codes`."""
     for text in (mtpp.cli.main.__doc__ or "", str(mtpp.cli.main.app.info.epilog)):
         assert all(f"{code} {meaning}" in " ".join(text.split()) for code, meaning in MEANINGS.items())
     readme = (ROOT / "README.md").read_text()

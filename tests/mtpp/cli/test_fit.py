@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import columns, graph_file, mtpp
 
-from mtpp.cli.command import DONE, IMPOSSIBLE, NOTHING, WRONG
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING, WRONG
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from command_line import assert_misuse, graph_file, mtpp
 
 from instances import save_graph
 from instances.random_graphs import regal_style
-from mtpp.cli.command import INTERRUPTED
+from mtpp.cli.exit_codes import INTERRUPTED
 from mtpp.text.tables import LiveLine
 from mtpp_models import Progress
 
