@@ -212,6 +212,11 @@ class ComputationGraph(Displayed):
         """Bytes of all parameters, shared ones once, and of all states."""
         return self.parameter_total + float(self.state_bytes.sum())
 
+    @property
+    def held_words(self) -> str:
+        """The name of what nodes hold, for messages."""
+        return "parameters and states" if self.state_bytes.any() else "parameters"
+
     @cached_property
     def content_hash(self) -> str:
         """Hash (SHA-256) of everything that costs depend on; names do not count, states only where there are any."""

@@ -255,7 +255,7 @@ def find_infeasibility(instance: Instance) -> Infeasibility | None:
     params, need = loads.load(np.ones(len(loads.params), dtype=bool))
     limit = _room_of(instance, loads, 0, instance.k - 1)
     if limit is not None and params + need > limit:
-        what = "parameters" if instance.activation_buffer is None else "parameters beside the buffers"
+        what = instance.graph.held_words + ("" if instance.activation_buffer is None else " beside the buffers")
         peak = f" and {loads.words(need)} of activations" if params <= limit else ""
         devices = "1 device" if instance.k == 1 else f"{instance.k} devices"
         reason = f"does not fit: {loads.words(params)} of {what}{peak}, {loads.words(limit)} on {devices}"
@@ -310,8 +310,9 @@ def _windows_too_small(instance: Instance, loads: Loads) -> Infeasibility | None
             limit = _room_of(instance, loads, a, b)
             if limit is not None and params + need > limit:
                 blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
-                reason = f"does not fit: windows force {loads.words(params)} of parameters into {blocks}, "
-                return Infeasibility(reason + loads.words(limit), {"kind": "windows", "first": a, "last": b})
+                held = f"{loads.words(params)} of {instance.graph.held_words}"
+                reason = f"does not fit: windows force {held} into {blocks}, {loads.words(limit)}"
+                return Infeasibility(reason, {"kind": "windows", "first": a, "last": b})
     return None
 
 

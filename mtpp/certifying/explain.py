@@ -450,8 +450,7 @@ def memory_sentence(partition: Partition) -> str | None:
         return None
     slowest, memory, k = int(partition.block_costs.argmax()), instance.platform.memory, instance.k
     if not partition.kind_names and instance.graph.held_total > k * memory:
-        contents = f"{bytes_in_words(instance.graph.held_total)} of parameters"
-        contents += " and states" if instance.graph.state_bytes.any() else ""
+        contents = f"{bytes_in_words(instance.graph.held_total)} of {instance.graph.held_words}"
         why = f"{contents}, {bytes_in_words(k * memory)} on {k} {'devices' if k > 1 else 'device'}"
     else:
         need = partition.param_bytes + partition.state_bytes + partition.peaks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,12 @@ def test_a_group_that_does_not_fit_is_named_by_a_node_of_the_graph(capsys: pytes
     words = "partition graph.json -k 3 --bandwidth 1 --memory 7GB --activation-buffer 0B --fit"
     assert mtpp(f"{words} --constraints rules.json") == IMPOSSIBLE
     assert "with 1 that share its block, takes 8 GB, 7 GB on a device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fit", ["", " --fit"])
+def test_bug_states_are_no_parameters(fit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A proof that nothing fits called caches of keys and values parameters."""
+    question = "gpt2 -k 2 --dim phase=decode --dim batch=64 --dim context=1024 --bandwidth 25GB/s --memory 2GB"
+    assert mtpp(f"partition {question}{fit}") == (IMPOSSIBLE if fit else DONE)
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert re.search(r"does not fit: 5\.330? GB of parameters and states, 4(\.000)? GB on 2 devices", said)
