@@ -105,7 +105,7 @@ def verify(
     answer : Result or file
         As `Result.save` and ``--out`` write it, or a folder of stages.
     graph : GraphLike, optional
-        The graph that the certificate has to be of; the chain of a plan, the decoder of a serving front.
+        The graph that the certificate has to be of; the chain of a plan, the decoder of a front or a deployment.
     question : Instance, Result or str, optional
         The question that it has to answer, or the first 16 digits or more of its hash (`Instance.question_hash`).
     k, bandwidth, memory, activation_buffer, fit, constraints, runtime

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from instances.partitioning.stated import StatedServing
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import LayerChain, TrainingInstance
+    from instances.serving.problem import DeploymentInstance
 
 # Statements of a caller on the question of a file, held against the question that it answers.
 #
@@ -421,6 +422,23 @@ class OwnGraph:
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 
+    def of_deployment(self, instance: DeploymentInstance) -> str | None:
+        """Why the decoder of a deployment is not this one; None if it is."""
+        from mtpp.questions.serving import model_of
+
+        if "served" not in self._read:
+            self._read["served"] = model_of(self._graph)
+        stated, own = instance.model, self._read["served"]
+        for name, true, other in (
+            ("layers", stated.layers, own.layers),
+            ("parameters", stated.parameters, own.parameters),
+        ):
+            if true != other:
+                return f"{true} {name} against {other}"
+        named = replace(own, name=stated.name)
+        same = replace(instance, model=named).question_hash == instance.question_hash
+        return None if same else "sizes of layers are others"
+
     def _reading(self) -> ReadingWords:
         return pick(ReadingWords, self._words)
 
@@ -483,8 +501,8 @@ def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: OwnGrap
 
 
 def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """The question of a deployment, of which there is nothing to state but its hash."""
-    return Comparisons({}, ())
+    """Compare the decoder of a deployment; of the rest there is nothing to state but the hash."""
+    return Comparisons(_with_graph(graph, lambda graph: graph.of_deployment(stated.instance)), ())
 
 
 def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:

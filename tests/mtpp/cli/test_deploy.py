@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import mtpp
 from mtpp.cli.main import main
 from mtpp.problems.checking import result_document
+from mtpp.questions.serving import model_of
 
 
 def test_a_deployment_is_found_written_verified_and_exported(
@@ -24,7 +26,14 @@ def test_a_deployment_is_found_written_verified_and_exported(
     assert "2000" in shown
     assert main(["verify", str(out)]) == 0
     assert main(["explain", str(out)]) == 0
+    assert main(["verify", str(out), "--graph", "llama-3-8b"]) == 0
     capsys.readouterr()
+    assert main(["verify", str(out), "--graph", "llama-3-70b"]) == 1
+    assert "question.graph: it is not llama-3-70b: 32 layers against 80" in "".join(capsys.readouterr())
+    assert main(["verify", str(out), "--graph", "llama-2-7b"]) == 1
+    assert "8030261248 parameters against 6738415616" in "".join(capsys.readouterr())
+    assert main(["verify", str(out), "-k", "4"]) == 2
+    assert "-k says nothing of a deployment" in capsys.readouterr().err
     assert main(["export", str(out), "--for", "vllm"]) == 0
     assert "--max-model-len 2000" in capsys.readouterr().out
     assert main(["export", str(out), "--for", "accelerate"]) == 2
@@ -134,3 +143,15 @@ def test_cost_is_that_of_the_cheapest_servers() -> None:
     result = mtpp.serve("llama-3-8b", servers="1x1xA100,1x1xH100", objective="cost", price="2,40")
     assert [chain.words for chain, _ in result.answer.chains] == ["A100 tp1 32"]
     assert result.answer.price == pytest.approx(2 / 3600 / result.answer.rate * 1e6)
+
+
+def test_the_name_of_the_decoder_of_a_deployment_is_free(tmp_path: Path) -> None:
+    model = model_of("llama-3-8b")
+    renamed, wider = replace(model, name="mine"), replace(model, hidden=model.hidden + 1)
+    answer = tmp_path / "deployment.json"
+    mtpp.serve(renamed, servers="1x2xA100", batch=16).save(answer)
+    verdict = mtpp.verify(answer, graph="llama-3-8b")
+    assert not verdict.faults
+    mtpp.serve(wider, servers="1x2xA100", batch=16).save(answer)
+    verdict = mtpp.verify(answer, graph="llama-3-8b")
+    assert verdict.faults == ("question.graph: it is not llama-3-8b: sizes of layers are others",)
