@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, assume, nearest, word
 from instances.graph.display import figures
 from instances.json_files import read_json
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
 from instances.readers.huggingface.files import find_record
+from instances.readers.huggingface.record import Decoder
 from instances.serving.model import ServedModel
 from instances.serving.problem import CACHES, DEGREES, OBJECTIVES, TOPOLOGIES, WEIGHTS, DeploymentInstance
 from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_document, servers_of_text
@@ -33,12 +34,15 @@ class WorkloadWords(TypedDict, total=False):
     """A workload for a deployment, and its limits."""
 
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
-    input: Annotated[int | None, Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1)]
+    input: Annotated[
+        int | None,
+        Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1),
+    ]
     output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
     weights: Annotated[
         str | PathLike[str] | None,
         Word(
-            "With servers the width of weights, without them their file beside a config.json.  [default: bf16]",
+            "With servers the width of weights, without them their file beside a config.json.  [default: bf16, or as the configuration is quantised]",
             None,
             "|".join((*WEIGHTS, "FILE")),
         ),
@@ -111,6 +115,18 @@ def refuse_deployment(words: ServeWords) -> None:
         raise WordError(name, words[name], f"it is for {word('servers')}; give these, or leave it out.")  # type: ignore[literal-required]
 
 
+# Tokens of a prompt, and of an output, where nobody says them.
+_TOKENS = 1000
+
+
+class _Decoder(NamedTuple):
+    """A decoder, and what its configuration says of how it is served."""
+
+    model: ServedModel
+    longest: int | None = None  # tokens of a sequence, at most; None if nothing states it
+    quantized: str | None = None  # numbers of its weights, as `Decoder` has them
+
+
 def model_of(model: Any) -> ServedModel:
     """The decoder of a name, a configuration or a record.
 
@@ -119,15 +135,19 @@ def model_of(model: Any) -> ServedModel:
     InputError
         If it is none, or no costs are known of its layers.
     """
+    return _decoder_of(model).model
+
+
+def _decoder_of(model: Any) -> _Decoder:
     if isinstance(model, ServedModel):
-        return model
+        return _Decoder(model)
     if isinstance(model, Transformer):
-        return served_model(model)
+        return _Decoder(served_model(model), model.positions or None)
     if not isinstance(model, str | PathLike):
         raise InputError(f"A model to be deployed is a name or a config.json, no {type(model).__name__}.")
     text = fspath(model)
     if text in TRANSFORMERS:
-        return served_model(TRANSFORMERS[text])
+        return _Decoder(served_model(TRANSFORMERS[text]), TRANSFORMERS[text].positions or None)
     record = find_record(text)
     if record is None:
         end = nearest(TRANSFORMERS, text, f"give {', '.join(TRANSFORMERS)} or a config.json")
@@ -136,9 +156,10 @@ def model_of(model: Any) -> ServedModel:
     for doubt in doubts:
         warnings.warn(doubt, InputWarning, stacklevel=2)
     try:
-        return served_model(transformer_of(layers, name))
+        served = served_model(transformer_of(layers, name))
     except UnknownLayersError as error:
         raise InputError(f"{str(error).removesuffix('.')}; serve it with {word('k')} and {word('memory')}.") from None
+    return _Decoder(served, layers.longest, layers.quantized) if isinstance(layers, Decoder) else _Decoder(served)
 
 
 def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
@@ -213,19 +234,21 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
         raise WordError("runtime", runtime, f"deployments are for {', '.join((*ONE_DEGREE, *NO_DEGREE))}.")
     given = words["servers"]
     assert given is not None
-    served, servers = model_of(model), servers_of(given)
+    decoder, servers = _decoder_of(model), servers_of(given)
+    served = decoder.model
     if words["price"] is not None:
         servers = _priced(servers, words["price"])
     names = ("input", "output", "weights", "kv", "reserve", "batch", "objective", "topology", "prefill")
     values: dict[str, Any] = {name: words[name] for name in names if words[name] is not None}  # type: ignore[literal-required]
     if "weights" in values:
         values["weights"] = str(values["weights"])
-    for name, default in (("input", 1000), ("output", 1000)):
-        if name not in values:
-            assume(name, f"{'prompts' if name == 'input' else 'outputs'} of {default} tokens")
-        values.setdefault(name, default)
+    values |= _lengths(values, decoder)
     if "weights" not in values:
-        assume("weights", "weights of 2 bytes")
+        values["weights"] = decoder.quantized or "bf16"
+        assume("weights", f"weights in {decoder.quantized}" if decoder.quantized else "weights of 2 bytes")
+        if decoder.quantized == "":
+            doubt = f"{served.name}: in what numbers its weights are quantised is not known; {word('weights')} says it."
+            warnings.warn(doubt, InputWarning, stacklevel=2)
     between = 50e9 if words["between"] is None else parse_bandwidth(words["between"], word="between")
     if words["between"] is None and sum(server.count for server in servers) > 1:
         assume("between", f"{figures(between, 'bytes/s')} between servers")
@@ -241,6 +264,23 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
         runtime=runtime,
         **values,
     )
+
+
+def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
+    """Tokens of prompts and of outputs, those that are not given such that both are no more than the decoder takes."""
+    room = math.inf if decoder.longest is None else decoder.longest
+    lengths = {}
+    for name, other in (("input", "output"), ("output", "input")):
+        if name in given:
+            lengths[name] = given[name]
+            continue
+        rest = room - given[other] if other in given else room / 2
+        lengths[name] = int(min(_TOKENS, max(1, rest)))
+        assume(name, f"{'prompts' if name == 'input' else 'outputs'} of {lengths[name]} tokens")
+    if sum(lengths.values()) > room:
+        both = f"prompts of {lengths['input']} and outputs of {lengths['output']} tokens"
+        raise InputError(f"{both}: {decoder.model.name} takes sequences of {decoder.longest}; give less.")
+    return lengths
 
 
 def _priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:

@@ -120,13 +120,41 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     labels, biased = _labels(classes, outer)
     if labels is None and classes and not classes[0].endswith(_HEADED):
         warnings.append(f"it is a {classes[0]}; a {kind} with its head counts, which may have other parts.")
-    if "quantization_config" in members and members["quantization_config"].data:
-        warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
     if unknown := _unknown(members, type_fields, type_words):
         listed = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         warnings.append(f"fields that a {kind} does not have are left out: {listed}.")
-    record = _decoder(kind, fields)
+    stated = next((source[name].data for source in (members, outer) for name in _QUANTIZED if name in source), None)
+    record = replace(_decoder(kind, fields), quantized=_quantized(stated))
     return record if labels is None else replace(record, tied=False, labels=labels, head_bias=biased), warnings
+
+
+_QUANTIZED = ("quantization_config", "compression_config")
+# Methods that keep a single kind of numbers.
+_OF_METHOD = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4", "NVFP4": "fp4", "FP8": "fp8"}
+
+
+def _quantized(stated: Any) -> str | None:
+    """The numbers that weights of layers are kept in; "" if they cannot be told, None if they are as configured."""
+    if not stated:
+        return None
+    parts = [stated] if isinstance(stated, dict) else []
+    groups = stated.get("config_groups") if parts else None
+    if isinstance(groups, dict):  # of compressed tensors
+        parts += [group["weights"] for group in groups.values() if isinstance(group, dict) and "weights" in group]
+    numbers = {name for part in parts if isinstance(part, dict) and (name := _numbers(part)) is not None}
+    return numbers.pop() if len(numbers) == 1 else ""
+
+
+def _numbers(part: Mapping[str, Any]) -> str | None:
+    """What a description of quantised weights calls its numbers, None if nothing that is known here."""
+    for name in ("quant_method", "quant_algo"):
+        if isinstance(part.get(name), str) and part[name] in _OF_METHOD:
+            return _OF_METHOD[part[name]]
+    loaded = next((bits for bits in (4, 8) if part.get(f"load_in_{bits}bit") is True), None)
+    bits = loaded or part.get("bits", part.get("w_bit", part.get("num_bits")))
+    if type(bits) is not int or bits not in (4, 8):
+        return None
+    return f"{'fp' if part.get('type') == 'float' else 'int'}{bits}"
 
 
 def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int | None, bool]:

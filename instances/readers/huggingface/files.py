@@ -96,6 +96,8 @@ def read_configuration(
     file = Path(path) / CONFIGURATION if Path(path).is_dir() else Path(path)
     config = _read(file)
     record, warnings = configured_record(config)
+    if isinstance(record, Decoder) and record.quantized is not None:
+        warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
     stored = None if training else stored_weights(file.parent, weights)
     if training and weights is not None:
         raise WordError("weights", str(weights), "a step of training holds numbers of element_bytes; leave it out.")

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers_configurations import LLAMA, written
 
 import mtpp
+from instances.errors import InputWarning
 from mtpp.cli.main import main
 from mtpp.problems.checking import result_document
 from mtpp.questions.serving import model_of
@@ -155,3 +157,43 @@ def test_the_name_of_the_decoder_of_a_deployment_is_free(tmp_path: Path) -> None
     mtpp.serve(wider, servers="1x2xA100", batch=16).save(answer)
     verdict = mtpp.verify(answer, graph="llama-3-8b")
     assert verdict.faults == ("question.graph: it is not llama-3-8b: sizes of layers are others",)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "weights"),
+    [
+        (None, "bf16"),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, "fp8"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
+        ({"quant_method": "mxfp4"}, "fp4"),
+        ({"config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float"}}}}, "fp8"),
+    ],
+)
+def test_bug_quantised_weights_counted_as_two_bytes(
+    tmp_path: Path, quantization: dict[str, Any] | None, weights: str
+) -> None:
+    config = written(tmp_path, LLAMA | {"quantization_config": quantization})
+    assert mtpp.serve(config, servers="1x1xL4", input=8, output=8).answer.instance.weights == weights
+    assert mtpp.serve(config, servers="1x1xL4", input=8, output=8, weights="fp16").answer.instance.weights == "fp16"
+
+
+@pytest.mark.parametrize(
+    "quantization", [{"bits": [4]}, {"bits": 3}, ["awq"], {"config_groups": {"a": {"weights": 1}}}]
+)
+def test_of_weights_that_are_quantised_in_unknown_numbers_a_line_says_so(tmp_path: Path, quantization: Any) -> None:
+    config = written(tmp_path, LLAMA | {"quantization_config": quantization})
+    with pytest.warns(InputWarning, match="in what numbers its weights are quantised is not known; weights says"):
+        assert mtpp.serve(config, servers="1x1xL4", input=8, output=8).answer.instance.weights == "bf16"
+
+
+def test_bug_sequences_were_longer_than_a_decoder_takes(tmp_path: Path) -> None:
+    """By default they are no longer."""
+    config = written(tmp_path, LLAMA | {"max_position_embeddings": 100})
+    for given, lengths in (({}, (50, 50)), ({"input": 80}, (80, 20)), ({"output": 30, "input": 70}, (70, 30))):
+        asked = mtpp.serve(config, servers="1x1xL4", **given).answer.instance
+        assert (asked.input, asked.output) == lengths
+    with pytest.raises(mtpp.InputError, match=r"prompts of 80 and outputs of 21 tokens: .* takes sequences of 100"):
+        mtpp.serve(config, servers="1x1xL4", input=80, output=21)
+    with pytest.raises(mtpp.InputError, match="takes sequences of 100; give less"):
+        mtpp.serve(config, servers="1x1xL4", input=100)
