@@ -34,15 +34,13 @@ class WorkloadWords(TypedDict, total=False):
     """A workload for a deployment, and its limits."""
 
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
-    input: Annotated[
-        int | None,
-        Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1),
-    ]
+    input: Annotated[int | None, Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1)]
     output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
     weights: Annotated[
         str | PathLike[str] | None,
         Word(
-            "With servers the width of weights, without them their file beside a config.json.  [default: bf16, or as the configuration is quantised]",
+            "With servers the width of weights, without them their file beside a config.json.  "
+            "[default: as quantised, or bf16]",
             None,
             "|".join((*WEIGHTS, "FILE")),
         ),
