@@ -58,6 +58,7 @@ class Architecture:
     # Whether it is a decoder that can be served: `network` takes a `Cache`, and there are the dimensions phase, context
     # and kv_bytes of `served_dims`.
     served: bool = False
+    longest: int | None = None  # tokens of a sequence that a decoder takes, as its reference states them
 
     @property
     def dims(self) -> dict[str, Dim]:
@@ -116,7 +117,8 @@ class Architecture:
         Returns
         -------
         ComputationGraph
-            Its attributes hold `dims`, `level`, `training`, `flops`, `multiply_adds` and `parameter_count`.
+            Its attributes hold `dims`, `level`, `training`, `flops`, `multiply_adds` and `parameter_count`, and those
+            of a decoder in a phase `longest` where that is known.
 
         Raises
         ------
@@ -144,13 +146,14 @@ class Architecture:
             net.operators += backward_operators(net.operators)
         listed = ", ".join(f"{dim}={value}" for dim, value in chosen.items())
         step = "forward and backward" if training else "forward"
+        stated = {"longest": self.longest} if cache is not None and self.longest is not None else {}
         roofline = f"{device.peak_flops:g} flop/s and {device.memory_bandwidth:g} bytes/s"
         graph = net.graph(
             device,
             weights_as_nodes=weights_as_nodes,
             name=self.name,
             source=f"parametric architecture at {level} level, {step}, {listed}; roofline at {roofline}",
-            attributes={"dims": chosen, "level": level, "training": training},
+            attributes={"dims": chosen, "level": level, "training": training, **stated},
         )
         return merge_layers(graph, net.operators) if level == "layer" else graph
 

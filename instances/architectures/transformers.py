@@ -242,6 +242,7 @@ TRANSFORMERS = (
         _TEXT,
         "Radford et al., Language models are unsupervised multitask learners, 2019",
         served=True,
+        longest=1024,
     ),
     Architecture(
         "vit-b16",
@@ -259,10 +260,11 @@ TRANSFORMERS = (
 _EXPERTS, _CHOSEN = 8, 2  # of Mixtral: in a layer, for a token
 _ROTARY_FLOPS = 3  # two products and a sum
 _HEAD = 128  # width of a head in all these models
-_LLAMA_2 = "Touvron et al., Llama 2: open foundation and fine-tuned chat models, arXiv:2307.09288, 2023"
-_LLAMA_3 = "Llama team, The Llama 3 herd of models, arXiv:2407.21783, 2024"
+# Publications with the longest context that they state; that of Llama 3 is before it was extended to Llama 3.1.
+_LLAMA_2 = "Touvron et al., Llama 2: open foundation and fine-tuned chat models, arXiv:2307.09288, 2023", 4096
+_LLAMA_3 = "Llama team, The Llama 3 herd of models, arXiv:2407.21783, 2024", 8192
 _SPARSE = "Mixtral, 32 layers of 4096 with 8 experts, 2 for each token"
-_MIXTRAL = "Jiang et al., Mixtral of experts, arXiv:2401.04088, 2024"
+_MIXTRAL = "Jiang et al., Mixtral of experts, arXiv:2401.04088, 2024", 32768
 
 
 class Sizes(NamedTuple):
@@ -365,9 +367,12 @@ def _route(net: NetworkBuilder, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     return chosen, net.operator("dispatch", [x, chosen], _EXPERTS * [(share, hidden)])
 
 
-def _decoder(name: str, summary: str, reference: str, network: Callable[..., None], *sizes: int) -> Architecture:
-    """A published decoder; the numbers are its `Sizes`."""
-    return Architecture(name, summary, partial(network, sizes=Sizes(*sizes)), _TEXT, reference, served=True)
+def _decoder(
+    name: str, summary: str, published: tuple[str, int], network: Callable[..., None], *sizes: int
+) -> Architecture:
+    """A published decoder, by its reference and longest context; the numbers are its `Sizes`."""
+    sized = partial(network, sizes=Sizes(*sizes))
+    return Architecture(name, summary, sized, _TEXT, published[0], served=True, longest=published[1])
 
 
 DECODERS = (

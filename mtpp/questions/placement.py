@@ -297,8 +297,11 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
     return in_flight
 
 
-def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstance) -> str:
-    """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts."""
+def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstance, most: float) -> str:
+    """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts.
+
+    Where `most`, its largest context [tokens], is more than the model takes, that is said, too.
+    """
     dims = question.instance.graph.attributes["dims"]
     terms = [f"{question.context} tokens of context"]
     if words["devices"] is not None:
@@ -315,7 +318,9 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
         terms.append(f"numbers of {width} bytes" + ("" if kept == width else f", of {kept} in caches"))
     assert question.in_flight is not None
     held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
-    return f"times: {', '.join(terms)}; contexts: {held}"
+    longest = question.instance.graph.attributes.get("longest")
+    taken = f", and the model takes {longest} tokens" if type(longest) is int and longest < most else ""
+    return f"times: {', '.join(terms)}; contexts: {held}{taken}"
 
 
 def throughput_at_capacity(

@@ -42,7 +42,8 @@ def record_architecture(record: Decoder | Encoder, name: str, reference: str) ->
         summary = f"encoder, {record.layers} layers of {record.hidden}"
         return Architecture(name, summary, partial(encode, sizes=record), _TEXT, reference)
     summary = f"{record.kind}, {len(record.layers)} layers of {record.hidden}"
-    return Architecture(name, summary, partial(record_network, record=record), _TEXT, reference, served=True)
+    network = partial(record_network, record=record)
+    return Architecture(name, summary, network, _TEXT, reference, served=True, longest=record.longest)
 
 
 def configured_architecture(config: Value, name: str) -> tuple[Architecture, list[str]]:

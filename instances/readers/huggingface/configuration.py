@@ -246,6 +246,8 @@ def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words
     ]
 
 
+#: Types of scaled rotary positions whose factor lengthens the context that is stated.
+_SCALED = ("linear", "dynamic", "yarn")
 _REMEDY = "in Python, give the module itself: mtpp.load(module, args=(example,))"
 
 
@@ -257,7 +259,6 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
     if "norm_if" in words and not fields.truth(words["norm_if"]):
         norm = "none"
     final, rows = words.get("final_norm", True), words.get("positions", False)
-    longest = fields.value("max_position_embeddings").data
     return Decoder(
         kind=kind,
         hidden=hidden,
@@ -274,15 +275,38 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
         before=tuple(words.get("before", ("model.embed_tokens",))),
         after=tuple(words.get("after", ("model.norm", "lm_head"))),
         rotary_base=_rotary_base(fields.members),
-        longest=longest if type(longest) is int and longest > 0 else None,
+        longest=_longest(kind, fields),
     )
+
+
+def _longest(kind: str, fields: Fields) -> int | None:
+    """Tokens of a sequence that the model takes, at most; None if nothing states them.
+
+    Scaled rotary positions reach `factor` times as far as in training: of types linear and dynamic that is beyond
+    `max_position_embeddings`, of yarn beyond its original length. What llama3 and longrope reach is stated itself, as
+    it is by Gemma 3.
+    """
+    longest = fields.value("max_position_embeddings").data
+    scaling = {name: value.data for name, value in _rotary(fields.members).items()}
+    factor, way = scaling.get("factor"), scaling.get("rope_type", scaling.get("type"))
+    scaled = way in _SCALED and not kind.startswith("gemma3") and type(factor) in (int, float) and 1 <= factor < 2**20
+    if scaled and way == "yarn":
+        longest = scaling.get("original_max_position_embeddings") or longest
+    if type(longest) is not int or longest < 1:
+        return None
+    return int(longest * factor) if scaled else longest
+
+
+def _rotary(members: Mapping[str, Value]) -> dict[str, Value]:
+    """Fields of the rotary positions, by the name that this release of transformers has for them or an earlier one."""
+    stated = (members.get(name) for name in ("rope_scaling", "rope_parameters"))
+    given = [value.open_members(()) for value in stated if value is not None and isinstance(value.data, dict)]
+    return given[-1] if given else {}
 
 
 def _rotary_base(members: Mapping[str, Value]) -> float | None:
     """Base of the angles of all layers, which no cost reads: None where it is missing or no number."""
-    nested = members.get("rope_parameters")
-    inner = nested.open_members(()) if nested is not None and isinstance(nested.data, dict) else {}
-    base = {**members, **inner}.get("rope_theta")
+    base = {**members, **_rotary(members)}.get("rope_theta")
     return float(base.data) if base is not None and type(base.data) in (int, float) and 1 <= base.data < 2**63 else None
 
 

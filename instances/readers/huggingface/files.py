@@ -125,8 +125,6 @@ def read_configuration(
         attributes["modules"] = record.modules
     if isinstance(record, Decoder) and "phase" in attributes["dims"]:
         attributes["caches"] = other_caches(record, attributes["dims"])
-        if record.longest is not None:
-            attributes["longest"] = record.longest
     if warnings:
         attributes["warnings"] = warnings
     return replace(graph, attributes=attributes)

@@ -200,3 +200,24 @@ def test_an_earlier_multimodal_configuration_has_its_fields_outside(tmp_path):
     path = written(tmp_path, LLAMA | {"model_type": "qwen2_vl", "vision_config": {"depth": 3}})
     with pytest.warns(InputWarning, match="only its decoder counts, a qwen2_vl_text"):
         assert load_graph(path).attributes["parameter_count"] == 1160 + 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("scaling", "longest"),
+    [
+        (None, 2048),
+        ({"rope_type": "linear", "factor": 2.0}, 4096),
+        ({"type": "dynamic", "factor": 2.5}, 5120),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}, 4096),
+        ({"type": "yarn", "factor": 4.0}, 8192),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 1024}, 2048),
+        ({"type": "longrope", "factor": 3.0, "original_max_position_embeddings": 1024}, 2048),
+        ({"type": "linear", "factor": None}, 2048),
+    ],
+)
+@pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
+def test_scaled_rotary_positions_lengthen_the_longest_context(tmp_path, name, scaling, longest):
+    """As transformers and vLLM read it; a lengthened one that is stated as such is not lengthened again."""
+    for model, reached in ((LLAMA, longest), (GEMMA, 2048)):
+        path = written(tmp_path, model | {"max_position_embeddings": 2048, name: scaling})
+        assert load_graph(path, dims={"phase": "decode"}).attributes["longest"] == reached

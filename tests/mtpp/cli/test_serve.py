@@ -238,3 +238,11 @@ def test_settings_hold_no_more_tokens_than_the_model_takes(
     text = Path("front.json").read_text().replace("--max-model-len 512", "--max-model-len 513")
     Path("front.json").write_text(text)
     assert mtpp("verify front.json") == 1
+
+
+def test_architectures_take_as_many_tokens_as_their_papers_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPT-2 was trained for 1,024 tokens, however many have room."""
+    assert mtpp("serve gpt2 --devices 2xH100") == 0
+    out = capsys.readouterr().out
+    assert "and the model takes 1024 tokens." in out
+    assert out.count(" --max-model-len 1024\n") == 1
