@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # The verb ``mtpp table``: make the runs of a study that are missing, then print its tables.
 
 
+#: Targets that are studies with tables of their own.
+_STUDIES = ("training", "train", "placeto", "serving", "unlike", "peers")
 _Targets = Annotated[
     list[str],
     options.argument(
@@ -185,7 +187,9 @@ def table(
     settings = solve_options(proof, time_limit)
     names = None if methods is None else parse_names(methods)
     left_out: list[str] = []
-    instances = load_targets(targets, k, platform, left_out)
+    if studies := [name for name in targets if name in _STUDIES]:
+        raise InputError(f"{studies[0]} is a study with tables of its own; name it alone.")
+    instances = load_targets(targets, k, platform, left_out, _STUDIES)
     with running.workers() as workers:
         code = make_tables(
             instances, names, settings, workers, report, seeds=seeds_of(seeds), budgets=budgets_of(budgets)

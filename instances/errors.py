@@ -87,7 +87,10 @@ def one_line(error: Exception, longest: int) -> str:
 
 
 def extra(name: str) -> str:
-    """The command that installs the packages of an extra of this project, which no package index has, in any folder."""
+    """The command that installs the packages of an extra of this project, which no package index has, in any folder.
+
+    Nothing follows it in a message, not even a full stop, so that it can be copied.
+    """
     import shlex
     from importlib.metadata import PackageNotFoundError, requires
 
@@ -165,10 +168,10 @@ def check_one_of(what: str, value: object, choices: Collection[object]) -> None:
     >>> check_one_of("level", "layers", ("operator", "layer"))
     Traceback (most recent call last):
         ...
-    instances.errors.InputError: level is layers; did you mean layer? Give one of operator, layer.
+    instances.errors.InputError: level is 'layers'; did you mean layer? Give one of operator, layer.
     """
     if value not in choices:
-        raise InputError(f"{what} is {value}{one_of(choices, value)}")
+        raise InputError(f"{what} is {value!r}{one_of(choices, value)}")
 
 
 def one_of(choices: Iterable[object], value: object) -> str:
@@ -180,7 +183,7 @@ def one_of(choices: Iterable[object], value: object) -> str:
 def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
     """End of a message about a name that is not among `names`: the nearest of them, if one is, and the rest.
 
-    Near is what is written much alike, and what begins alike and is an abbreviation of it.
+    Near is what is written much alike, what begins much alike, and what is an abbreviation with the same beginning.
 
     Examples
     --------
@@ -190,9 +193,12 @@ def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
     letters = _MOST_LETTERS // (len(name) + 1)
     some = [other for other, end in zip(names, accumulate(map(len, names)), strict=True) if end <= letters]
     lowered, word = {other.lower().lstrip("-"): other for other in reversed(some)}, name.lower().lstrip("-")
-    near = get_close_matches(word, lowered, n=1) or [
-        other for other in lowered if other[:1] == word[:1] and (_shortens(word, other) or _shortens(other, word))
-    ]
+    stem = word.split(".")[0]  # that of another file is not near, however alike their suffixes are
+    near = (
+        [other for other in get_close_matches(word, lowered) if get_close_matches(stem, [other.split(".")[0]])]
+        or [other for other in lowered if len(word) > 3 and get_close_matches(word, [other[: len(word)]], cutoff=0.75)]
+        or [other for other in lowered if other[:1] == word[:1] and (_shortens(word, other) or _shortens(other, word))]
+    )
     if near:
         return f"; did you mean {lowered[near[0]]}?" + (rest and f" {rest[0].upper()}{rest[1:]}.")
     return f"; {rest}." if rest else "."

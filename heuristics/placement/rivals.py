@@ -92,7 +92,7 @@ def metis(instance: PlacementInstance, rng: np.random.Generator, _limits: Limits
     try:
         import pymetis
     except ImportError:
-        raise InputError(f"The method metis needs pymetis; install the extra: {extra('place')}.") from None
+        raise InputError(f"The method metis needs pymetis; install the extra: {extra('place')}") from None
     adjacency, work = _undirected(instance)
     if adjacency.nnz == 0 or instance.devices == 1:
         return Placement(instance, np.arange(instance.graph.n) % instance.devices)

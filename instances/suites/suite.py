@@ -224,7 +224,7 @@ def trace_network(package: str, model: str, file: Path) -> None:
     for needed in (package, "torch"):
         if not _installed(needed):
             missing = f"{needed} is not installed, with which {model} is traced"
-            raise InputError(f"{missing}; {extra('networks')}; {_REMEDY}.")
+            raise InputError(f"{missing}; {_REMEDY}: {extra('networks')}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         done = run_module(_PROCESS, package, model, file, seconds=_SECONDS)
@@ -234,7 +234,7 @@ def trace_network(package: str, model: str, file: Path) -> None:
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror}).") from None
     if done is not None and done.returncode == NOT_IMPORTED:
-        raise InputError(f"{package} cannot be imported: {problem}; {extra('networks')}; {_REMEDY}.")
+        raise InputError(f"{package} cannot be imported: {problem}; {_REMEDY}: {extra('networks')}")
     if not file.exists():
         raise LeftOutError(f"{package} {version(package)}, {model} cannot be traced and is left out: {problem}")
 

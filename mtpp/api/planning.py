@@ -241,7 +241,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     front = Front(
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
     )
-    terms = serving_terms(graph, words, question, max(point.capacity for point in outcome.points))
+    terms = serving_terms(graph, words, question, front.capacity)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(terms,))
 
 

@@ -48,7 +48,7 @@ def _solvers() -> Rows:
     available, packages = available_solvers(), {name: spec.remedy for name, spec in SOLVERS.items()}
     with suppress(SolverNotAvailableError):
         available[CP_SOLVER] = cp_version()
-    packages[CP_SOLVER] = f"{extra('place-cp')}, for mtpp place"
+    packages[CP_SOLVER] = f"for mtpp place, {extra('place-cp')}"
     return [(name, available.get(name, f"not available: {package}")) for name, package in packages.items()]
 
 

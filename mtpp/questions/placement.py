@@ -297,10 +297,10 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
     return in_flight
 
 
-def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstance, most: float) -> str:
+def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstance, capacity: float) -> str:
     """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts.
 
-    Where `most`, its largest context [tokens], is more than the model takes, that is said, too.
+    Where the chosen cut has room for more than the model takes, as `capacity` [tokens] says, that is said, too.
     """
     dims = question.instance.graph.attributes["dims"]
     terms = [f"{question.context} tokens of context"]
@@ -319,7 +319,7 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
     assert question.in_flight is not None
     held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
     longest = question.instance.graph.attributes.get("longest")
-    taken = f", and the model takes {longest} tokens" if type(longest) is int and longest < most else ""
+    taken = f", and the model takes {longest} tokens" if type(longest) is int and longest < capacity else ""
     return f"times: {', '.join(terms)}; contexts: {held}{taken}"
 
 

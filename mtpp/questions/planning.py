@@ -339,6 +339,9 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
         text = fspath(chain)
         if text == _SIMULATION:
             return _simulation(words)
+        is_named = Path(text).exists() or find_architecture(text) is not None
+        if not is_named and (end := nearest([_SIMULATION], text)) != ".":
+            raise InputError(f"There is no file and no architecture {text!r}{end}")
         if stated and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
             first = "=".join(map(str, next(iter(stated.items()))))
             raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")

@@ -17,7 +17,11 @@ from mtpp.text.numbers import counted
 
 
 def load_targets(
-    targets: Iterable[str], k: Blocks, words: PlatformWords, left_out: list[str] | None = None
+    targets: Iterable[str],
+    k: Blocks,
+    words: PlatformWords,
+    left_out: list[str] | None = None,
+    studies: Iterable[str] = (),
 ) -> list[Instance]:
     """One instance per k of each graph of the suites, folders, architectures and files in `targets`.
 
@@ -32,6 +36,8 @@ def load_targets(
         Devices are those of all graphs; of a graph of a suite they state their speeds.
     left_out : list of str, optional
         Takes a line for each graph that is left out.
+    studies : iterable of str
+        Further words that the caller knows; one that is misspelled may mean one of them.
 
     Raises
     ------
@@ -43,7 +49,7 @@ def load_targets(
     instances = []
     for target in targets:
         if not is_suite(target):
-            _check_there(target)
+            _check_there(target, studies)
             instances += instances_of(target, counts, asked)
             continue
         suite = find_suite(target)
@@ -69,8 +75,8 @@ def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:
     return chosen
 
 
-def _check_there(target: str) -> None:
+def _check_there(target: str, studies: Iterable[str]) -> None:
     if target not in ARCHITECTURES and not Path(target).exists():
         rest = f"suites are {', '.join(SUITES)}, regal-style:N, regal:FOLDER and folders"
-        end = nearest([*SUITES, *ARCHITECTURES, *beside(target)], Path(target).name, rest)
+        end = nearest([*SUITES, *studies, *ARCHITECTURES, *beside(target)], Path(target).name, rest)
         raise InputError(f"There is no suite, no architecture and no file {target!r}{end}")

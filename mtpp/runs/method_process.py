@@ -236,7 +236,10 @@ def _tried(method: Any, task: Task) -> MethodAnswer:
 
 def is_model(method: Any) -> bool:
     """Whether a method is a formulation or an algorithm, which proves bounds; otherwise it searches."""
-    return hasattr(method, "prove")
+    from mtpp_models.bounds.cuts import Algorithm
+    from mtpp_models.formulations.formulation import Formulation
+
+    return isinstance(method, Formulation | Algorithm)
 
 
 def kind_of(model: Any) -> ModelKind:

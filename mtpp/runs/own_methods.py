@@ -50,6 +50,8 @@ _MOST = 2**20
 # Of a turn in a certification: its part of the time that is left, if it is the first; the seconds until it is ended.
 _TURN, _GRACE_OF_TURNS = 0.1, 2.0
 _MAIN = "__main__"
+# Forms in which a model is given.
+_MODELS = "a Formulation, an Algorithm, a name, package.module:NAME or file.py:NAME"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +189,7 @@ def own_method(candidate: Any) -> OwnMethod | str:
     if is_model(candidate):
         return candidate.name if _is_shipped(candidate) else _of_model(candidate)
     if not callable(candidate):
-        why = "give names, functions, models, package.module:NAME or file.py:NAME."
-        raise WordError("methods", candidate, why)
+        raise WordError("methods", candidate, f"give functions, {_MODELS}.")
     return _of_object(candidate, candidate, getattr(candidate, "__name__", type(candidate).__name__))
 
 
@@ -199,7 +200,7 @@ def is_address(method: str) -> bool:
 
 
 def own_model(candidate: Any) -> OwnMethod | None:
-    """The bound of a caller that a model names or is; None for those of this project, and for what is no model.
+    """The bound of a caller that a model names or is; None for those of this project.
 
     Raises
     ------
@@ -207,7 +208,7 @@ def own_model(candidate: Any) -> OwnMethod | None:
         As `own_method`, and if it is a search.
     """
     if not isinstance(candidate, str) and not is_model(candidate):
-        return None
+        raise WordError("model", candidate, f"give {_MODELS}.")
     method = own_method(candidate)
     if isinstance(method, str):
         return None

@@ -132,7 +132,8 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
             methods[method] = RunMethod(method, _sources(method, homes))
             continue
         if method.name in methods and (methods[method.name].own or method).sources != method.sources:
-            raise InputError(f"methods: two are called {method.name}; give one of them another name.")
+            remedy = "give one another __name__, or another name if it is a model."
+            raise InputError(f"methods: two are called {method.name}; {remedy}")
         if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
             raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
         methods[method.name] = RunMethod(method.name, _sources(method, homes), method)

@@ -122,9 +122,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
     try:
         from distributed import Client
     except ImportError:
-        raise InputError(
-            f"{word('scheduler')} needs dask.distributed; install the extra: {extra('cluster')}."
-        ) from None
+        raise InputError(f"{word('scheduler')} needs dask.distributed; install the extra: {extra('cluster')}") from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from instances.errors import InputError, extra, one_line
 try:
     import onnx
 except ImportError:
-    raise InputError(f"stages need onnx and onnxruntime; install the extra: {extra('onnx')}.") from None
+    raise InputError(f"stages need onnx and onnxruntime; install the extra: {extra('onnx')}") from None
 
 from instances import Partition, Result, combine
 from instances.json_files import finite_or_none, write_json

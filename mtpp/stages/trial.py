@@ -267,7 +267,7 @@ def try_stages(
         memory for it.
     """
     if find_spec("onnxruntime") is None:
-        raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}.")
+        raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}")
     folder = Path(os.path.realpath(folder))
     manifest = read_manifest(folder)
     check_promises(manifest, Path(folder))

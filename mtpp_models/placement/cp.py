@@ -157,7 +157,7 @@ def cp_version() -> str:
     """Version of CP-SAT; a `SolverNotAvailableError` where it is not installed."""
     if importlib.util.find_spec(_PACKAGE) is None:
         raise SolverNotAvailableError(
-            f"Solver {CP_SOLVER} is not available; install the extra: {extra(_EXTRA)}; or choose place-exact."
+            f"Solver {CP_SOLVER} is not available; choose place-exact, or install the extra: {extra(_EXTRA)}"
         )
     return importlib.metadata.version(_PACKAGE)
 

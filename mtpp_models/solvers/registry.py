@@ -135,7 +135,7 @@ def _ready(solver: Solver) -> Solver:
     if solver.version() is None:
         names = ", ".join(available_solvers())
         raise SolverNotAvailableError(
-            f"Solver {solver.name} is not available: {solver.remedy}, or choose one of {names}."
+            f"Solver {solver.name} is not available; choose one of {names}, or: {solver.remedy}"
         )
     return solver
 

@@ -32,7 +32,7 @@ def require_torch() -> None:
         If it is not installed.
     """
     if find_spec("torch") is None:
-        raise InputError(f"PyTorch is not installed; install the extra: {extra('learn')}.")
+        raise InputError(f"PyTorch is not installed; install the extra: {extra('learn')}")
 
 
 class Best:

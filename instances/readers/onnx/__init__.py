@@ -59,5 +59,5 @@ def read_onnx(
     except ImportError as error:
         if error.name is None or not error.name.startswith("onnx"):
             raise
-        raise InputError(f"{path}: reading ONNX needs the package onnx; install the extra: {extra('onnx')}.") from None
+        raise InputError(f"{path}: reading ONNX needs the package onnx; install the extra: {extra('onnx')}") from None
     return fold_views(*build(path, dims or {}, device, cost))

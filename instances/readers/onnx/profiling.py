@@ -37,7 +37,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
     try:
         import onnxruntime  # noqa: F401
     except ImportError:
-        raise InputError(f"measuring needs onnxruntime; install the extra: {extra('onnx')}.") from None
+        raise InputError(f"measuring needs onnxruntime; install the extra: {extra('onnx')}") from None
     model = load_model(path)
     set_dims(model, dims, path)
     typed = {value.name for value in (*model.graph.input, *model.graph.value_info)}

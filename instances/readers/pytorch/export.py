@@ -93,7 +93,7 @@ def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> Computation
         If torch is not installed, or the file cannot be read.
     """
     if find_spec("torch") is None:
-        raise InputError(f"PyTorch is not installed; install the extra: {extra('torch')}.")
+        raise InputError(f"PyTorch is not installed; install the extra: {extra('torch')}")
     check_readable(path)
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not a file of torch.export.save, or cut short.")
@@ -327,5 +327,5 @@ def _torch() -> Any:
         import torch
         import torch.export
     except ImportError:
-        raise InputError(f"PyTorch is not installed; install the extra: {extra('torch')}.") from None
+        raise InputError(f"PyTorch is not installed; install the extra: {extra('torch')}") from None
     return torch

@@ -304,7 +304,7 @@ def save_onnx(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], path:
 
     name = type(module).__name__
     if find_spec("onnx") is None:
-        raise InputError(f"{name}: an ONNX file of it needs onnx; install the extra: {extra('onnx')}.")
+        raise InputError(f"{name}: an ONNX file of it needs onnx; install the extra: {extra('onnx')}")
     if not isinstance(module, torch.nn.Module) or any(weight.is_meta for weight in module.parameters()):
         raise InputError(f"{name}: files of stages are made from a module with its weights; give that, or no folder.")
     dynamo = find_spec("onnxscript") is not None

@@ -125,5 +125,5 @@ def test_without_pytorch_the_table_names_the_extra(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "mtpp: PyTorch is not installed; install the extra: pip install torch==2.13.0.\n"
+    assert done.stderr == "mtpp: PyTorch is not installed; install the extra: pip install torch==2.13.0\n"
     assert not Path("runs.jsonl").exists()

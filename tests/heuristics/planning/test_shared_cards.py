@@ -163,7 +163,7 @@ def test_rivals_run_on_shared_cards_as_they_planned() -> None:
 def test_words_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match="effort is 4"):
         Effort(level=4)
-    with pytest.raises(InputError, match="orders is fast"):
+    with pytest.raises(InputError, match="orders is 'fast'"):
         Effort(orders="fast")
 
 

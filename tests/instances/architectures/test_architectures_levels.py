@@ -76,7 +76,7 @@ def test_number_of_layers(name, count):
 
 
 def test_an_unknown_level_is_refused():
-    with pytest.raises(InputError, match="gpt2: level is block; give one of operator, layer"):
+    with pytest.raises(InputError, match="gpt2: level is 'block'; give one of operator, layer"):
         ARCHITECTURES["gpt2"].build(level="block")
 
 

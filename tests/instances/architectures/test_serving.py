@@ -160,7 +160,7 @@ def test_sequence_and_context_follow_each_other(dims: dict[str, Any], expected: 
         (
             "gpt2",
             {"phase": "decoding"},
-            r"gpt2: phase is decoding; did you mean decode\? Give one of",
+            r"gpt2: phase is 'decoding'; did you mean decode\? Give one of",
         ),
         ("gpt2", {"phase": 1}, "phase is 1"),
         ("gpt2", {"context": 64}, "gpt2: context is 64, but only phase=prefill and phase=decode have a cache"),

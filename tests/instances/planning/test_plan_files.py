@@ -158,5 +158,5 @@ def test_the_models_of_table_ii() -> None:
     assert small.instance("v100-4").chain.param_bytes.sum() == pytest.approx(4 * small.parameters, rel=1e-9)
     deep = TRAINED_MODELS["bert-48"].samples
     assert deep["1080ti-8"] == 2 * deep["v100-4"]
-    with pytest.raises(InputError, match="testbed is a100; "):
+    with pytest.raises(InputError, match="testbed is 'a100'; "):
         TRAINED_MODELS["vgg19"].instance("a100")

@@ -134,7 +134,7 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
     [
         ("net.onnx", {"communication": "cost"}, "'onnx' files have no edge costs"),
         ("net.onnx", {"dims": {"batch": 2, "width": 3}}, "there is no dimension 'width'; it has x:0, batch."),
-        ("net.onnx", {"cost": "guessed"}, "cost is guessed; give one of roofline, measured."),
+        ("net.onnx", {"cost": "guessed"}, "cost is 'guessed'; give one of roofline, measured."),
     ],
 )
 def test_options_that_do_not_fit(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_plan_says_it_too(path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_other_choices_and_other_files_are_refused(path: Path) -> None:
-    with pytest.raises(InputError, match="input_work is some; give one of keep, drop"):
+    with pytest.raises(InputError, match="input_work is 'some'; give one of keep, drop"):
         read_pipedream(path, input_work="some")
     with pytest.raises(InputError, match=r"take no time_unit; leave it out \(piper, dot do\)"):
         load_graph(path, time_unit="ms")

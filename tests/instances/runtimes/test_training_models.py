@@ -387,7 +387,7 @@ def test_a_model_is_part_of_no_hash(tmp_path: Path) -> None:
         ({"layers": [[-1, None]]}, "runs of equal layers must have 1 layer or more, and 10000 together at most"),
         ({"layers": [[10**9, None]]}, "runs of equal layers must have 1 layer or more, and 10000 together at most"),
         ({"hidden": 0}, "hidden is 0"),
-        ({"norm": "x\ny"}, "norm is x y; give one of"),
+        ({"norm": "x\ny"}, r"norm is 'x\\ny'; give one of"),
         ({"wings": 2}, "unknown field 'wings'"),
     ],
 )

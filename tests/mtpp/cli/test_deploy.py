@@ -67,7 +67,7 @@ def test_servers_of_a_file(tmp_path: Path) -> None:
         (["--servers", "1x8xA100", "--degrees", "3"], "degree 3 does not divide 64 heads; give 1, 2, 4, 8"),
         (["--servers", "1x8xA100", "--tpot", "nan"], "--tpot nan: give a positive time"),
         (["--servers", "1x8xA100", "--ttft", "0"], "--ttft 0: give a positive time"),
-        (["--servers", "1x8xA100", "--weights", "fp9"], "weights is fp9; did you mean fp8? Give one of bf16"),
+        (["--servers", "1x8xA100", "--weights", "fp9"], "weights is 'fp9'; did you mean fp8? Give one of bf16"),
         (["--servers", "1x8xFoo"], "There is no kind of devices 'Foo'"),
         (["--servers", "8xA100"], "give them as 2x8xH100,1x4xL4"),
         (["--servers", "1x8xA100", "-k", "4"], "--servers say how many devices there are"),

@@ -112,6 +112,9 @@ def test_a_misspelled_name_gets_the_nearest(command: str, message: str, capsys: 
         ("certify gpt2 -k 2 --dim phase=decoding", "decode"),
         ("partition path.json -k 2 --method Khan", "kahn"),
         ("train gpt2 --global-batch 8 --overlap autto", "auto"),
+        ("table pears", "peers"),
+        ("plan simulaton --cluster 2x2 --microbatches 4", "simulation"),
+        ("train gpt2 --cluster 2x8 --global-batch 8 --bandwidth 300GB/s,400GB/s --device H10O", "H100-PCIe"),
         ("verify path.jso", "path.json"),
         ("import bad.json", "nodes"),
     ],
@@ -124,6 +127,20 @@ def test_a_misspelled_value_gets_the_nearest(
     Path("bad.json").write_text('{"format": "mtpp-graph/1", "nodes": [{"work": 1}], "edges": [], "node": []}')
     assert main(command.split()) == 2
     assert f"; did you mean {nearest}? " in capsys.readouterr().err.replace(": did", "; did").replace("?\n", "? ")
+
+
+def test_files_are_near_by_their_names_not_their_suffixes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("frankfurt.json").write_text("{}")
+    assert main(["verify", "front.jsn"]) == 2
+    assert capsys.readouterr().err == "mtpp: front.jsn: there is no such file.\n"
+
+
+def test_a_study_is_a_target_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "serving", "gpt2"]) == 2
+    assert capsys.readouterr().err == "mtpp: serving is a study with tables of its own; name it alone.\n"
 
 
 @pytest.mark.parametrize(

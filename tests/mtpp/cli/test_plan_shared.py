@@ -90,7 +90,7 @@ def test_models_plan_too(form: str, files: Path, capsys: pytest.CaptureFixture[s
         ("--samples 0", "samples is 0"),
         ("--sequence 0", "sequence is 0"),
         ("--effort 7", "effort is 7"),
-        ("--orders none", "orders is none"),
+        ("--orders none", "orders is 'none'"),
         ("--orders missing.csv", "missing.csv"),
         ("--optimizer-bytes 16 --parameter-copies 4", "say the same"),
         ("--network paper --samples 2", "--samples"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,15 @@ def kahn(instance: Any, rng: Any, limits: Any = None) -> Partition:
     return mine(instance, rng)
 
 
+class Provable:
+    """Has what a model has, and is none."""
+
+    name = "provable"
+
+    def prove(self, start: Any, deadline: Any) -> float:
+        return 1.0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -174,11 +184,26 @@ def kahn(instance: Any, rng: Any, limits: Any = None) -> Partition:
         ({"methods": "kahn", "budgets": "1,inf"}, "give numbers of seconds above 0"),
         ({"methods": [kahn]}, "kahn is a method of this project"),
         ({"methods": [mine, Method("mine", "", "", kahn)]}, "two are called mine"),
+        ({"methods": [partial(mine), partial(mine, limits=None)]}, "two are called partial; give one another __name__"),
+        ({"methods": [Provable()]}, "give functions, a Formulation, an Algorithm, a name"),
     ],
 )
 def test_wrong_words_are_one_line(words: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         compared(**words)
+
+
+def test_partial_functions_are_told_apart_by_their_names() -> None:
+    searches = [partial(mine), partial(mine, limits=None)]
+    for search, name in zip(searches, ("wide", "narrow"), strict=True):
+        vars(search)["__name__"] = name
+    assert compared(searches)["method"].tolist() == ["wide", "narrow"]
+
+
+@pytest.mark.parametrize("method", [Provable(), mine])
+def test_what_is_no_model_bounds_nothing(method: Any) -> None:
+    with pytest.raises(InputError, match=r"model=.*: give a Formulation, an Algorithm, a name"):
+        mtpp.bound(mtpp.load("gpt2", level="layer"), 2, method)
 
 
 def test_functions_of_modules_travel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
