@@ -9,6 +9,7 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Annotated, Any, NamedTuple, TypedDict
 
+from instances.architectures import ARCHITECTURES
 from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, assume, nearest, word
 from instances.graph.display import figures
 from instances.json_files import read_json
@@ -145,7 +146,8 @@ def _decoder_of(model: Any) -> _Decoder:
         raise InputError(f"A model to be deployed is a name or a config.json, no {type(model).__name__}.")
     text = fspath(model)
     if text in TRANSFORMERS:
-        return _Decoder(served_model(TRANSFORMERS[text]), TRANSFORMERS[text].positions or None)
+        longest = ARCHITECTURES[text].longest if text in ARCHITECTURES else None
+        return _Decoder(served_model(TRANSFORMERS[text]), longest)
     record = find_record(text)
     if record is None:
         end = nearest(TRANSFORMERS, text, f"give {', '.join(TRANSFORMERS)} or a config.json")

@@ -288,7 +288,8 @@ def _longest(kind: str, fields: Fields) -> int | None:
     """
     longest = fields.value("max_position_embeddings").data
     scaling = {name: value.data for name, value in _rotary(fields.members).items()}
-    factor, way = scaling.get("factor"), scaling.get("rope_type", scaling.get("type"))
+    factor: Any = scaling.get("factor")
+    way = scaling.get("rope_type", scaling.get("type"))
     scaled = way in _SCALED and not kind.startswith("gemma3") and type(factor) in (int, float) and 1 <= factor < 2**20
     if scaled and way == "yarn":
         longest = scaling.get("original_max_position_embeddings") or longest
