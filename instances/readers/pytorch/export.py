@@ -293,7 +293,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
         return program
     try:
         with quiet():
-            return program.run_decompositions()
+            return program.run_decompositions(table)
     except Exception as error:
         raise InputError(f"The program cannot be decomposed: {first_line(error)}") from error
 

@@ -94,7 +94,8 @@ def test_a_tie_that_is_no_truth_is_refused(tmp_path):
 
 
 def test_what_is_not_known_of_a_wrapper_is_said(tmp_path):
-    with pytest.warns(InputWarning, match=r"what its decoder says \(True\); a mine is unknown"):
+    unknown = pytest.warns(InputWarning, match=r"what its decoder says \(True\); a mine is unknown")
+    with unknown, pytest.warns(InputWarning, match="only the decoder of its text_config counts"):
         load_graph(written(tmp_path, {"model_type": "mine", "text_config": GEMMA}))
 
 

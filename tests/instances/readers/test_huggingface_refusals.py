@@ -110,8 +110,9 @@ def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
     ],
 )
 def test_parts_that_are_not_counted_are_told(tmp_path, more, words):
-    with pytest.warns(InputWarning, match=words):
+    with pytest.warns(InputWarning) as told:
         load_graph(written(tmp_path, LLAMA | more))
+    assert any(words in str(one.message) for one in told)
 
 
 def test_bug_a_type_of_null_hid_that_of_the_decoder(tmp_path):

@@ -1,6 +1,7 @@
 """Forms in which weights lie beside a configuration: which count, with their bytes, and which are refused by name."""
 
 import json
+import re
 
 import pytest
 from transformers_configurations import LLAMA, written
@@ -270,8 +271,9 @@ DOUBTS = {
 @pytest.mark.parametrize("name", DOUBTS)
 def test_what_does_not_count_is_named(tmp_path, name):
     files, message = DOUBTS[name]
-    with pytest.warns(InputWarning, match=message):
+    with pytest.warns(InputWarning) as told:
         load_graph(fill(tmp_path, files))
+    assert any(re.search(message, str(one.message)) for one in told)
 
 
 #: Files, and how they are refused.
@@ -368,10 +370,10 @@ def test_the_word_is_one_of_all_verbs(tmp_path, monkeypatch, capsys):
 def test_times_follow_the_stored_width(tmp_path):
     """A step of decoding that reads 4 bits a number takes as long as its bytes, not as those of element_bytes."""
     path = fill(tmp_path, {"q4.gguf": gguf(Q4), "q8.gguf": gguf(Q8)})
-    slow = {"dims": {"phase": "decode"}, "memory_bandwidth": 1.0, "peak_flops": 1e30}
+    slow = {"dims": {"phase": "decode"}, "memory_bandwidth": "1kB/s", "peak_flops": 1e30}
     small, large = (mtpp.load(path, weights=f"{name}.gguf", **slow) for name in ("q4", "q8"))
     stored = [small.held_total - small.state_bytes.sum(), large.held_total - large.state_bytes.sum()]
-    assert large.work.sum() - small.work.sum() == pytest.approx(stored[1] - stored[0], rel=1e-6)
+    assert large.work.sum() - small.work.sum() == pytest.approx((stored[1] - stored[0]) / 1e3, rel=1e-6)
 
 
 def test_llama_cpp_loads_a_head_that_is_there_beside_the_table(tmp_path):

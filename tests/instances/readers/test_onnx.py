@@ -11,11 +11,12 @@ from onnx_models import LIGHT, model, named_edges, onnx, read, save
 
 from instances import InputError, SharedParameter, load_graph
 from instances.devices import DEFAULT_DEVICE, Device
+from instances.errors import InputWarning
 from instances.readers.onnx import read_onnx
 from instances.readers.onnx.graph import build
 from instances.readers.onnx.profiling import measure
 
-#: Work is then a count of operations.
+#: Work is then a count of operations, which is long for seconds.
 COUNTING = Device(peak_flops=1.0, memory_bandwidth=math.inf)
 
 # Nodes, edges, 1e9 multiply-adds of convolutions and dense layers (a bias counts as half of one), 1e6 parameters.
@@ -45,7 +46,8 @@ def test_published_networks(name: str, n: int, m: int, multiply_adds: float, par
     assert graph.parameter_total == pytest.approx(4 * graph.attributes["parameter_count"], rel=1e-5)
     assert "unknown_operators" not in graph.attributes
 
-    batched = load_graph(path, dims={"batch": 3}, device=COUNTING)
+    with pytest.warns(InputWarning, match="long for one pass of a network"):
+        batched = load_graph(path, dims={"batch": 3}, device=COUNTING)
     assert batched.attributes["flops"] == 3 * graph.attributes["flops"]
     assert batched.work.sum() == 3 * graph.work.sum()
     assert batched.n == n - len(views)
@@ -56,8 +58,8 @@ def test_work_is_a_roofline_of_operations_and_bytes(tmp_path: Path) -> None:
     network = model("g (float[4,8] x) => (float[4,16] y) {y = MatMul(x, w)}", w=(8, 16))
     assert read(tmp_path, network).work.tolist() == [DEFAULT_DEVICE.time(2 * 512, 4 * 224)]
     path = save(tmp_path, network)
-    assert load_graph(path, device=Device(1.0, 1e9)).work.tolist() == [1024.0]
-    assert load_graph(path, device=Device(1e9, 1.0)).work.tolist() == [896.0]
+    assert load_graph(path, device=Device(1e3, 1e9)).work.tolist() == [1.024]
+    assert load_graph(path, device=Device(1e9, 1e3)).work.tolist() == [0.896]
     assert load_graph(path).attributes["multiply_adds"] == 512
 
 
@@ -191,7 +193,8 @@ def test_unknown_operators_are_named_and_counted_by_bytes(tmp_path: Path) -> Non
     network = model("g (float[10,4] x) => (float[10,4] y) {a = Relu(x) b = my.own.Mix(a) y = my.own.Mix(b)}")
     for value in ("b",):
         network.graph.value_info.append(onnx.helper.make_tensor_value_info(value, 1, [10, 4]))
-    graph = read(tmp_path, network)
+    with pytest.warns(InputWarning, match=r"unknown operators, of which only the bytes count: my\.own\.Mix"):
+        graph = read(tmp_path, network)
     assert graph.attributes["unknown_operators"] == {"my.own.Mix": 2}
     assert graph.work.tolist() == [DEFAULT_DEVICE.time(40, 320)] * 3
 

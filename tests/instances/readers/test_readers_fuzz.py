@@ -227,6 +227,7 @@ def check(name: str, path: Path, content: bytes) -> None:
         assert len(message.splitlines()) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*nodes have no weight")
 @pytest.mark.parametrize("name", READ)
 def test_a_sample_is_read_and_recognised(name: str, tmp_path: Path) -> None:
     path = tmp_path / "file"

@@ -144,6 +144,7 @@ def test_llama_cpp_keeps_the_embeddings_on_the_host() -> None:
     assert question.graph.work[0] == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 def test_torch_splits_where_it_is_told() -> None:
     """PyTorch's own tracer makes the stages of the cut."""
     torch = pytest.importorskip("torch")

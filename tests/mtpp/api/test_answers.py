@@ -197,7 +197,9 @@ def test_an_export_does_not_replace_its_source(tmp_path: Path) -> None:
 
 
 def test_what_is_impossible_is_saved_with_its_proof(tmp_path: Path) -> None:
-    result = mtpp.certify(mtpp.ComputationGraph.from_edges([(0, 1)], [1, 1], param_bytes=[9, 9]), 2, memory=1, fit=True)
+    result = mtpp.certify(
+        mtpp.ComputationGraph.from_edges([(0, 1)], [1, 1], param_bytes=[9, 9]), 2, memory="1B", fit=True
+    )
     assert result.impossible is not None
     file = result.save(tmp_path / "none.json")
     assert result.impossible in (mtpp.read(file).impossible or "")

@@ -74,9 +74,9 @@ def test_words_and_defaults_are_those_of_the_command_line(verb: str) -> None:
 
 @pytest.mark.parametrize(("bandwidth", "rate"), [(None, 25e9), (2, 2.0), (np.float32(2), 2.0), ("16Gbps", 2e9)])
 def test_quantities_are_numbers_or_texts(bandwidth: Any, rate: float) -> None:
-    result = mtpp.partition(PAIR, 2, "kahn", bandwidth=bandwidth, memory="1KiB" if rate == 2 else 1024)
+    result = mtpp.partition(PAIR, 2, "kahn", bandwidth=bandwidth, memory="1KiB" if rate == 2 else 2**30)
     platform = result.instance.platform
-    assert (platform.bandwidth, platform.memory) == (rate, 1024 if bandwidth is None else platform.memory)
+    assert (platform.bandwidth, platform.memory) == (rate, 1024 if rate == 2 else 2**30)
     assert result.partition is not None
 
 
@@ -168,7 +168,7 @@ def test_what_is_refused_is_told_in_one_line(call: Callable[[], Any], error: typ
 def test_plans_and_placements_are_results_as_well() -> None:
     chain = mtpp.LayerChain([1, 1], [2, 2], forward_bytes=[8], backward_bytes=[8], param_bytes=[4, 4])
     planned = mtpp.plan(chain, mtpp.Cluster.of_servers([2], 1e3), 4, "spp")
-    named = mtpp.plan(chain, "1x2", 4, "spp", bandwidth=1e3)
+    named = mtpp.plan(chain, "1x2", 4, "spp", bandwidth="1kB/s")
     placed = mtpp.place(PAIR, 2, "heft", bandwidth=1)
     assert planned.cost == named.cost
     assert planned.ratio >= 1

@@ -50,7 +50,7 @@ def test_a_count_ends_at_its_limit() -> None:
 def test_rows_name_graphs_and_measure_shares() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
     graph = mtpp.ComputationGraph.from_edges(edges, [1, 2, 2, 3], [4, 1, 1, 0], [1, 2, 3, 4])
-    frame = mtpp.features({"one": graph, "two": graph}, k=[2, 4], bandwidth=2, memory=5)
+    frame = mtpp.features({"one": graph, "two": graph}, k=[2, 4], bandwidth=2, memory="5B")
     assert frame[["graph", "k"]].values.tolist() == [["one", 2], ["one", 4], ["two", 2], ["two", 4]]
     assert frame["heaviest_over_share"].tolist() == [3 / 4, 3 / 2] * 2
     assert frame["params_over_memory"].tolist() == [1.0, 0.5] * 2

@@ -126,13 +126,15 @@ def test_a_module_that_runs_in_two_stages_has_no_device():
 
 
 @pytest.mark.parametrize(
-    ("module", "remedy"),
+    ("make", "remedy"),
     [
-        (nn.LazyLinear(4), "run the module once on the example before"),
-        (nn.Sequential(torch.jit.script(nn.Linear(16, 2))), "as it was before it was scripted"),
+        (lambda: nn.LazyLinear(4), "run the module once on the example before"),
+        (lambda: nn.Sequential(torch.jit.script(nn.Linear(16, 2))), "as it was before it was scripted"),
     ],
 )
-def test_modules_that_are_not_ready_are_refused_with_a_remedy(module, remedy):
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_modules_that_are_not_ready_are_refused_with_a_remedy(make, remedy):
+    module = make()
     with pytest.raises(InputError, match=f"cannot be exported: .*; .*{remedy}"):
         mtpp.load(module, args=(X,))
 

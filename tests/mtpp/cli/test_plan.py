@@ -187,7 +187,7 @@ def test_planners_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_clusters_from_words() -> None:
     """Servers of several sizes, one rate for all links, the testbeds, and the random clusters by seed."""
-    mixed = load_cluster("2x1+1x3", "10,2")
+    mixed = load_cluster("2x1+1x3", "10B/s,2B/s")
     assert mixed.servers == (1, 1, 3)
     assert sorted(set(mixed.links.tolist())) == [2, 10]
     assert set(load_cluster("3x2", "40Gbps").links.tolist()) == {5e9}

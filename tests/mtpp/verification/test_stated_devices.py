@@ -98,12 +98,12 @@ def test_bug_a_question_that_is_stated_as_a_whole_has_no_other_restriction() -> 
     alike = Machines([replace(SLOW, memory=9.0)])
     for devices, words, told in [
         (limited, {"fit": True}, "fit is true, you state none"),
-        (limited, {"activation_buffer": 3.0}, "activation buffer is 3 bytes, you state none"),
+        (limited, {"activation_buffer": "3B"}, "activation buffer is 3 bytes, you state none"),
         (limited, {"k": 2}, "k is 2, you state none"),
         (limited, {"constraints": {"on": {"2": "fast"}}}, "node 2 (2) cannot run on slow, you state none"),
         (limited, {"constraints": {"uncut": ["1"]}}, "constraints are uncut 1, you state none"),
         (alike, {"fit": True}, "fit is true, you state none"),
-        (alike, {"activation_buffer": 3.0}, "activation buffer is 3 bytes, you state none"),
+        (alike, {"activation_buffer": "3B"}, "activation buffer is 3 bytes, you state none"),
         (alike, {"constraints": {"together": [["0", "1"]]}}, "constraints are together 0 1, you state none"),
     ]:
         result = api.certify(GRAPH, devices=devices, time_limit=0.5, **words)
