@@ -274,7 +274,8 @@ FAULTS = {
         "mtpp_models/bounds/priced/prices.py",
         "                self.value = value = goal",
         "                self.value = value = goal * (1 + self.step)",
-        pillar="mtpp_models/bounds/test_priced.py::test_no_bound_is_above_the_optimum[none-priced-quick]",
+        pillar="mtpp_models/bounds/test_priced.py::"
+        "test_bug_goals_that_failed_in_a_short_turn_leave_no_small_steps_to_a_long_one",
     ),
     "goal of a race of guessed prices": Fault(
         "mtpp_models/bounds/priced/prices.py",

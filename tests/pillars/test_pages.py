@@ -155,8 +155,8 @@ def _run_commands(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _hurried(command: str) -> str:
-    """The same with a moment instead of its time limit; a flow over many devices has no answer in a moment."""
-    return command if command.startswith("mtpp flow") else re.sub(r"--time-limit \S+", "--time-limit 1", command)
+    """The same with a moment instead of its time; a flow over many devices has no answer in a moment."""
+    return command if command.startswith("mtpp flow") else re.sub(r"--(time-limit|seconds) \S+", r"--\1 1", command)
 
 
 @each_page
