@@ -50,7 +50,7 @@ PARSED_ONLY = {
         "runs suites for minutes; the pages have small ones that run",
     ),
     **dict.fromkeys(
-        ("mtpp table train", "mtpp table serving", "mtpp table unlike"),
+        ("mtpp table serving", "mtpp table unlike"),
         "runs studies for minutes; other tests run them",
     ),
     "mtpp paper": "runs for hours; other tests run small plans",
