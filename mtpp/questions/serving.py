@@ -278,8 +278,8 @@ def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
         lengths[name] = int(min(_TOKENS, max(1, rest)))
         assume(name, f"{'prompts' if name == 'input' else 'outputs'} of {lengths[name]} tokens")
     if sum(lengths.values()) > room:
-        both = f"prompts of {lengths['input']} and outputs of {lengths['output']} tokens"
-        raise InputError(f"{both}: {decoder.model.name} takes sequences of {decoder.longest}; give less.")
+        both = f"prompts of {lengths['input']} and outputs of {lengths['output']}"
+        raise InputError(f"{both}: {decoder.model.name} takes sequences of {decoder.longest} tokens; give less.")
     return lengths
 
 

@@ -34,7 +34,7 @@ def test_a_folder_takes_the_bandwidth_of_the_words(folder: Path) -> None:
 
 
 def test_settings_of_the_folder_choose_and_refuse(folder: Path) -> None:
-    (folder / "suite.toml").write_text("k = [3, 4]\nbandwidth = 2.0\n")
+    (folder / "suite.toml").write_text("k = [3, 4]\nbandwidth = 2e9\n")
     assert [instance.k for instance in load_targets([str(folder)], "2,3", WORDS)] == [3, 3]
     with pytest.raises(InputError, match=r"^k: .* asks for k = 3, 4 alone"):
         load_targets([str(folder)], 2, WORDS)
