@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from heuristics.placement.rivals import favourite_children, m_etf, m_sct, m_topo
+from heuristics.placement.rivals import ListSchedule, favourite_children, m_etf, m_sct, m_topo
 from instances import ComputationGraph
 from instances.machines import Machines
 from instances.placement.problem import PlacementInstance
@@ -28,6 +28,15 @@ def test_m_etf_starts_what_can_start_first() -> None:
     assert placement.step_time == 8
     slow = m_etf(PlacementInstance(graph, Machines.alike(2, 0.1)), RNG)
     assert slow.device.tolist() == [0, 0, 0]
+
+
+def test_nodes_without_work_let_a_device_not_rest() -> None:
+    graph = ComputationGraph.from_edges([(0, 1)], [0, 1], [0, 0])
+    schedule = ListSchedule(PlacementInstance(graph, Machines.alike(1, 1.0), node_gap=2.0))
+    schedule.place(0, 0)
+    assert schedule.span(1, 0) == (0, 1)
+    schedule.place(1, 0)
+    assert schedule.device_free == [3]
 
 
 def test_m_etf_keeps_within_the_memory() -> None:

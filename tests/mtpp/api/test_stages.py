@@ -67,6 +67,7 @@ def test_what_cannot_be_split(network: Path, tmp_path: Path) -> None:
         (other, {"partition": found}, "of another model or of other dimensions"),
         ("bert-base", {"k": 2}, "an architecture has no weights"),
         (tmp_path / "program.pt2", {"k": 2}, "split a program that you trust"),
+        (tmp_path / "missing.onnx", {"k": 2}, r"missing\.onnx: there is no such file"),
     ]
     for path, words, message in refused:
         with pytest.raises(InputError, match=message) as error:
