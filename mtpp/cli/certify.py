@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -87,14 +86,9 @@ def no_k(least: LeastK, printing: Printing, files: Files) -> int:
     return complain(least.sentence(), INTERRUPTED if least.interrupted else code)
 
 
-def tell(least: LeastK | None, printing: Printing) -> None:
-    """Say what is the least number of blocks, and why; on stderr where stdout is for JSON."""
-    if least is None:
-        return
-    if not printing.json:
-        printing.detail(least.sentence())
-    elif not printing.quiet:
-        print(least.sentence(), file=sys.stderr)
+def notes_of(least: LeastK | None) -> tuple[str, ...]:
+    """Sentences beside an answer: the defaults that were taken and, with ``-k auto``, why k is the least."""
+    return (*assumptions(), *([] if least is None else [least.sentence().removesuffix(".")]))
 
 
 # The verb ``mtpp certify``: a good partition, and how good it is.
@@ -165,7 +159,7 @@ def certify(
                         on_step=steps.append,
                         on_begin=partial(_hold, answers, instance),
                     )
-                result = result.noted(*assumptions())
+                result = result.noted(*notes_of(least))
                 document = partial(result_document, result)
                 answers.add(result, partial(with_steps, document, steps) if explain else document)
                 if explain:
@@ -177,7 +171,6 @@ def certify(
         tell_steps(traces, printing)
         if interrupted:
             return INTERRUPTED
-        tell(least, printing)
     finally:
         for fault in dict.fromkeys(map(str, faults)):
             complain(fault, NO_SOLVER)
@@ -238,13 +231,13 @@ def partition(
     with printing.answers(partition_row, instances, files) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
-                answer = searched(instance, method, seed, limit).noted(*assumptions())
+                answer = searched(instance, method, seed, limit)
             if least is not None:
                 answer = replace(combine(answer, least.known[instance.k]), method=method)
+            answer = answer.noted(*notes_of(least))
             answers.add(answer, partial(certificate_document, [answer]))
             if answer.interrupted or answers.stopped:
                 return INTERRUPTED
-    tell(least, printing)
     return answers.exit_code()
 
 

@@ -43,7 +43,8 @@ padding-bottom:4px}h3{font-size:16px;margin:26px 0 6px}p{margin:6px 0}.soft{colo
 color:var(--Good)}.warn{color:var(--Warn)}.bad{color:var(--Bad)}.headline{font-size:18px;background:var(--Card);
 border-radius:8px;padding:12px 16px}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;
 font-variant-numeric:tabular-nums}th,td{padding:3px 10px 3px 0;text-align:right;
-border-bottom:1px solid var(--Line);white-space:nowrap}th{color:var(--Soft);font-weight:600}th:first-child,
+border-bottom:1px solid var(--Line);white-space:nowrap}th{color:var(--Soft);font-weight:600;
+white-space:normal}th:first-child,
 td:first-child,.words td,.words th{text-align:left}.words td{white-space:normal}details{margin:8px 0}summary{
 cursor:pointer;color:var(--Soft)}pre{background:var(--Card);border-radius:8px;padding:10px 14px;overflow-x:auto;
 font-size:13px}svg{display:block;font:12px system-ui,sans-serif}svg text{fill:var(--Ink)}svg .soft{
@@ -51,8 +52,9 @@ fill:var(--Soft)}svg .grid{stroke:var(--Line);fill:none}svg .limit{stroke:var(--
 svg .bound{stroke:var(--Good);stroke-width:2}svg .inside{stroke:var(--Soft);stroke-width:.7;opacity:.45;
 fill:none}svg .across{stroke:var(--Ink);stroke-width:.9;opacity:.7;fill:none}svg rect:hover,svg circle:hover{
 stroke:var(--Ink);stroke-width:2}svg .hollow{fill:var(--Card)}svg .hair{stroke:var(--Back);stroke-width:.4}
-.key{display:inline-block;width:11px;
-height:11px;border-radius:2px;margin:0 5px 0 14px}@media print{body{max-width:none}}
+.item{display:inline-block;
+margin-left:14px}.key{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px}
+@media print{body{max-width:none}}
 """
 _STYLE += "".join(f".{kind}{{fill:{colour};background:{colour}}}" for kind, colour in KINDS.items())
 _STYLE += """
@@ -180,7 +182,8 @@ def _chart(chart: Chart) -> str:
     while sum(len(row.bars) for row in rows) > _MOST_BARS:
         rows, gap = [Row(row.label, _merged(row.bars, gap)) for row in rows], gap * 2
     keys = "".join(
-        f"<span {_look(kind, 'key', 'background')}></span>{text(words)}" for kind, words in chart.legend.items()
+        f'<span class="item"><span {_look(kind, "key", "background")}></span>{text(words)}</span>'
+        for kind, words in chart.legend.items()
     )
     picture = _rows(chart._replace(rows=rows))
     return (f"<p>{keys}</p>" if keys else "") + picture + (f'<p class="soft">{" ".join(notes)}</p>' if notes else "")
@@ -231,8 +234,8 @@ def _axis(end: float, factor: float, scale: Scale, top: int, bottom: int) -> str
         ticks.append(f'<path class="grid" d="M{x:.1f} {top}V{top + bottom}"/>')
         number = f"{i * step:.10g}"
         ticks.append(f'<text class="soft" x="{x:.1f}" y="{top + bottom + 15}" text-anchor="middle">{number}</text>')
-    place = f'x="{_LEFT + _WIDTH}" y="{top + bottom + 30}"'
-    return "".join(ticks) + f'<text class="soft" {place} text-anchor="end">[{text(scale.unit)}]</text>'
+    place = f'x="{_LEFT}" y="{top + bottom + 30}"'  # at the left, where narrow windows show it, too
+    return "".join(ticks) + f'<text class="soft" {place} text-anchor="middle">[{text(scale.unit)}]</text>'
 
 
 _WIDTH_OF_FRONT, _HEIGHT_OF_FRONT, _LEFT_OF_FRONT = 640.0, 260.0, 90.0

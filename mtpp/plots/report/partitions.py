@@ -130,7 +130,7 @@ def _crossing_section(moved: tuple[Crossing, ...]) -> Section:
         for tensor in sorted(moved, key=lambda tensor: -tensor.bytes)
     ]
     total = sum(tensor.bytes * len(tensor.readers) for tensor in moved)
-    words = f"{len(moved)} tensors, {bytes_in_words(total)} in all for one run, the largest first."
+    words = f"{how_many(len(moved), 'tensor')}, {bytes_in_words(total)} in all for one run, the largest first."
     table = Table(["tensor of", "from stage", "to stages", "size"], rows)
     return Section("Between stages", sentences=[words], table=table)
 
@@ -158,7 +158,7 @@ def front_question(front: Front) -> dict[str, str]:
     """The question of a front, label to text."""
     question = front.instance
     return partition_question(front.partition) | {
-        "batch": f"{question.batch} sequences",
+        "batch": how_many(question.batch, "sequence"),
         **({} if question.in_flight is None else {"in flight": how_many(question.in_flight, "batch")}),
         "context": f"{question.context} tokens of each at least",
     }

@@ -69,6 +69,8 @@ def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]
     assert mtpp(f"certify {words} --time-limit 20 --memory 9GB --out c.json") == DONE
     assert "k = 2 is the least that fits: 1 will not do." in capsys.readouterr().out
     assert mtpp("verify c.json") == DONE
+    assert mtpp("report c.json --out c.html") == DONE
+    assert "k = 2 is the least that fits: 1 will not do." in Path("c.html").read_text()
     capsys.readouterr()
     assert mtpp(f"certify {words} --time-limit 20 --memory 3GB --out none.json") == IMPOSSIBLE
     assert "there is none that fits" in capsys.readouterr().err
@@ -79,9 +81,9 @@ def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]
     assert (document["k"], document["partition"]) == (None, None)
     assert "there is none that fits" in document["impossible"]
     assert mtpp(f"partition {words} --time-limit 1 --memory 9GB --json") == DONE
-    out, err = capsys.readouterr()
-    assert json.loads(out)["question"]["k"] == 2
-    assert "k = 2 is the least that fits" in err
+    document = json.loads(capsys.readouterr().out)
+    assert document["question"]["k"] == 2
+    assert any(note.startswith("k = 2 is the least that fits") for note in document["provenance"]["notes"])
 
 
 @pytest.mark.usefixtures("graph")
