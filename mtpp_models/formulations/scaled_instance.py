@@ -139,7 +139,7 @@ class ScaledInstance:
         return self._byte_time(room(self.instance))
 
     def _byte_time(self, size: float) -> float:
-        """Bytes in multiples of the unit; under a hard memory limit, in multiples of the memory."""
+        """Time to move or stream so many bytes, in the unit; where memory is a hard limit, their part of the memory."""
         platform = self.instance.platform
         return size / (platform.memory or 1.0) if platform.fit else size / platform.bandwidth / self.unit
 

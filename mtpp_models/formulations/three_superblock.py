@@ -115,7 +115,7 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
 
 
 def _shares(data: ScaledKinds) -> FloatArray:
-    """(T, n) part of a kind's least work of a block, a(S), that each node brings, where works are weighted by speed."""
+    """(T, n) works weighted by speed, over the least that a block on each kind has: nodes of one add up to 1."""
     shares = speed_shares(data.instance)
     least = (shares[:, None] * data.instance.finite_works).min(axis=0)
     needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()

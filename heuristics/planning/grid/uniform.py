@@ -184,7 +184,7 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_e
 def _estimate(
     sums: _Sums, cuts: IntArray, t: int, S: int, v: int, M: int, question: GridInstance, setting: Setting
 ) -> float:
-    """Time of a step in the better placing, all of whose transfers but those of full pipelines are waited for [s]."""
+    """Estimated seconds of a step, placed in the better way; transfers count in full unless pipelines are full."""
     servers, width = question.servers, t * setting.context
     all_near = S * setting.pipelines * width <= servers.size
     beside = max(1, servers.size // (S * width))  # whole pipelines in a server

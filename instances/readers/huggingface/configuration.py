@@ -146,7 +146,7 @@ def _quantized(stated: Any) -> str | None:
 
 
 def _numbers(part: Mapping[str, Any]) -> str | None:
-    """What a description of quantised weights calls its numbers, None if nothing that is known here."""
+    """Type of numbers that a description of quantised weights states, such as int4; None if it is not known here."""
     for name in ("quant_method", "quant_algo"):
         if isinstance(part.get(name), str) and part[name] in _OF_METHOD:
             return _OF_METHOD[part[name]]

@@ -242,9 +242,10 @@ def _but_for_peaks(exact: ExactInstance) -> str:
 
 
 def _other_k(task: Task, claim: Claim) -> Check:
-    """Prove the bound for other k that the claim follows from.
+    """Prove the claim again by its bound for another number of blocks, k.
 
-    Merging each ceil(k / j) consecutive blocks leaves at most j, each of which costs at most as many bottlenecks.
+    Merging each ceil(k / j) consecutive blocks of a partition into k leaves at most j, each of which costs at most as
+    many bottlenecks: so a bound for j blocks, over ceil(k / j), is one for k.
     """
     fields = claim.parameters.open_members(("from_k", "value"))
     k, j, value = task.exact.k, fields["from_k"].whole(), Fraction(fields["value"].number())

@@ -65,7 +65,7 @@ def holds_by_sides(exact: ExactInstance, node: int, goal: Fraction, clock: Clock
 
 
 class _Question:
-    """Nodes on their fastest kind, and devices with the most memory and the fastest link, in a unit of time."""
+    """The question made easier: all nodes on their fastest kind, all devices with the most memory and fastest link."""
 
     def __init__(self, exact: ExactInstance, pace: Fraction, goal: Fraction, clock: Clock) -> None:
         unit = Fraction(1, math.lcm(exact.work_unit.denominator, pace.denominator))
