@@ -174,7 +174,7 @@ class Machines:
 
     @cached_property
     def own_rates(self) -> tuple[float, ...]:
-        """Bytes per unit of work time in and out of a device of each kind, (T,); of one that are alike their rate."""
+        """(T,) bytes per unit of work time in and out of a device of each kind; if all are alike, between two."""
         if self.are_alike and self.between is not None:
             return (float(self.between[0, 0]),)
         return tuple(self.bandwidth if kind.bandwidth is None else kind.bandwidth for kind in self.kinds)
@@ -209,7 +209,7 @@ class Machines:
 
     @cached_property
     def between(self) -> FloatArray | None:
-        """(T, T) rates between devices of each two kinds, which no bandwidth of either exceeds; None without rates."""
+        """(T, T) rates between devices of each two kinds, at most both bandwidths; None without rates of pairs."""
         return None if self.rates is None else self.pair_rates
 
     @cached_property

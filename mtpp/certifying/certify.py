@@ -82,7 +82,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
 
 
 def _same_question(instance: Instance, other: Instance) -> bool:
-    """Whether they differ in the number of blocks alone; with another one, constraints may contradict it."""
+    """Whether both questions are the same but for the number of blocks, so that answers to one tell of the other."""
     free = instance.without_constraints().with_k(other.k)
     return instance.constraints == other.constraints and free.key == other.without_constraints().key
 

@@ -189,7 +189,7 @@ def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int
 
 
 def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> list[int]:
-    """Context or expert degrees to choose from: the fixed one, which must be among others that are given."""
+    """Degrees to choose from: the fixed one, else those of the text, else all; refused if the text lacks it."""
     degrees = possible if text == "auto" else numbers_of(name, text)
     if fixed is None:
         return degrees

@@ -287,7 +287,7 @@ def _moe_layers(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 def _ernie(fields: Fields, layers: int, word: str) -> list[bool]:
-    """Within a range of layers, each whose number, from 1, is a multiple has experts."""
+    """Whether each layer has experts: within a stated range every `moe_layer_interval`-th, counted from 1."""
     start, interval = fields.whole("moe_layer_start_index", 0), fields.whole("moe_layer_interval")
     end = fields.whole("moe_layer_end_index", -1)
     end = layers - 1 if end == -1 else end
@@ -295,7 +295,7 @@ def _ernie(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 def _axk1(fields: Fields, layers: int, word: str) -> list[bool]:
-    """Each layer behind the first dense ones whose number, from 0, is a multiple has experts."""
+    """Whether each layer has experts: behind the first dense ones every `moe_layer_freq`-th, counted from 0."""
     first, step = fields.whole_or("first_k_dense_replace", 1, 0), fields.whole_or("moe_layer_freq", 1)
     return [i >= first and i % step == 0 for i in range(layers)]
 

@@ -283,7 +283,7 @@ def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
 
 
 def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock: Clock) -> Iterator[str]:
-    """Yield faults of the peaks, computed exactly; near ties may also be as floats have them."""
+    """Yield peaks that are false by exact arithmetic, unless they are right where near ties fall as with floats."""
     if len(placement.peak_memory) != len(needed):
         yield f"answer.peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
         return
