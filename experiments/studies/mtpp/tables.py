@@ -96,7 +96,7 @@ def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     closed = dict[str, Iterable[str]]()
     if (frame["kind"] == "model").any():
         by_k = _first_to_close(frame).pivot_table(index="instance", columns="k", values="closed", aggfunc="first")
-        closed = {f"k={k}": by_k[k].reindex(unique["instance"]).fillna("–") for k in by_k}
+        closed = {f"k={k}": by_k[k].reindex(unique["instance"]).astype(object).fillna("–") for k in by_k}
     rows = zip(unique["instance"], unique["n"], unique["m"], shares, *closed.values(), strict=True)
     return ["instance", "n", "m", "comm/work", *closed], [[str(cell) for cell in row] for row in rows]
 
