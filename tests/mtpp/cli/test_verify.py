@@ -47,15 +47,16 @@ def test_limits_are_the_readers(tmp_path: Path) -> None:
 
 
 def test_other_answers_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Chains, clusters and graphs are no certificates; old plans and placements without a question lack it."""
+    """Chains, clusters and graphs are no certificates; plans and placements of earlier versions are made anew."""
     for kind in ("chain", "cluster", "graph"):
         write_json(tmp_path / "a.json", {"format": f"mtpp-{kind}/1"})
         assert main(["verify", str(tmp_path / "a.json")]) == 2
         assert f"a.json, format: this is 'mtpp-{kind}/1'; expected 'mtpp-answer/1'." in capsys.readouterr().err
-    for kind in ("plan", "placement"):
+    for kind, verb in (("plan", "plan"), ("placement", "place")):
         write_json(tmp_path / "a.json", {"format": f"mtpp-{kind}/1"})
         assert main(["verify", str(tmp_path / "a.json")]) == 2
-        assert "a.json: missing field 'instance'." in capsys.readouterr().err
+        line = f"a.json: mtpp-{kind}/1 is a format of an earlier version; write it anew with mtpp {verb}."
+        assert line in capsys.readouterr().err
 
 
 def test_the_graph_of_the_reader_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,12 +82,12 @@ def test_holes_are_one_line(document: dict[str, Any], message: str, tmp_path: Pa
 
 def test_a_workload_is_planned_and_verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder / "net.json", workload(*range(1, 8)))
-    command = "plan net.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4"
+    command = "train net.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4"
     assert mtpp(f"{command} --time-unit ms --fix pp=2,v=2 --out plan.json") == 0
     assert "4 + 4 + 8 bytes a parameter" in capsys.readouterr().out
     assert mtpp("verify plan.json") == 0
     assert "turns-grid" in capsys.readouterr().out  # though no two layers are equal
     assert mtpp(f"{command} --tp 1") == 2
     assert "it has its own configurations; leave out --tp" in capsys.readouterr().err
-    assert mtpp("plan gpt2 --time-unit ms --cluster 1x4 --bandwidth 1GB/s --global-batch 4") == 2
+    assert mtpp("train gpt2 --time-unit ms --cluster 1x4 --bandwidth 1GB/s --global-batch 4") == 2
     assert "its times are estimated; leave out --time-unit" in capsys.readouterr().err
