@@ -189,8 +189,9 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
 
 
 def missing(path: str | PathLike[str], what: str = "file", rest: str = "") -> InputError:
-    """An error that says that there is no such file, with the nearest name in its folder."""
-    return InputError(f"{path}: there is no such {what}{nearest(beside(path), os.path.basename(path), rest)}")
+    """An error that says that there is no such file or folder, with the nearest name of one beside it."""
+    near = [name for name in beside(path) if what == "file" or os.path.isdir(os.path.join(os.path.dirname(path), name))]
+    return InputError(f"{path}: there is no such {what}{nearest(near, os.path.basename(path), rest)}")
 
 
 def beside(path: str | PathLike[str]) -> list[str]:

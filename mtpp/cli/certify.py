@@ -362,7 +362,7 @@ def _read_back(
     files: Files,
     printing: Printing,
 ) -> int:
-    from mtpp.certificates.writing import read_back
+    from mtpp.certificates.rerun import read_back
     from mtpp.cli.rows import bound_row
     from mtpp.problems.checking import certificate_document
 

@@ -147,6 +147,7 @@ class Problems:
 
 _COMPARE, _FILES = "mtpp.questions.verifying", "mtpp.questions.files"
 _WRITING, _REPORT, _CHECK = "mtpp.certificates.writing", "mtpp.plots.report", "mtpp.verification"
+_RERUN = "mtpp.certificates.rerun"
 
 #: All problems, in the order of the command line.
 PROBLEMS = Problems(
@@ -161,9 +162,9 @@ PROBLEMS = Problems(
         verify=Named(f"{_CHECK}.partitioning.certificate:verify_partition"),
         compare=Named(f"{_COMPARE}:compare_partition"),
         again={
-            **dict.fromkeys(("bisection", "priced", "priced-quick"), Named(f"{_WRITING}:search_again")),
-            "carried": Named(f"{_WRITING}:stay"),
-            OF_SOLVERS: Named(f"{_WRITING}:solve_again"),
+            **dict.fromkeys(("bisection", "priced", "priced-quick"), Named(f"{_RERUN}:search_again")),
+            "carried": Named(f"{_RERUN}:stay"),
+            OF_SOLVERS: Named(f"{_RERUN}:solve_again"),
         },
         cut=Named(f"{_FILES}:cut_of_certificate"),
         settings=Named("instances.runtimes:writers"),
@@ -182,8 +183,8 @@ PROBLEMS = Problems(
         verify=Named(f"{_CHECK}.planning.timeline:verify_any_plan"),
         compare=Named(f"{_COMPARE}:compare_plan"),
         again={
-            "z-any-order": Named(f"{_WRITING}:plan_again"),
-            **dict.fromkeys(("z-fixed", "z-split"), Named(f"{_WRITING}:covered_again")),
+            "z-any-order": Named(f"{_RERUN}:plan_again"),
+            **dict.fromkeys(("z-fixed", "z-split"), Named(f"{_RERUN}:covered_again")),
         },
         cut=Named(f"{_FILES}:cut_of_plan"),
         settings=Named("instances.runtimes:writers"),
@@ -219,7 +220,7 @@ PROBLEMS = Problems(
         read=Named(f"{_FILES}:read_placement"),
         verify=Named(f"{_CHECK}.placement.certificate:verify_placement"),
         compare=Named(f"{_COMPARE}:compare_placement"),
-        again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_WRITING}:place_again")),
+        again=dict.fromkeys(("place-exact", "place-cp"), Named(f"{_RERUN}:place_again")),
         facts=Named(f"{_REPORT}.plans:placement_question"),
         sections=Named(f"{_REPORT}.plans:placement_sections"),
         figure=Named("mtpp.plots.partitions:placement_figure"),

@@ -124,7 +124,7 @@ def _write_model(folder: Path) -> None:
     """The models of the pages, Llama 3 8B and, if ONNX is installed, an ONNX model."""
     (folder / "model").mkdir()
     sizes = {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336, "vocab_size": 128256}
-    heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
+    heads = {"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192}
     (folder / "model" / "config.json").write_text(json.dumps({"model_type": "llama", **sizes, **heads}))
     if _has_onnx():
         from onnx_models import model, save

@@ -111,7 +111,7 @@ def test_words_that_are_not_given_have_their_defaults() -> None:
         (lambda: mtpp.certify(PATH, 2, bandwidth=10**400), "it is too large"),
         (lambda: mtpp.plan("gnmt", "1x2", 4, None, bandwidth=1e9), "given by its name, not by NoneType"),
         (lambda: mtpp.place(PATH, 2, 3, bandwidth=1), "given by its name, not by int"),
-        (lambda: mtpp.bound(PATH, 2, None, bandwidth=1), "given by its name, not by NoneType"),
+        (lambda: mtpp.bound(PATH, 2, None, bandwidth=1), "model: give a Formulation, an Algorithm, a name"),
         (lambda: mtpp.export("vllm", 3), "given by its name, not by int"),
         (lambda: mtpp.explain(None), "There is no partition to explain"),
         (lambda: mtpp.read(None), "give a path, no NoneType"),

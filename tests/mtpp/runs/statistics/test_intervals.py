@@ -213,7 +213,7 @@ def test_seeds_are_averaged_and_solvers_told_apart() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"value": "speed"}, "value is speed; give one of bottleneck"),
+        ({"value": "speed"}, "value is 'speed'; give one of bottleneck"),
         ({"value": "bound"}, "no column 'bound'"),
         ({"cluster": "family"}, "no column 'family'"),
     ],
