@@ -180,7 +180,7 @@ class FlowAnswer(Displayed):
 
 
 def _best_tick(instance: FlowInstance, interval: IntArray, rates: FloatArray, in_flight: int) -> float:
-    """Seconds between the steps of devices with layers, such that most passes; 0 if nothing does."""
+    """Seconds between two steps of the devices for which the most sequences pass; 0 if nothing passes."""
     assert instance.steps is not None
     steps, counts, layer = instance.steps, interval[:, 1] - interval[:, 0], np.arange(instance.layers)
     seconds, room = steps.seconds[instance.kind, counts], (steps.slots // in_flight)[instance.kind, counts]

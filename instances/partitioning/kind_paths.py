@@ -259,7 +259,10 @@ def counted_states(counts: tuple[int, ...], limit: int) -> IntArray:
 
 
 def _in_sequence(devices: Machines) -> IntArray:
-    """(devices + 1, kinds) state behind the next device of each kind; -1 if there is none."""
+    """(devices + 1, kinds) devices passed once the next one of a kind is used; -1 if there is none left.
+
+    The row says how many devices of the fixed order are passed before.
+    """
     following = np.full((devices.total + 1, len(devices.kinds)), -1)
     for d in range(devices.total - 1, -1, -1):
         following[d] = following[d + 1]
@@ -308,7 +311,10 @@ def _bottleneck(costs: FloatArray, sizes: FloatArray, rates: FloatArray, starts:
 
 @compiled
 def _masks(costs: FloatArray, sizes: FloatArray, rates: FloatArray, goal: float) -> NDArray[np.uint64]:
-    """[p, q, r, i]: where blocks end that begin at i on kind q, between kinds p and r; T stands for none."""
+    """Bits of the places where a block within the goal may end that begins at i on kind q, by [p, q, r, i].
+
+    p and r are the kinds of the blocks before and behind it; T, the number of kinds, stands for none.
+    """
     kinds, m, _ = costs.shape
     masks = np.zeros((kinds + 1, kinds, kinds + 1, m, m // _WORD + 1), dtype=np.uint64)
     for p in range(kinds + 1):

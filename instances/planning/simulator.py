@@ -397,7 +397,7 @@ def fair_speeds(
 
 @compiled(allocates=False)
 def _share(p: int, active: IntArray, count: int, row: IntArray, load: FloatArray, speeds: FloatArray) -> float:
-    """Part of a port that the machines without a speed take together for each unit of speed."""
+    """Sum of the loads on a port of all machines whose speed is not set: how fast it fills as their speeds rise."""
     share = 0.0
     for j in range(count):
         if speeds[j] < 0.0:

@@ -109,7 +109,7 @@ def alike_devices(instance: FlowInstance) -> list[list[int]]:
 
 
 def _branches(instance: FlowInstance) -> tuple[IntArray, Branches]:
-    """Numbers of the devices in the order of their branches, and what these need."""
+    """Devices in the order in which they get layers, alike ones in a row, and the ways to give some to each."""
     n, layers, rates = instance.n, instance.layers, instance.rates
     capacity, families = instance.capacity[instance.kind], alike_devices(instance)
     order = [i for family in families for i in family]

@@ -170,7 +170,7 @@ class _Tables(NamedTuple):
 
 
 class _Room:
-    """Groups of one setting of a relaxation; `whole` are the arrays of the model."""
+    """Decides whether groups of one setting could hold all layers in a time, by a chain whose layers are equal."""
 
     def __init__(
         self, question: GridInstance, setting: Setting, arrays: GridArrays, whole: GridArrays, deadline: Deadline
@@ -346,10 +346,7 @@ def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, c
 
 @compiled
 def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
-    """Time beside the groups' work until all are busy, and until all are done, at least.
-
-    Of a group's last turn it is `turn`.
-    """
+    """Least time in which some groups wait: until the last has begun, and behind its last turn, which takes `turn`."""
     L = tables.plain.shape[1]
     back = tables.plain[: top + 1] - tables.forward[: top + 1]
     passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0

@@ -212,7 +212,7 @@ def _times(
 
 @compiled
 def _floor(plain: FloatArray, rooms: FloatArray, caps: FloatArray, fronts: Fronts) -> FloatArray:
-    """(T, L) time of both passes of each layer as a stage by itself, without what replicas send [s]."""
+    """(T, L) least time of both passes of each layer in a stage of its own, without traffic of replicas [s]."""
     T, L = rooms.shape[0], len(fronts.run)
     floor = np.full((T, L), np.inf)
     for t in range(T):

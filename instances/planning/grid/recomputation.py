@@ -99,10 +99,9 @@ def fronts_of(menus: Menus, deadline: Deadline) -> Fronts | None:
 
 @compiled
 def _runs(kind: IntArray) -> tuple[NDArray[np.int32], int]:
-    """Number of each run, and how many there are.
+    """(L, L + 1) number of each run of layers i … j - 1, the same for runs of the same kinds; and how many there are.
 
-    A run whose first layer is of the kind that follows it has the layers of the next one. What begins with the first
-    layer, or ends with the last, has a number of its own, as the ends may share numbers.
+    Runs that begin with the first layer or end with the last have numbers of their own, as the ends may share numbers.
     """
     L, count = len(kind), 0
     run: NDArray[np.int32] = np.zeros((L, L + 1), dtype=np.int32)
@@ -132,7 +131,7 @@ def _firsts(run: NDArray[np.int32], count: int) -> IntArray:
 def _fill(
     menus: Menus, fronts: Fronts, t: int, w: int, low: int, high: int, used: int, limit: int
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Points of all fronts so far, with those of some more runs; and how many they are."""
+    """Stored bytes and recomputing time of all points, with those of runs `low` … `high` - 1 added; their number."""
     J, all_stored, all_again = menus.stored.shape[2], fronts.stored, fronts.again
     stored, again = np.empty(limit * J), np.empty(limit * J)
     for r in range(low, high):
@@ -230,7 +229,7 @@ def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tu
 
 
 def _shares(ways: int, layers: int) -> Iterator[tuple[int, ...]]:
-    """Numbers of layers that run each way; of very many layers those that run two ways, which fill a room as well."""
+    """Yield numbers of layers for each way to run one; of very many layers only divisions between two ways."""
     if math.comb(layers + ways - 1, ways - 1) > _SHARES:
         for (i, j), count in product(combinations(range(ways), 2), range(layers + 1)):
             yield tuple(count if way == i else layers - count if way == j else 0 for way in range(ways))
@@ -334,5 +333,5 @@ def _menus(question: GridInstance, kinds: list[ConfiguredLayer], of: IntArray, d
 
 
 def _some(values: FloatArray) -> FloatArray:
-    """At most `_MOST_CAPS` of rising values, the first and the last among them."""
+    """Some of the rising values, `_MOST_CAPS` at most, with the first and the last of them."""
     return values[np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_CAPS)).astype(np.int64))]

@@ -122,7 +122,7 @@ def _part(multiplier: int, weight: int) -> int:
 
 @compiled
 def _constant(constant: _Ints, state: _States) -> int:
-    """The largest of the nodes that are in; the least of those that may be where none is."""
+    """The largest constant of the nodes in the block or, if none is in yet, the least of those that may be."""
     largest, least, some = 0, 0, False
     for v in range(len(state)):
         if state[v] == IN:
@@ -231,7 +231,7 @@ def _push(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, lim
 
 @compiled
 def _levels(network: CutNetwork, residual: _Ints, excess: _Ints, spare: _Ints, level: _Ints, queue: _Ints) -> bool:
-    """Number the nodes by arcs to the next drain, from 1 on, 0 without a way; whether some supply has one."""
+    """Set `level` to the number of arcs to the nearest drain, from 1 on, 0 without a way; whether a supply has one."""
     start, head, mate = network.start, network.head, network.mate
     size, reaches = 0, False
     level[:] = 0

@@ -244,7 +244,10 @@ def fill_slots(table: IdealTable, code: _Words, count: int) -> None:
 
 @compiled
 def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> bool:
-    """Prepare to extend the next ideal, unless it is of no use; whether the rest makes a block below the limit."""
+    """Prepare the search at the next ideal; whether all nodes behind it make a block below the limit.
+
+    Nothing is prepared for an ideal that is of no use.
+    """
     n, at = len(question.work), search.at
     words, level = table.ideals[at[0]], table.level[at[0]]
     search.words[:] = words
@@ -297,7 +300,7 @@ def _begin(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> b
 
 @compiled
 def _is_absorbed(question: IdealQuestion, table: IdealTable, search: IdealSearch, level: int) -> bool:
-    """R3: whether some node may join the ideal, and nothing is lost by it."""
+    """Rule R3: whether a node could join the ideal at no loss, so that the larger ideal serves in its place."""
     for v in range(len(question.work)):
         if search.inside[v] or search.missing[v] > 0:
             continue

@@ -107,7 +107,7 @@ def _wait(
     early: IntArray,
     share: float,
 ) -> int:
-    """Earliest start of v behind the nodes of its row, of which the best choice is with v."""
+    """Earliest start of v: it waits for the nodes before it, in the best choice of those that share its device."""
     size, start = len(member), early[v]
     by_start = member[np.argsort(early[member])]
     total = 0
@@ -162,7 +162,7 @@ def _through(
     rest: IntArray,
     early: IntArray,
 ) -> int:
-    """Earliest time at which one device can have run those that have to be with a node, and `count` more."""
+    """Earliest time when a device may have run the nodes that must be with another one, and `count` further nodes."""
     time, none = 0, True
     for i in range(len(by_start)):
         if rank[i] < count:

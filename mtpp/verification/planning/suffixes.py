@@ -166,7 +166,10 @@ def search_suffixes(layers: Layers, rates: Rates, limit: float) -> int:
 
 @compiled
 def _at_least(M: int, resident: float, forward: float, backward: float, rest: float) -> float:
-    """Time of all passes of a stage with room for so many microbatches, each of which is elsewhere for a time."""
+    """Least time of all M passes of a stage that has room for `resident` microbatches at a time [s].
+
+    Each microbatch is elsewhere for `rest` seconds between its two passes.
+    """
     stay, longer, turns = forward + rest + backward, max(forward, backward), np.ceil(M / resident)
     least = max(
         stay + (M - 1) * longer, turns * stay + (M - 1 - resident * (turns - 1)) * longer, M * (forward + backward)
@@ -381,7 +384,7 @@ def _rates(instance: TrainingInstance) -> Rates:
 
 
 def _joined(links: FloatArray) -> FloatArray:
-    """(V + 1,) by sizes, the slowest link that a tree of the fastest links needs to join so many devices."""
+    """(V + 1,) by size, the rate of the slowest link that joins so many devices when fastest links are taken first."""
     V = len(links)
     slowest, group, size = np.zeros(V + 1), list(range(V)), 1
     slowest[:2] = np.inf
@@ -396,7 +399,7 @@ def _joined(links: FloatArray) -> FloatArray:
 
 
 def _all_linked(links: FloatArray) -> FloatArray:
-    """(V + 1,) by sizes, a rate that no such group exceeds in all its links: devices with too few fast ones leave."""
+    """(V + 1,) by size, a rate that the slowest link within no group of so many devices exceeds [bytes/s]."""
     V = len(links)
     rates = sorted({0.0, *links[~np.eye(V, dtype=bool)].tolist()})
     slowest = np.full(V + 1, np.inf)
@@ -427,7 +430,10 @@ def _may_hold(fast: NDArray[np.bool_], size: int) -> bool:
 
 @compiled
 def _loads(servers: IntArray, leaves: FloatArray, enters: FloatArray, half: bool) -> FloatArray:
-    """(V + 1, V + 1) least seconds a byte of the busiest card, from q devices to r others, over all ways to lie."""
+    """(V + 1, V + 1) seconds a byte that the busiest card needs at least, to send from q devices to r others.
+
+    The least over all ways in which the devices may lie on the servers.
+    """
     V = servers.sum()
     loads = np.full((V + 1, V + 1), -1.0)
     for q in range(1, V):

@@ -57,7 +57,7 @@ class ExactStages:
         return plain * Fraction(gain), plain, memory, link
 
     def _product(self, servers: Servers, t: int, shape: LayerShape, b: int) -> int:
-        """Products of a layer with weights, and the fixed part of its all-reduces [10^-18 s]."""
+        """Time of a layer's products with weights at b sequences, with the fixed part of its all-reduces [10^-18 s]."""
         products, _, memory, _ = self._rates(servers, t)
         computed = _rounded(Fraction(2 * (shape.weights + shape.chosen * shape.expert)) / products) * b
         read = _rounded(Fraction(self.width) * shape.weights / memory)
@@ -69,7 +69,7 @@ class ExactStages:
         return max(computed, read) + _rounded(2 * doublings * Fraction(self.question.constants.latency))
 
     def _passing(self, servers: Servers, t: int, shape: LayerShape) -> Fraction:
-        """Seconds of all-reduces and activations for each token."""
+        """Seconds that each token adds to a layer by all-reduces and by moving activations."""
         _, _, memory, link = self._rates(servers, t)
         hidden = self.question.model.hidden
         reduces = Fraction(4 * (t - 1) * hidden * _ACTIVATION, t) / link
@@ -82,7 +82,7 @@ class ExactStages:
         return 2 * shape.scores * pairs / self._rates(servers, t)[1]
 
     def _layer(self, servers: Servers, t: int, shape: LayerShape, b: int) -> int:
-        """A layer in a step [10^-12 s]."""
+        """Time of a layer in a step of b sequences [10^-12 s]."""
         question = self.question
         _, plain, memory, _ = self._rates(servers, t)
         context = Fraction(2 * question.input + question.output, 2)
@@ -142,13 +142,13 @@ class ExactStages:
         return _rounded(seconds) // _UNITS
 
     def visit(self, b: int) -> int:
-        """A visit of a stage [10^-12 s]."""
+        """Fixed time of a stage for each batch, whatever its layers [10^-12 s]."""
         constants = self.question.constants
         time = _rounded(Fraction(constants.visit)) + b * _rounded(Fraction(constants.sequence))
         return min(time // _UNITS, self.ceiling)
 
     def hop(self, s: int, b: int, *, within: bool) -> int:
-        """Receiving on servers of a type, from the same server or another one [10^-12 s]."""
+        """Time to receive a batch on servers of type s, from a stage on the same server or another one [10^-12 s]."""
         question = self.question
         prompts = Fraction(question.input, question.output) if question.prefill == "mixed" else Fraction(0)
         rate = Fraction(question.servers[s].within if within else question.between)
@@ -174,7 +174,7 @@ class ExactStages:
         return sums
 
     def tied(self, t: int) -> int:
-        """Bytes that a device with embedding and head holds once."""
+        """Bytes of the table that embedding and head share, of which a device with both holds only one."""
         return int(self.ends * self.question.model.tied // t)
 
     def caches(self, t: int) -> list[int]:

@@ -451,7 +451,7 @@ def _multiplier(
 
 @compiled(allocates=False)
 def _short(number: float) -> float:
-    """The number rounded to few digits."""
+    """The number rounded to so few digits that a file stays small."""
     if number <= 0.0:
         return 0.0
     scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(number)))
@@ -460,7 +460,7 @@ def _short(number: float) -> float:
 
 @compiled
 def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], used: BoolArray) -> None:
-    """Mark in `used` one pair for each node that cannot join the block; pairs marked already serve again."""
+    """Mark in `used` a pair for each node that may not be in the block with another; pairs once marked serve again."""
     inside = np.flatnonzero(state == IN)
     for w in range(len(decided)):
         if decided[w] == OUT:
