@@ -1,12 +1,10 @@
 """Parametric networks at operator or layer level, forward or forward and backward, priced by an analytic cost model.
 
-- `architecture`: `Architecture`, a named network whose batch, sequence or image are free
-- `builder`: `GraphBuilder`, records operators and makes the computation graph
-- `operators`: `NetworkBuilder`, the operators with their shapes, operations and bytes
-- `training`, `layers`: the backward operators of a record; one node a layer
-- `attention`: what transformers share; `serving`: the phases of a decoder, and its cache of keys and values
-- `transformers`, `decoders`, `encoder_decoders`, `convolutional`, `inception`, `mobile`, `nasnet`, `unet`, `recurrent`,
-  `recommendation`: the networks
+- `architecture`: `Architecture`, a named network whose batch, sequence or image are free; one node a layer, backward
+  operators, phases of a served decoder, and what transformers share
+- `builder`: `GraphBuilder`, records operators and makes the computation graph; `NetworkBuilder`, the operators with
+  their shapes, operations and bytes
+- `transformers`, `convolutional`, `recurrent`: the networks, those of recommendation with the last
 """
 
 from instances.architectures.architecture import LEVELS, Architecture, Dim

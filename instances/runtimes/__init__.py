@@ -1,7 +1,8 @@
 """Runtimes of pipelines: the settings of each for a cut, and its legal cuts as constraints of the question.
 
-- `runtime`: what all have; `layer_stack`: the layers of a graph by its names; `layer_cut`: a cut between them
-- `layer_counts`: those that take numbers of layers; of the others, one file a runtime
+- `runtime`: what all have; `layers`: the layers of a graph by its names, and cuts between them
+- `layer_counts`: those that take numbers of layers; `modules`: names of modules; `serving`: files, or operators by name
+- `training`: those that train; `serving_front`: the answer for serving; `parser_process`: parsers of installed programs
 """
 
 from collections.abc import Callable

@@ -13,7 +13,7 @@ of kind t alone,
 
 .. math:: \mathrm{OPT} \ge \max_v \min_t L_t(\{v\}).
 
-Where memory is tight, what lies before a node and what lies behind it may prove more (`mtpp_models.bounds.cuts`); both
+Where memory is tight, what lies before a node and what lies behind it may prove more (`best_side`); both
 are proved again from the node alone, and so are one bound.
 
 **Pigeonhole bound: two of k + 1 nodes share a block.**

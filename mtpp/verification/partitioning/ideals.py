@@ -316,7 +316,10 @@ def _by_either(
 
     `prove` takes a question and, for each node of the original one, its number in that.
 
-    Raises ------ UndecidedError     If there is no proof, and one of both was not decided within its limits.
+    Raises
+    ------
+    UndecidedError
+        If there is no proof, and one of both was not decided within its limits.
     """
     doubt, questions = None, [merge(exact, clock)]
     if exact.runs_nodes and exact.may_overflow_in_order:
