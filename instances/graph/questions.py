@@ -81,8 +81,12 @@ def hash_of(problem: str, question: dict[str, Any]) -> str:
 
 
 def nameless(question: dict[str, Any]) -> dict[str, Any]:
-    """The members of a question without names: its own, and those of graphs, chains, clusters and parameters in it."""
-    return {name: _nameless(item, ()) for name, item in question.items() if name != "name"}
+    """The members of a question without names: its own, and those of its graph, chain, cluster, decoder, parameters."""
+    return {
+        name: _nameless(item, ("name",) if isinstance(item, dict) else ())
+        for name, item in question.items()
+        if name != "name"
+    }
 
 
 def digest_of(item: Any) -> str:
@@ -93,10 +97,11 @@ def digest_of(item: Any) -> str:
 def _nameless(item: Any, names: tuple[str, ...]) -> Any:
     """A copy of JSON without members of these names, and without those of files in it."""
     if isinstance(item, dict):
-        if isinstance(item.get("format"), str):
+        is_file = isinstance(item.get("format"), str)
+        if is_file:
             names, item = _NAMES, {name: value for name, value in item.items() if name != _MODEL}
         members = {name: _nameless(value, ()) for name, value in item.items() if name not in names}
-        if names and "parameters" in item:  # of a graph; their order means nothing
+        if is_file and "parameters" in item:  # of a graph; their order means nothing
             shared = _nameless(item["parameters"], ("name",))
             members["parameters"] = sorted(shared, key=lambda parameter: (parameter["users"], parameter["bytes"]))
         return members

@@ -105,7 +105,8 @@ def verify(
     answer : Result or file
         As `Result.save` and ``--out`` write it, or a folder of stages.
     graph : GraphLike, optional
-        The graph that the certificate has to be of; the chain of a plan, the decoder of a front or a deployment.
+        The graph that the certificate has to be of; the chain of a plan, the decoder of a front, a flow or a
+        deployment, the model of a plan for a global batch.
     question : Instance, Result or str, optional
         The question that it has to answer, or the first 16 digits or more of its hash (`Instance.question_hash`).
     k, bandwidth, memory, activation_buffer, fit, constraints, runtime
@@ -115,6 +116,9 @@ def verify(
         compared as well.
     cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
+    nic, optimizer_bytes, full_duplex, micro_batch, tp, cp, ep, etp, imbalance, dispatch, overlap, zero, checkpoint, \
+attention, fix, device, calibration
+        Of a plan for a global batch, as for `train`; with `graph` all of it is compared.
     in_flight
         Of a serving front, or of a flow.
     rerun : bool

@@ -133,7 +133,7 @@ def verify(
     graph: Annotated[
         str | None, options.of_question(metavar="GRAPH", help="The graph that you asked about; another one is a fault.")
     ] = None,
-    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"})],
+    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work"})],
     printing: Printing,
 ) -> int:
     """Check certificates without the programs that made them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from instances.json_files import Value
 from instances.results import Result, combine
 from mtpp.certificates.writing import bound_document, check_names
 from mtpp.problems.registry import OF_SOLVERS, PROBLEMS, Problem
-from mtpp.questions.verifying import Comparisons, OwnGraph, StatementWords, VerifyWords, other_question
-from mtpp.questions.words import pick
+from mtpp.questions.statements import StatementWords, other_question
+from mtpp.questions.verifying import Comparisons, OwnGraph, VerifyWords
+from mtpp.questions.words import chosen
 from mtpp.verification.verdict import Limits, Verdict, unequal
 from mtpp.versions import package_version
 
@@ -154,7 +155,8 @@ def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     stated, true = verdict.certificate.question_hash, verdict.certificate.true_hash
     if stated == true:
         return verdict
-    return replace(verdict, faults=(*verdict.faults, unequal("question_hash", stated, true)))
+    fault = f"{unequal('question_hash', stated, true)}; if an earlier version wrote it, let its verb write it anew"
+    return replace(verdict, faults=(*verdict.faults, fault))
 
 
 def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
@@ -203,9 +205,8 @@ def differences(
         If a word is refused, or means nothing for the problem of the file.
     """
     problem = PROBLEMS.of(stated)
-    statements: Mapping[str, Any] = {
-        name: value for name, value in pick(StatementWords, words).items() if value is not None and name != "question"
-    }
+    statements = {name: value for name, value in words.items() if name in chosen(StatementWords, words)}
+    statements.pop("question", None)
     compare: Comparisons = problem.compare(stated, statements, graph)
     compared, faults = [], list(compare.faults)
     if (question := words.get("question")) is not None:

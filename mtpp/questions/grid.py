@@ -223,7 +223,7 @@ _FIXED = ("pp", "tp", "dp", "v", "cp", "ep")
 
 
 class GridWords(TypedDict, total=False):
-    """Words of a plan for a global batch."""
+    """Plans for a global batch, and how their layers are timed."""
 
     global_batch: Annotated[int | None, Word("Samples of a step.", None, "G", basic=True, least=1)]
     micro_batch: Annotated[int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]")]
@@ -280,6 +280,11 @@ class GridWords(TypedDict, total=False):
             "Constants fitted to measured steps, by mtpp train calibrate (mtpp-calibration/1).", None, "FILE", MACHINES
         ),
     ]
+
+
+class GridReportWords(TypedDict, total=False):
+    """Further numbers that are shown of a plan for a global batch."""
+
     top: Annotated[int, Word("Plans of other degrees to show beside the best.", 0, "N", least=0, most=1000)]
     tokens: Annotated[
         float | None, Word("Of a whole training, whose days and price are shown.", None, "N", least=1, most=1e18)
@@ -332,7 +337,9 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     if cluster is None:
         raise InputError(f"{word('cluster')} is missing; give equal servers such as 8x8 or 16xDGX-H100.")
     _check_words(words)
-    network = cluster_of(cluster, words["bandwidth"], words["nic"])
+    if not isinstance(cluster, Network):
+        cluster = cluster_of(cluster, words["bandwidth"], words["nic"])
+    network: Network = cluster
     basis, runtime = _basis(words, network), words["runtime"]
     memory = _FILLED * basis.device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory")
     if words["memory"] is None:
@@ -372,6 +379,24 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
         runtime,
         time_limit,
     )
+
+
+def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> GridInstance:
+    """The question of a chain and of words, but with samples, servers, memory, type and tokens of another question.
+
+    Raises
+    ------
+    InputError
+        As `grid_question`.
+    """
+    from instances.planning.grid import ConfiguredChain
+
+    model, servers, own = _model(chain, words), true.servers, true.chains[0]
+    same: dict[str, Any] = {"global_batch": true.global_batch, "memory": None}
+    if not isinstance(model, ConfiguredChain):
+        same |= {"dtype": own.dtype, "sequence": own.sequence}
+    network = Network(servers.count, servers.size, servers.inner, servers.outer, None)
+    return replace(grid_question(model, network, {**words, **same}).instance, memory=true.memory)
 
 
 def _state_bytes(width: float, total: float | None) -> StateBytes:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
 from instances.graph.graph import ComputationGraph
 from instances.json_files import beside
-from mtpp.questions.grid import GridWords
+from mtpp.questions.grid import GridReportWords, GridWords
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
 from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick
@@ -120,7 +120,27 @@ _SIMULATED_TOKENS = 384
 _DTYPE, _OPTIMIZER_BYTES, _PAPER_COPIES = "fp32", 16.0, 4.0
 
 
-class _TrainedWords(DeviceMemoryWords, total=False):
+class TrainedStepWords(TypedDict, total=False):
+    """Links and optimizer of a step of training."""
+
+    nic: Annotated[
+        str,
+        Word(
+            "A server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]", MACHINES
+        ),
+    ]
+    optimizer_bytes: Annotated[
+        float | None,
+        Word(
+            "Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam; of a "
+            "global batch 18, with gradients in 32 bits]",
+            metavar="X",
+        ),
+    ]
+    full_duplex: Annotated[bool, Word("Links carry both directions at once.", False, panel=MACHINES)]
+
+
+class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
     """Words that plans of microbatches and plans for a global batch share."""
 
     bandwidth: Annotated[
@@ -133,26 +153,11 @@ class _TrainedWords(DeviceMemoryWords, total=False):
             basic=True,
         ),
     ]
-    nic: Annotated[
-        str,
-        Word(
-            "A server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]", MACHINES
-        ),
-    ]
     dtype: Annotated[
         str | None,
         Word("fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16]", metavar="NAME", basic=True),
     ]
     sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", basic=True)]
-    optimizer_bytes: Annotated[
-        float | None,
-        Word(
-            "Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam; of a "
-            "global batch 18, with gradients in 32 bits]",
-            metavar="X",
-        ),
-    ]
-    full_duplex: Annotated[bool, Word("Links carry both directions at once.", False, panel=MACHINES)]
     runtime: Annotated[
         str | None,
         Word(
@@ -177,7 +182,7 @@ class PlanningWords(ChainWords, _TrainedWords, total=False):
     recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
 
 
-class TrainingWords(GridWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
+class TrainingWords(GridWords, GridReportWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
     """A question of training, but for model and cluster."""
 
     memory: Annotated[

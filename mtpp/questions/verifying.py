@@ -1,329 +1,51 @@
-"""Statements of a caller, which a file is compared with."""
+"""How a certificate is checked, and against which question and graph."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates import Envelope
-from instances.errors import WordError, printable
-from instances.graph.display import figures
-from instances.graph.questions import HASH
-from instances.machines import Machines
-from instances.partitioning.constraints import Constraints
-from instances.partitioning.problem import places_of_kinds
-from instances.partitioning.words import rules_in_words
+from instances.errors import printable, word
+from instances.flow.problem import FlowInstance
+from instances.graph.questions import nameless
 from instances.planning.grid import GridInstance
+from instances.readers.huggingface.files import find_architecture
+from mtpp.questions.grid import GridWords, question_like
 from mtpp.questions.partitioning import (
-    Blocks,
-    Rules,
-    bandwidth_of,
-    counts_of,
-    devices_of,
-    rules_of,
     runtime_of,
     runtime_rules,
     works_of_kinds,
 )
-from mtpp.questions.placement import decoder_of, layer_runtime, placement_works
-from mtpp.questions.planning import PlanningWords, chain_of, load_cluster
+from mtpp.questions.placement import ClusterWords, FlowLike, decoder_of, flow_instance, layer_runtime, placement_works
+from mtpp.questions.planning import PlanningWords, TrainedStepWords, TrainingWords, chain_of
 from mtpp.questions.reading import ChainWords, ReadingWords, device_of, read_graph
-from mtpp.questions.words import LIMITS, MACHINES, SEARCH, GraphLike, Word, checked, pick
-from mtpp.text.numbers import Quantity, parse_bytes
+from mtpp.questions.statements import (
+    Compare,
+    StatementWords,
+    devices_asked,
+    of_blocks,
+    of_grid,
+    of_placement,
+    of_plan,
+    servers_asked,
+    unlike,
+    unstated,
+)
+from mtpp.questions.words import LIMITS, SEARCH, GraphLike, Word, checked, pick, words_of
+from mtpp.text.numbers import how_many
 
 if TYPE_CHECKING:
     from instances.partitioning.stated import StatedServing
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import LayerChain, TrainingInstance
     from instances.serving.problem import DeploymentInstance
-
-# Statements of a caller on the question of a file, held against the question that it answers.
-#
-# Each statement is read as by the verb that wrote the file: a bandwidth in the time unit of its graph, a cluster as
-# `mtpp plan` takes it, constraints in the names of its nodes.
-
-
-#: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
-Compare = dict[str, Callable[[], str | None]]
-
-_HASH = re.compile(rf"{HASH}[0-9a-f]{{16,64}}")
-
-
-class StatementWords(TypedDict, total=False):
-    """Statements of a caller on a question; all that is None is not compared."""
-
-    question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", basic=True)]
-    k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", basic=True)]
-    bandwidth: Annotated[Quantity | None, Word("Between blocks or devices.", None, "RATE[,RATE]", MACHINES, basic=True)]
-    memory: Annotated[Quantity | None, Word("Of a block or device.", None, "BYTES", MACHINES, basic=True)]
-    activation_buffer: Annotated[
-        Quantity | None, Word("Part of the memory that is kept for activations.", None, "BYTES", MACHINES)
-    ]
-    fit: Annotated[bool | None, Word("Whether the memory is a hard limit.", None, panel=MACHINES)]
-    constraints: Annotated[Rules, Word("Side constraints (mtpp-constraints/1).", None, "FILE")]
-    runtime: Annotated[str | None, Word("The runtime that has to express the cut.", None, "NAME")]
-    devices: Annotated[
-        Machines | str | PathLike[str] | None,
-        Word("Devices of several kinds, such as 2xA100,2xT4, or a file.", None, "KINDS|FILE", MACHINES, basic=True),
-    ]
-    cluster: Annotated[
-        str | object | None, Word("Cluster of a plan, as mtpp plan takes it.", None, "CLUSTER", MACHINES)
-    ]
-    microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M")]
-    in_flight: Annotated[int | None, Word("Batches in flight of a serving front, or of a flow.", None, "M")]
-    global_batch: Annotated[int | None, Word("Samples of a step of a plan.", None, "SAMPLES")]
-    dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME")]
-    sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N")]
-
-
-def other_question(stated: Envelope, question: Any) -> str | None:
-    """Compare with a hash, or with a question or a result that has one."""
-    if isinstance(question, str):
-        if not _HASH.fullmatch(question.lower()):
-            raise WordError("question", question, f"a hash is {HASH} and 64 digits, of which 16 or more are given.")
-        same = stated.true_hash.startswith(question.lower())
-        return None if same else f"its hash is {stated.true_hash}, you ask for {question.lower()}"
-    instance = getattr(question, "instance", question) if not isinstance(question, Instance) else question
-    if not isinstance(getattr(instance, "question_hash", None), str):
-        raise InputError(f"A question is an instance, a result or a hash, no {type(question).__name__}.")
-    if instance.question_hash == stated.true_hash:
-        return None
-    if instance.question_words != stated.question_words:
-        return f"it is {stated.question_words}; you ask for {instance.question_words}"
-    return f"nodes, edges or constraints differ: its hash is {stated.true_hash}, you ask for {instance.question_hash}"
-
-
-def of_blocks(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of partitions and of serving fronts."""
-    instance: Instance = stated.instance
-    platform = instance.platform
-
-    def rules() -> str | None:
-        asked = rules_of(statements.get("constraints"), instance.graph)
-        if "runtime" in statements:
-            asked += runtime_rules(statements["runtime"], instance.graph)
-        if not instance.is_alike:  # devices that idle are no stages of a runtime
-            asked = replace(asked, at_least=())
-        own = replace(asked, on=()).canonical(instance.k)
-        same = own == instance.constraints.canonical(instance.k)
-        if not same or (asked.on and instance.is_alike):
-            true, wanted = (rules_in_words(rules, instance.k) for rules in (instance.constraints, asked))
-            return f"it has {true}, you {f'ask for {wanted}' if asked else 'state none'}"
-        return _other_places(instance, asked) if not instance.is_alike else None
-
-    def memory() -> str | None:
-        if instance.is_alike:
-            return _size("memory", platform.memory, statements["memory"])
-        return _other_memories(instance.machines, statements["memory"])
-
-    def devices() -> str | None:
-        devices = devices_asked(instance, statements, platform.bandwidth)
-        if not instance.is_alike:
-            return _other_devices(instance.machines, devices, platform.bandwidth, instance.time_unit)
-        return _other_alike(instance, devices, devices.total if statements.get("k") is None else instance.k)
-
-    return {
-        "k": lambda: unlike("k", platform.k, _one(statements["k"])),
-        "bandwidth": lambda: _rate(instance.graph, platform.bandwidth, statements["bandwidth"]),
-        "memory": memory,
-        "activation_buffer": lambda: _size(
-            "activation_buffer", platform.activation_buffer, statements["activation_buffer"]
-        ),
-        "fit": lambda: unlike("fit", platform.fit, statements["fit"]),
-        "constraints": rules,
-        "runtime": rules,
-        "devices": devices,
-    }
-
-
-def _other_memories(true: Machines, quantity: Quantity) -> str | None:
-    """Hold a memory, of kinds that have none of their own, against those of all kinds."""
-    memory = parse_bytes(quantity, "memory")
-    same = memory in (kind.memory for kind in true.kinds)
-    return None if same else f"no kind of devices has a memory of {figures(memory, 'bytes')}, which you ask for"
-
-
-def _other_places(instance: Instance, rules: Constraints) -> str | None:
-    """Hold the kinds that can run each node against those that are asked for."""
-    places = places_of_kinds(instance.graph, instance.machines, rules)
-    for t, v in np.argwhere(places != instance.able)[:1].tolist():
-        node, kind = f"node {v} ({instance.graph.names[v]})", instance.machines.kinds[t].name
-        return (
-            f"{node} can run on {kind}, you ask that it cannot"
-            if instance.able[t, v]
-            else f"{node} cannot run on {kind}"
-        )
-    return None
-
-
-def devices_asked(
-    instance: Instance | PlacementInstance, statements: Mapping[str, Any], rate: float, order: str = "free"
-) -> Machines:
-    """The devices that a caller states, completed as those of the question were, which had this rate by default."""
-    if statements.get("bandwidth") is not None:
-        rate = bandwidth_of(instance.graph, statements["bandwidth"])
-    limit = math.inf if statements.get("memory") is None else parse_bytes(statements["memory"], "memory")
-    return devices_of(statements["devices"], rate, limit, order)
-
-
-def _other_devices(true: Machines, asked: Machines, default: float, time_unit: str) -> str | None:
-    """Hold the devices of a question against those that are asked for; works on them come from the graph."""
-    names, others = ([kind.name for kind in devices.kinds] for devices in (true, asked))
-    in_order = names if true.is_fixed else [name for name in others if name in names]
-    if true.order != asked.order:
-        return f"its devices are in {true.order} order, you ask for {asked.order} order"
-    if (
-        set(names) != set(others)
-        or others != in_order
-        or any(true.counts[names.index(kind.name)] != kind.count for kind in asked.kinds)
-    ):
-        return f"its devices are {_counted(true)}, you ask for {_counted(asked)}"
-    at = [names.index(name) for name in others]
-    for t, kind in zip(at, asked.kinds, strict=True):
-        own = true.kinds[t]
-        if own.memory != kind.memory:
-            return unlike(f"memory of {kind.name}", *_apart(own.memory, kind.memory, "bytes"))
-        rates = [default if rate is None else rate for rate in (own.bandwidth, kind.bandwidth)]
-        if rates[0] != rates[1]:
-            return unlike(f"bandwidth of {kind.name}", *_apart(rates[0], rates[1], f"bytes/{time_unit}"))
-    between, wanted = true.between, asked.between
-    if between is None or wanted is None:
-        same = between is None and wanted is None
-    else:
-        same = np.array_equal(between[np.ix_(at, at)], wanted)
-    return None if same else "its rates between kinds are not those that you ask for"
-
-
-def _other_alike(instance: Instance, devices: Machines, k: int) -> str | None:
-    """Hold devices that are all alike against those that are asked for, of which k are used."""
-    platform, (kind, *more) = instance.platform, devices.kinds
-    if more or devices.is_fixed or instance.k != k or k > devices.total:
-        return f"its devices are {instance.k} that are alike, you ask for {_counted(devices)}"
-    rate = float(devices.between[0, 0]) if devices.between is not None else kind.bandwidth
-    if rate is not None and rate != platform.bandwidth:
-        return unlike("bandwidth", *_apart(platform.bandwidth, rate, f"bytes/{instance.graph.time_unit}"))
-    if kind.memory == platform.memory:
-        return None
-    return unlike("memory", *_apart(platform.memory, kind.memory, "bytes"))
-
-
-def _counted(devices: Machines) -> str:
-    return ",".join(f"{kind.count}x{printable(kind.name)}" for kind in devices.kinds)
-
-
-def unstated(instance: Instance, statements: Mapping[str, Any]) -> Iterator[str]:
-    """Restrictions of a question beyond its graph and devices that are not stated."""
-    platform, rules = instance.platform, instance.constraints
-    if "k" not in statements and platform.k != devices_asked(instance, statements, platform.bandwidth).total:
-        yield f"k is {platform.k}"
-    if "fit" not in statements and platform.fit:
-        yield "fit is true"
-    if "activation_buffer" not in statements and platform.activation_buffer is not None:
-        yield f"activation buffer is {figures(platform.activation_buffer, 'bytes')}"
-    if not {"runtime", "constraints"} & statements.keys():
-        if rules:
-            yield f"constraints are {rules_in_words(rules, platform.k)}"
-        if not instance.is_alike:
-            yield from filter(None, [_other_places(instance, rules)])
-
-
-def of_placement(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of placements."""
-    instance: PlacementInstance = stated.instance
-    true = instance.machines
-
-    def devices() -> str | None:
-        devices = devices_asked(instance, statements, instance.bandwidth, "fixed").in_sequence
-        fault = _other_devices(true, devices, instance.bandwidth, instance.time_unit)
-        for true_kind, kind in zip(true.kinds, devices.kinds, strict=False):
-            if fault is None and (true_kind.speed or 1.0, true_kind.roofline) != (kind.speed or 1.0, kind.roofline):
-                fault = f"{kind.name} is not as fast as you ask for"
-        return fault
-
-    def rate() -> str | None:
-        if "devices" in statements:  # it completes these
-            return None
-        return _rate(instance.graph, instance.bandwidth, statements["bandwidth"])
-
-    return {
-        "k": lambda: unlike("k", instance.devices, _one(statements["k"])),
-        "bandwidth": rate,
-        "memory": lambda: _other_memories(true, statements["memory"]),
-        "devices": devices,
-    }
-
-
-def of_plan(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of plans of so many microbatches."""
-    instance: TrainingInstance = stated.instance
-
-    def cluster() -> str | None:
-        servers = "+".join(f"1x{size}" for size in instance.cluster.servers)
-        cluster = load_cluster(statements.get("cluster", servers), statements.get("bandwidth"))
-        if cluster.servers != instance.cluster.servers:
-            return f"its cluster has servers of {instance.cluster.servers} devices, you ask for {cluster.servers}"
-        same = np.array_equal(cluster.bandwidth, instance.cluster.bandwidth)
-        return None if same else "the bandwidths of its cluster are not those that you ask for"
-
-    return {
-        "cluster": cluster,
-        "bandwidth": cluster,
-        "microbatches": lambda: unlike("microbatches", instance.microbatches, statements["microbatches"]),
-        "memory": lambda: _size("memory", instance.memory, statements["memory"]),
-        "dtype": lambda: unlike("dtype", instance.dtype, statements["dtype"]),
-        "sequence": lambda: unlike("sequence", instance.sequence, statements["sequence"]),
-    }
-
-
-def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
-    """Statements of plans for a global batch; its chains, one a size of microbatches, have sequence and type."""
-    instance: GridInstance = stated.instance
-    chain = instance.chains[0]
-    return {
-        "cluster": lambda: unlike("cluster", instance.servers.name, statements["cluster"]),
-        "memory": lambda: _size("memory", instance.memory, statements["memory"]),
-        "global_batch": lambda: unlike("global batch", instance.global_batch, statements["global_batch"]),
-        "dtype": lambda: unlike("dtype", chain.dtype, statements["dtype"]),
-        "sequence": lambda: unlike("sequence", chain.sequence, statements["sequence"]),
-    }
-
-
-def unlike(name: str, true: Any, stated: Any) -> str | None:
-    """The difference of a number or a text from what is stated; None if there is none."""
-    return None if true == stated else f"{name.replace('_', ' ')} is {true}, you ask for {stated}"
-
-
-def _rate(graph: ComputationGraph, true: float, rate: Quantity) -> str | None:
-    bandwidth, unit = bandwidth_of(graph, rate), f"bytes/{graph.time_unit}"
-    return None if bandwidth == true else unlike("bandwidth", *_apart(true, bandwidth, unit))
-
-
-def _size(name: str, true: float | None, quantity: Quantity) -> str | None:
-    size = parse_bytes(quantity, name)
-    return None if size == true else unlike(name, *_apart(math.inf if true is None else true, size, "bytes"))
-
-
-def _apart(true: float, stated: float, unit: str) -> tuple[str, str]:
-    """Both numbers with their unit, with all digits where six are not enough to tell them apart."""
-    texts = tuple("unlimited" if x == math.inf else figures(x, unit) for x in (true, stated))
-    return (texts[0], texts[1]) if texts[0] != texts[1] else (repr(true), repr(stated))
-
-
-def _one(k: Blocks) -> int:
-    count, *more = counts_of(k)
-    if more:
-        raise WordError("k", k, "a file answers the question for one k; give that.")
-    return count
-
-
-# How a certificate is checked, and against which question and graph.
 
 
 class VerifyWords(StatementWords, ReadingWords, total=False):
@@ -422,6 +144,22 @@ class OwnGraph:
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 
+    def of_grid(self, instance: GridInstance) -> str | None:
+        """Why the layers of a plan for a global batch, or what it may do, are not those of this model; None if not."""
+        words = dict(checked(TrainingWords, pick(TrainingWords, self._words)))
+        words["device"] = words["device"] or servers_asked(instance, self._words).device
+        return _other_members(instance, question_like(instance, self._graph, words))
+
+    def of_flow(self, instance: FlowInstance) -> str | None:
+        """Why the question of a flow is not this one, or that of this decoder on its devices; None if it is."""
+        words, graph = checked(ClusterWords, pick(ClusterWords, self._words)), cast(FlowLike, self._graph)
+        if find_architecture(self._graph) is not None:
+            words["in_flight"] = None if instance.steps is None else instance.steps.in_flight
+            if words["devices"] is None:
+                names = [name.rpartition("-")[0] for name in instance.devices]
+                words["devices"] = ",".join(f"{names.count(name)}x{name}" for name in dict.fromkeys(names))
+        return _other_members(instance, flow_instance(graph, words))
+
     def of_deployment(self, instance: DeploymentInstance) -> str | None:
         """Why the decoder of a deployment is not this one; None if it is."""
         from mtpp.questions.serving import model_of
@@ -435,8 +173,7 @@ class OwnGraph:
         ):
             if true != other:
                 return f"{true} {name} against {other}"
-        named = replace(own, name=stated.name)
-        same = replace(instance, model=named).question_hash == instance.question_hash
+        same = replace(instance, model=own).question_hash == instance.question_hash
         return None if same else "sizes of layers are others"
 
     def _reading(self) -> ReadingWords:
@@ -486,18 +223,31 @@ def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph 
     return Comparisons(of_plan(stated, statements) | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
 
 
-def compare_grid(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """The question of a plan for a global batch, which has no graph."""
-    return Comparisons(of_grid(stated, statements), ())
+def compare_grid(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a plan for a global batch, and how its layers are timed."""
+    made = _by_graph(own, (*words_of(GridWords), *words_of(TrainedStepWords), "runtime"))
+    words = made | of_grid(stated, statements)
+    return Comparisons(words | _with_graph(own, lambda graph: graph.of_grid(stated.instance)), ())
 
 
-def compare_flow(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """Compare a stated number of batches in flight with that of the file; a flow of no decoder has none."""
-    steps = stated.instance.steps
-    if steps is None:
-        return Comparisons({}, ())
-    in_flight = "any number" if steps.in_flight is None else steps.in_flight
-    return Comparisons({"in_flight": lambda: unlike("in_flight", in_flight, statements["in_flight"])}, ())
+def compare_flow(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
+    """The question of a flow, and the decoder and the devices that it is made of."""
+    words = _by_graph(own, ("devices", "memory", "bandwidth"))
+    if (steps := stated.instance.steps) is not None:
+        in_flight = "any number" if steps.in_flight is None else steps.in_flight
+        words["in_flight"] = lambda: unlike("in_flight", in_flight, statements["in_flight"])
+    return Comparisons(words | _with_graph(own, lambda graph: graph.of_flow(stated.instance)), ())
+
+
+def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
+    """Comparison of words that a question is made of with its graph alone, where that is stated."""
+
+    def compare(name: str) -> str | None:
+        if own is None:
+            raise InputError(f"{word(name)} is compared together with {word('graph')} alone; give that, too.")
+        return None
+
+    return {name: partial(compare, name) for name in names}
 
 
 def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
@@ -513,6 +263,28 @@ def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None])
         return None if graph is None or fault is None else f"it is not {graph.name}: {fault}"
 
     return {"graph": compare}
+
+
+def _other_members(true: Any, asked: Any) -> str | None:
+    """Where the members of two questions differ first, short ones before long ones; None if they are the same."""
+    return _other_member("", *(nameless(question.document()) for question in (true, asked)))
+
+
+def _other_member(place: str, true: Any, asked: Any) -> str | None:
+    """Where two items of JSON differ first; None if they are the same."""
+    if true == asked:
+        return None
+    if isinstance(true, dict) and isinstance(asked, dict):
+        names = sorted({*true, *asked}, key=lambda name: (len(str(true.get(name))), name))
+        pairs = [(f"{place}.{name}".lstrip("."), true.get(name), asked.get(name)) for name in names]
+    elif isinstance(true, list) and isinstance(asked, list):
+        if len(true) != len(asked):
+            return f"{place} has {how_many(len(true), 'item')}, there {len(asked)}"
+        pairs = [(f"{place}[{i}]", *items) for i, items in enumerate(zip(true, asked, strict=True))]
+    else:
+        texts = ("missing" if item is None else printable(str(item)) for item in (true, asked))
+        return "{} is {}, there {}".format(place, *texts)
+    return next(filter(None, (_other_member(*pair) for pair in pairs)))
 
 
 def _other_graph(stated: ComputationGraph, graph: ComputationGraph) -> str | None:

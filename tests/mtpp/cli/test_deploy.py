@@ -152,7 +152,10 @@ def test_the_name_of_the_decoder_of_a_deployment_is_free(tmp_path: Path) -> None
     model = model_of("llama-3-8b")
     renamed, wider = replace(model, name="mine"), replace(model, hidden=model.hidden + 1)
     answer = tmp_path / "deployment.json"
-    mtpp.serve(renamed, servers="1x2xA100", batch=16).save(answer)
+    result = mtpp.serve(renamed, servers="1x2xA100", batch=16)
+    asked, named = result.instance, replace(result.instance, model=model)
+    assert (named.question_hash, named.question_words) == (asked.question_hash, asked.question_words)
+    result.save(answer)
     verdict = mtpp.verify(answer, graph="llama-3-8b")
     assert not verdict.faults
     mtpp.serve(wider, servers="1x2xA100", batch=16).save(answer)

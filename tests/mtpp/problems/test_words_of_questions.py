@@ -1,4 +1,7 @@
-"""Questions of all problems in one line: two that differ in one field have two hashes, and two texts."""
+"""Questions of all problems in one line: two that differ in one field have two hashes, and two texts.
+
+Whatever is hashed of a flow of a decoder or of a plan for a global batch is compared with what a caller states.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from flow_oracle import FlowCase
 from grid_cases import equal_question
 from hunt_flow import flow_instance_of
 
-from instances import ComputationGraph, Platform
+from instances import ComputationGraph, InputError, Platform
 from instances.architectures import ARCHITECTURES
 from instances.devices import NetworkCards
 from instances.flow.problem import FlowInstance
@@ -23,6 +26,12 @@ from instances.planning.chains import simulation
 from instances.planning.grid.problem import Fixed, StateBytes
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving import serving_chain
+from mtpp.api.training import asked
+from mtpp.problems.checking import differences
+from mtpp.problems.registry import PROBLEMS
+from mtpp.questions.placement import FlowWords, flow_instance
+from mtpp.questions.verifying import OwnGraph, VerifyWords
+from mtpp.questions.words import checked
 
 LITTLE = 1 + 2**-40  # six digits do not show it
 
@@ -112,3 +121,80 @@ def test_bug_a_field_that_is_hashed_is_stated(made: Any) -> None:
         other = replace(question, **{name: value})
         assert other.question_hash != question.question_hash, name
         assert other.question_words != question.question_words, name
+
+
+def _faults(question: Any, graph: str, words: Mapping[str, Any]) -> tuple[str, ...]:
+    """Differences of a question, as the file of an answer to it has it, from a graph and words."""
+    stated = object.__new__(PROBLEMS.of(question).stated[0].load())
+    stated.__dict__.update(instance=question, file="answer.json")
+    given = checked(VerifyWords, words)
+    return differences(stated, OwnGraph(graph, given), given)[1]
+
+
+_FLOW = {"devices": "1xT4,1xL4", "dims": {"batch": 2, "context": 64}, "memory": "2GB", "bandwidth": "1GB/s"}
+_TRAINING = {"bandwidth": "300GB/s,25GB/s", "sequence": 64, "micro_batch": 1, "tp": 1, "attention": "eager"}
+
+
+def test_all_that_is_hashed_of_a_flow_is_compared_with_its_decoder_and_devices() -> None:
+    question = flow_instance("gpt2", checked(FlowWords, _FLOW))
+    steps = question.steps
+    assert steps is not None
+    assert _faults(question, "gpt2", _FLOW) == ()
+    assert _faults(question, "gpt2", {name: value for name, value in _FLOW.items() if name != "devices"}) == ()
+    for name, value in {
+        "rates": question.rates * LITTLE,
+        "devices": ("T4-0", "L4-1"),
+        "kind": question.kind[::-1],
+        "longest_path": 1,
+        **{
+            f"steps.{name}": replace(steps, **{name: value})
+            for name, value in {
+                "dims": {**steps.dims, "context": "65"},
+                "slots": steps.slots + 1,
+                "seconds": steps.seconds * LITTLE,
+                "port": steps.port * LITTLE,
+            }.items()
+        },
+    }.items():
+        (fault,) = _faults(replace(question, **{name.partition(".")[0]: value}), "gpt2", _FLOW)
+        assert fault.startswith("question.graph: it is not gpt2: "), name
+    (fault,) = _faults(question, "gpt2", _FLOW | {"dims": {"batch": 2}})
+    assert fault == "question.graph: it is not gpt2: steps.dims.context is 64, there 128"
+    assert len(_faults(question, "gpt2", _FLOW | {"in_flight": 2})) == 1
+
+
+def test_all_that_is_hashed_of_a_plan_for_a_global_batch_is_compared_with_its_model() -> None:
+    question = asked("gpt2", "2x2", global_batch=2, **_TRAINING).instance
+    assert _faults(question, "gpt2", {"cluster": "2x2", "global_batch": 2} | _TRAINING) == ()
+    assert _faults(question, "gpt2", {"micro_batch": 1, "tp": 1, "attention": "eager"}) == ()
+    chain = question.chains[0]
+    for name, value in {
+        "global_batch": 4,
+        "memory": question.memory * LITTLE,
+        "state_bytes": StateBytes(2.0, 4.0, 12.0 * LITTLE),
+        "update_time": question.update_time * LITTLE,
+        "zero": (1, 2),
+        "modes": ("none",),
+        "fixed": Fixed(pp=2),
+        "full_duplex": True,
+        "exposed": 0.5,
+        "whole_experts": True,
+        "servers": replace(question.servers, outer=question.servers.outer * LITTLE),
+        "chains": (replace(chain, layers=(*chain.layers[:-2], chain.layers[-1])),),
+    }.items():
+        words = {"cluster": "2x2", "memory": question.memory, "global_batch": 2} | _TRAINING
+        assert _faults(replace(question, **{name: value}), "gpt2", words), name
+    (fault,) = _faults(question, "gpt2", _TRAINING | {"fix": "pp=2"})
+    assert fault == "question.graph: it is not gpt2: fixed is missing, there {'pp': 2}"
+    (fault,) = _faults(question, "gpt2", _TRAINING | {"cluster": "1x4"})
+    assert fault == "question: cluster is 2x2, you ask for 1x4"
+    (fault,) = _faults(question, "gpt2", _TRAINING | {"bandwidth": "300GB/s,50GB/s"})
+    assert fault == "question: bandwidth between servers is 12.5 GB/s, you ask for 25 GB/s"
+
+
+def test_words_that_make_a_question_need_its_graph() -> None:
+    question = asked("gpt2", "2x2", global_batch=2, **_TRAINING).instance
+    stated = object.__new__(PROBLEMS.of(question).stated[0].load())
+    stated.__dict__.update(instance=question, file="answer.json")
+    with pytest.raises(InputError, match="tp is compared together with graph alone; give that, too"):
+        differences(stated, None, checked(VerifyWords, {"tp": "2"}))
