@@ -274,7 +274,7 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
         stack=words.get("stack", "model.layers"),
         before=tuple(words.get("before", ("model.embed_tokens",))),
         after=tuple(words.get("after", ("model.norm", "lm_head"))),
-        rotary_base=_rotary_base(fields.members),
+        rotary_base=_rotary_base(fields),
         longest=_longest(kind, fields),
     )
 
@@ -284,13 +284,14 @@ def _longest(kind: str, fields: Fields) -> int | None:
 
     Scaled rotary positions reach `factor` times as far as in training: of types linear and dynamic that is beyond
     `max_position_embeddings`, of yarn beyond its original length. What llama3 and longrope reach is stated itself, as
-    it is by Gemma 3.
+    it is by Gemma 3 and by Phi-3, for which yarn is another name of longrope.
     """
-    longest = fields.value("max_position_embeddings").data
-    scaling = {name: value.data for name, value in _rotary(fields.members).items()}
+    longest = fields.value("max_seq_len" if kind == "mpt" else "max_position_embeddings").data
+    scaling = {name: value.data for name, value in _rotary(fields).items()}
     factor: Any = scaling.get("factor")
     way = scaling.get("rope_type", scaling.get("type"))
-    scaled = way in _SCALED and not kind.startswith("gemma3") and type(factor) in (int, float) and 1 <= factor < 2**20
+    reaches = way in _SCALED and not kind.startswith("gemma3") and (kind, way) != ("phi3", "yarn")
+    scaled = reaches and type(factor) in (int, float) and 1 <= factor < 2**20
     if scaled and way == "yarn":
         longest = scaling.get("original_max_position_embeddings") or longest
     if type(longest) is not int or longest < 1:
@@ -298,16 +299,23 @@ def _longest(kind: str, fields: Fields) -> int | None:
     return int(longest * factor) if scaled else longest
 
 
-def _rotary(members: Mapping[str, Value]) -> dict[str, Value]:
-    """Fields of the rotary positions, by the name that this release of transformers has for them or an earlier one."""
-    stated = (members.get(name) for name in ("rope_scaling", "rope_parameters"))
-    given = [value.open_members(()) for value in stated if value is not None and isinstance(value.data, dict)]
-    return given[-1] if given else {}
+def _rotary(fields: Fields) -> dict[str, Value]:
+    """Fields of the rotary positions by the name that they had first, if there are any, else by that of this release.
+
+    Where they differ by kind of layer, those of layers that attend to all tokens.
+    """
+    stated = (fields.members.get(name) for name in ("rope_scaling", "rope_parameters"))
+    given = next((value for value in stated if value is not None and value.data and isinstance(value.data, dict)), None)
+    if given is None:
+        return {}
+    members = given.open_members(())
+    whole = members.get(FULL) if "layer_types" in fields.defaults else None
+    return members if whole is None or not isinstance(whole.data, dict) else whole.open_members(())
 
 
-def _rotary_base(members: Mapping[str, Value]) -> float | None:
+def _rotary_base(fields: Fields) -> float | None:
     """Base of the angles of all layers, which no cost reads: None where it is missing or no number."""
-    base = {**members, **_rotary(members)}.get("rope_theta")
+    base = {**fields.members, **_rotary(fields)}.get("rope_theta")
     return float(base.data) if base is not None and type(base.data) in (int, float) and 1 <= base.data < 2**63 else None
 
 

@@ -8,6 +8,7 @@ import pytest
 from transformers_configurations import GEMMA, LLAMA, written
 
 from instances import InputWarning, Platform
+from instances.architectures import ARCHITECTURES
 from instances.json_files import parse_json
 from instances.readers import load_graph
 from instances.readers.huggingface import configured_architecture
@@ -223,3 +224,32 @@ def test_scaled_rotary_positions_lengthen_the_longest_context(tmp_path, name, sc
     for model, reached in ((LLAMA, longest), (GEMMA, 2048)):
         path = written(tmp_path, model | {"max_position_embeddings": 2048, name: scaling})
         assert load_graph(path, dims={"phase": "decode"}).attributes["longest"] == reached
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "longest"),
+    [
+        ("phi3", {"rope_scaling": {"type": "yarn", "factor": 4.0}}, 2048),  # its name for longrope
+        ("olmo3", {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}}, 8192),
+        ("llama", {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}}, 2048),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"type": "yarn"}}, 4096),
+        ("llama", {"rope_scaling": {}, "rope_parameters": {"type": "yarn", "factor": 4}}, 8192),
+        ("mpt", {"max_seq_len": 512}, 512),
+    ],
+)
+def test_rotary_positions_are_read_as_transformers_reads_them(kind, stated, longest):
+    config = LLAMA | {"model_type": kind, "max_position_embeddings": 2048} | stated
+    assert decoder_of(parse_json(json.dumps(config), "config.json"))[0].longest == longest
+    transformers = pytest.importorskip("transformers")
+    if kind in ("phi3", "mpt"):
+        return  # longrope asks for lists of factors; a table of positions has no scale
+    standard = transformers.CONFIG_MAPPING[kind](**{k: v for k, v in config.items() if k != "model_type"})
+    rotary = standard.rope_parameters
+    rotary = rotary.get("full_attention", rotary) if kind == "olmo3" else rotary
+    reached = rotary.get("original_max_position_embeddings", standard.max_position_embeddings)
+    assert reached * rotary.get("factor", 1) == longest
+
+
+def test_the_longest_context_of_gpt2_is_that_of_transformers():
+    configuration = pytest.importorskip("transformers").GPT2Config()
+    assert ARCHITECTURES["gpt2"].longest == configuration.n_positions
