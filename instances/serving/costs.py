@@ -158,13 +158,13 @@ class StageCosts:
         model = question.model
         for t in question.degrees:
             shapes = [
-                _above(Fraction(question.weight_bytes) * (shape.weights + shape.experts * shape.expert) / t)
-                + _above(Fraction(question.weight_bytes) * shape.whole)
+                _above(_width(question, shape) * (shape.weights + shape.experts * shape.expert) / t)
+                + _above(_width(question, shape) * shape.whole)
                 for shape in model.shapes
             ]
             each = np.array(shapes, dtype=np.int64)[model.order]
-            each[0] += _above(Fraction(question.end_bytes) * model.embedding / t)
-            each[-1] += _above(Fraction(question.end_bytes) * model.head / t)
+            for layer, end, parameters in ((0, 0, model.embedding), (-1, 1, model.head)):
+                each[layer] += _above(_width_of_end(question, end) * parameters / t)
             rows.append(np.concatenate(([0], np.cumsum(each))))
         return np.array(rows)
 
@@ -172,7 +172,7 @@ class StageCosts:
     def tied(self) -> IntArray:
         """(D,) bytes that a stage with all layers holds once instead of twice."""
         question = self.question
-        each = [Fraction(question.end_bytes) * question.model.tied / t for t in question.degrees]
+        each = [_width_of_end(question, 0) * question.model.tied / t for t in question.degrees]
         return np.array([math.floor(size) for size in each], dtype=np.int64)
 
     @cached_property
@@ -238,6 +238,17 @@ def _above(size: Fraction) -> int:
     return math.ceil(size)
 
 
+def _width(question: DeploymentInstance, shape: LayerShape) -> Fraction:
+    """Bytes of a weight of a layer."""
+    return Fraction(shape.stored, shape.parameters) if shape.stored else Fraction(question.weight_bytes)
+
+
+def _width_of_end(question: DeploymentInstance, end: int) -> Fraction:
+    """Bytes of a weight of the embedding, or of the head."""
+    size, parameters = question.model.stored[end], (question.model.embedding, question.model.head)[end]
+    return Fraction(size, parameters) if size and parameters else Fraction(question.end_bytes)
+
+
 def _within(tokens: Fraction, shape: LayerShape) -> Fraction:
     """Tokens of a context that a layer keeps."""
     return min(tokens, Fraction(shape.window)) if shape.window else tokens
@@ -270,7 +281,7 @@ def _parts(question: DeploymentInstance, servers: Servers, t: int, shape: LayerS
 
     Attention and prompts are added by the caller.
     """
-    rates, w = _Rates.of(question, servers, t), Fraction(question.weight_bytes)
+    rates, w = _Rates.of(question, servers, t), _width(question, shape)
     hidden = question.model.hidden
     reduce = 2 * Fraction(2 * (t - 1) * ACTIVATION_BYTES * hidden, t) / rates.link
     activations = ACTIVATION_BYTES * (8 * hidden + 3 * shape.inner) / rates.memory
@@ -327,7 +338,7 @@ def _head(question: DeploymentInstance, servers: Servers, t: int) -> _Line:
     products = rates.products if question.end_bytes == question.weight_bytes else rates.scores
     return _Line(
         product=fine(2 * logits / products),
-        weights=fine(Fraction(question.end_bytes) * logits / rates.memory),
+        weights=fine(_width_of_end(question, 1) * logits / rates.memory),
         experts=0,
         count=0,
         unused=0,

@@ -33,6 +33,8 @@ class LayerShape:
         Width within the networks that a token takes, all together.
     window : int
         The most tokens that a token attends to, and that are kept; 0 if there is no limit.
+    stored : int
+        Bytes of all parameters as a file has them; 0 where they follow from the width of weights.
     """
 
     weights: int
@@ -46,6 +48,12 @@ class LayerShape:
     key_heads: int
     inner: int
     window: int = 0
+    stored: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        return self.weights + self.whole + self.experts * self.expert
 
     def __post_init__(self) -> None:
         least = {"weights": 1, "cache": 1, "heads": 1, "key_heads": 1}
@@ -79,6 +87,8 @@ class ServedModel:
         Weights of the head that each token is multiplied with.
     tied : int
         Parameters of the embedding that the head uses as well; a stage with both holds them once.
+    stored : (int, int)
+        Bytes of embedding and of head as a file has them; 0 where they follow from the width of weights.
 
     Raises
     ------
@@ -94,6 +104,7 @@ class ServedModel:
     head: int
     logits: int
     tied: int
+    stored: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.order) <= 4096 or not self.shapes:
@@ -105,6 +116,9 @@ class ServedModel:
         for name in ("hidden", "embedding", "head", "logits", "tied"):
             if not 0 <= getattr(self, name) < 2**50:
                 raise InputError(f"{self.name}: {name} is {getattr(self, name)}; give a number from 0 to 2^50.")
+        for size in self.stored:
+            if not 0 <= size < 2**50:
+                raise InputError(f"{self.name}: stored is {size}; give a number from 0 to 2^50.")
         if self.parameters >= 2**50:
             raise InputError(f"{self.name}: it has {self.parameters} parameters; give less than 2^50.")
         if self.tied > min(self.embedding, self.head):
@@ -118,7 +132,7 @@ class ServedModel:
     @property
     def parameters(self) -> int:
         """All parameters; a table that embedding and head share counts once."""
-        each = [shape.weights + shape.whole + shape.experts * shape.expert for shape in self.shapes]
+        each = [shape.parameters for shape in self.shapes]
         return sum(each[shape] for shape in self.order.tolist()) + self.embedding + self.head - self.tied
 
     def check_degree(self, degree: int) -> None:

@@ -296,6 +296,7 @@ class DeploymentInstance(QuestionRecord):
         ]
         words = [
             f"{self.model.layers} layers, {self.model.parameters / 1e9:.4g} billion parameters in {self.weights}",
+            *(["bytes as stored"] if any(shape.stored for shape in self.model.shapes) else []),
             f"caches in {self.kv}",
             f"on {', '.join(servers.label for servers in self.servers)}, {figures(self.between, 'bytes/s')} between",
             f"prompts of {self.input} and outputs of {self.output} tokens, {self.prefill} prefill",

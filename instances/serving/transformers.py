@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from instances.errors import InputError
 from instances.planning.grid.transformer import LayerSizes, Transformer
-from instances.readers.huggingface.record import LatentAttention
+from instances.readers.huggingface.record import Decoder, LatentAttention
+from instances.readers.huggingface.weights import AFTER, BEFORE, Parts, Stored, other_sizes, stored_sizes
 from instances.serving.model import LayerShape, ServedModel
+
+#: Bytes of a number of weights that are as they are multiplied.
+_PLAIN = 2
 
 
 def served_model(model: Transformer) -> ServedModel:
@@ -31,6 +38,38 @@ def served_model(model: Transformer) -> ServedModel:
         logits=model.head_parameters - model.after,
         tied=model.table_parameters if model.tied else 0,
     )
+
+
+def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[ServedModel, list[str]]:
+    """The decoder with bytes as files have them, those of 16-bit numbers left out; and what is in doubt.
+
+    Raises
+    ------
+    InputError
+        If these are weights of another model.
+    """
+    parts, after = Parts.of(record), model.head - (model.tied or (0 if record.labels is None else model.logits))
+    shapes = [model.shapes[number] for number in model.order.tolist()]
+    elements = {layer: shape.parameters for layer, shape in enumerate(shapes)}
+    sizes = stored_sizes({**elements, BEFORE: model.embedding, AFTER: after}, parts, stored)
+    towers, heads, doubts = other_sizes(parts, stored)
+    if towers + heads == 0 and all(size == _PLAIN * count for size, count in sizes.values()):
+        return model, doubts
+    kinds: dict[LayerShape, int] = {}
+    for layer, shape in enumerate(shapes):
+        kinds.setdefault(replace(shape, stored=sizes[layer][0]), len(kinds))
+    order = [kinds[replace(shape, stored=sizes[layer][0])] for layer, shape in enumerate(shapes)]
+    ends = _ends(model, sizes, after)
+    own = (ends[0] + towers, ends[1] + heads)
+    return replace(model, shapes=tuple(kinds), order=np.array(order), stored=own), doubts
+
+
+def _ends(model: ServedModel, sizes: Mapping[int, tuple[int, int]], after: int) -> tuple[int, int]:
+    """Stored bytes of embedding and head, which has the table that it shares once more."""
+    size, count = sizes[BEFORE]
+    first = size * model.embedding // count if count else 0
+    behind = sizes[AFTER][0] if AFTER in sizes else size - first
+    return first, behind + (first * (model.head - after) // model.embedding if model.tied else 0)
 
 
 def _shape(sizes: LayerSizes) -> LayerShape:

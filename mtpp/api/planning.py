@@ -180,8 +180,8 @@ def serve(
     input, output : int
         Tokens of a prompt and of what follows it, in the mean; 1000 by default.
     weights, kv : str
-        Widths of weights (bf16, fp16, fp8, int8, fp4, int4) and of keys and values (bf16, fp16, fp8, int8). Without
-        servers `weights` is a file, as for `mtpp.load`.
+        Widths of weights (bf16, fp16, fp8, int8, fp4, int4) and of keys and values (bf16, fp16, fp8, int8). By default
+        weights beside a ``config.json`` have the bytes of their file; `weights` may name it, as for `mtpp.load`.
     reserve : str
         "full" or "mean": room for all tokens of a sequence, or for their mean over its time.
     degrees : str

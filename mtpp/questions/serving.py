@@ -7,21 +7,32 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 from instances.architectures import ARCHITECTURES
-from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, assume, nearest, word
+from instances.architectures.transformers import Encoder
+from instances.errors import (
+    InputError,
+    InputWarning,
+    UnknownLayersError,
+    WordError,
+    assume,
+    check_one_of,
+    nearest,
+    word,
+)
 from instances.graph.display import figures
 from instances.json_files import read_json
 from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
-from instances.readers.huggingface.files import find_record
+from instances.readers.huggingface.files import configuration_file, find_record, find_stored
 from instances.readers.huggingface.record import Decoder
 from instances.serving.model import ServedModel
 from instances.serving.problem import CACHES, DEGREES, OBJECTIVES, TOPOLOGIES, WEIGHTS, DeploymentInstance
 from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_document, servers_of_text
-from instances.serving.transformers import served_model
+from instances.serving.transformers import served_model, with_stored
 from mtpp.questions.placement import ServingWords
-from mtpp.questions.words import LIMITS, MACHINES, Word, chosen
+from mtpp.questions.words import LIMITS, MACHINES, Word, chosen, path_of
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_counts, parse_seconds
 
 #: Servers as words give them.
@@ -40,8 +51,8 @@ class WorkloadWords(TypedDict, total=False):
     weights: Annotated[
         str | PathLike[str] | None,
         Word(
-            "With servers the width of weights, without them their file beside a config.json.  "
-            "[default: as quantised, or bf16]",
+            "With servers the width of weights, or which file of weights counts beside a config.json.  "
+            "[default: as stored, as quantised, or bf16]",
             None,
             "|".join((*WEIGHTS, "FILE")),
         ),
@@ -124,20 +135,26 @@ class _Decoder(NamedTuple):
     model: ServedModel
     longest: int | None = None  # tokens of a sequence, at most; None if nothing states it
     quantized: str | None = None  # numbers of its weights, as `Decoder` has them
+    source: str = ""  # of the bytes of its weights, where a file says them
 
 
-def model_of(model: Any) -> ServedModel:
+def model_of(model: Any, weights: Any = None) -> ServedModel:
     """The decoder of a name, a configuration or a record.
+
+    Parameters
+    ----------
+    weights : str or path, optional
+        Their width, or which file of weights counts beside a configuration.
 
     Raises
     ------
     InputError
         If it is none, or no costs are known of its layers.
     """
-    return _decoder_of(model).model
+    return _decoder_of(model, weights).model
 
 
-def _decoder_of(model: Any) -> _Decoder:
+def _decoder_of(model: Any, weights: Any) -> _Decoder:
     if isinstance(model, ServedModel):
         return _Decoder(model)
     if isinstance(model, Transformer):
@@ -152,14 +169,32 @@ def _decoder_of(model: Any) -> _Decoder:
     if record is None:
         end = nearest(TRANSFORMERS, text, f"give {', '.join(TRANSFORMERS)} or a config.json")
         raise InputError(f"{text}: there is no such decoder{end}")
-    name, layers, doubts = record
-    for doubt in doubts:
-        warnings.warn(doubt, InputWarning, stacklevel=2)
+    return _configured(text, *record, weights)
+
+
+def _configured(text: str, name: str, record: Decoder | Encoder, doubts: list[str], weights: Any) -> _Decoder:
+    """The decoder of a configuration, with the bytes of the weights beside it, unless words give their width."""
+    loaded, stored = record, None
+    folder = (configuration_file(text) or Path()).parent
+    if isinstance(weights, str) and not any(path.exists() or path.suffix for path in (folder / weights, Path(weights))):
+        check_one_of("weights", weights, WEIGHTS)
+    if isinstance(record, Decoder) and weights not in WEIGHTS:
+        loaded, stored, more = find_stored(text, record, None if weights is None else path_of("weights", weights))
+        doubts = [*doubts, *more]
     try:
-        served = served_model(transformer_of(layers, name))
+        served = served_model(transformer_of(loaded, name))
     except UnknownLayersError as error:
         raise InputError(f"{str(error).removesuffix('.')}; serve it with {word('k')} and {word('memory')}.") from None
-    return _Decoder(served, layers.longest, layers.quantized) if isinstance(layers, Decoder) else _Decoder(served)
+    source = ""
+    if isinstance(loaded, Decoder) and stored is not None and stored.tensors:
+        source = stored.source
+        served, more = with_stored(served, loaded, stored)
+        doubts = [*doubts, *more]
+    for doubt in doubts:
+        warnings.warn(doubt, InputWarning, stacklevel=2)
+    if not isinstance(record, Decoder):
+        return _Decoder(served)
+    return _Decoder(served, record.longest, record.quantized, source)
 
 
 def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
@@ -234,21 +269,21 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
         raise WordError("runtime", runtime, f"deployments are for {', '.join((*ONE_DEGREE, *NO_DEGREE))}.")
     given = words["servers"]
     assert given is not None
-    decoder, servers = _decoder_of(model), servers_of(given)
+    decoder, servers = _decoder_of(model, words["weights"]), servers_of(given)
     served = decoder.model
     if words["price"] is not None:
         servers = _priced(servers, words["price"])
     names = ("input", "output", "weights", "kv", "reserve", "batch", "objective", "topology", "prefill")
     values: dict[str, Any] = {name: words[name] for name in names if words[name] is not None}  # type: ignore[literal-required]
-    if "weights" in values:
-        values["weights"] = str(values["weights"])
     values |= _lengths(values, decoder)
-    if "weights" not in values:
+    if decoder.source or "weights" not in values:
         values["weights"] = decoder.quantized or "bf16"
-        assume("weights", f"weights in {decoder.quantized}" if decoder.quantized else "weights of 2 bytes")
-        if decoder.quantized == "":
+        stored = f"bytes of weights as in {decoder.source}" if decoder.source else "weights of 2 bytes"
+        assume("weights", f"weights in {decoder.quantized}" if decoder.quantized and not decoder.source else stored)
+        if decoder.quantized == "" and not decoder.source:
             doubt = f"{served.name}: in what numbers its weights are quantised is not known; {word('weights')} says it."
             warnings.warn(doubt, InputWarning, stacklevel=2)
+    values["weights"] = str(values["weights"])
     between = 50e9 if words["between"] is None else parse_bandwidth(words["between"], word="between")
     if words["between"] is None and sum(server.count for server in servers) > 1:
         assume("between", f"{figures(between, 'bytes/s')} between servers")

@@ -164,9 +164,11 @@ class OwnGraph:
         """Why the decoder of a deployment is not this one; None if it is."""
         from mtpp.questions.serving import model_of
 
-        if "served" not in self._read:
-            self._read["served"] = model_of(self._graph)
-        stated, own = instance.model, self._read["served"]
+        stated = instance.model
+        weights = self._words.get("weights") if any(shape.stored for shape in stated.shapes) else instance.weights
+        if ("served", weights) not in self._read:
+            self._read["served", weights] = model_of(self._graph, weights)
+        own = self._read["served", weights]
         for name, true, other in (
             ("layers", stated.layers, own.layers),
             ("parameters", stated.parameters, own.parameters),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -34,10 +35,12 @@ def random_question(rng: np.random.Generator) -> DeploymentInstance:
         )
         for experts in rng.choice([0, 0, 4], size=2).tolist()
     )
+    # Every other layer has bytes as a file of weights has them.
+    shapes = tuple(replace(s, stored=s.cache % 2 * s.parameters * s.inner // 2000) for s in shapes)
     layers, ends = int(rng.integers(1, 5)), int(rng.integers(0, 40)) * 10**6
-    model = ServedModel(
-        "small", 512, shapes, rng.integers(0, 2, size=layers), ends, ends, ends, int(rng.choice([0, ends]))
-    )
+    order, tied = rng.integers(0, 2, size=layers), int(rng.choice([0, ends]))
+    stored = (ends * 3 // 4, ends * 7 // 8 if not tied else ends * 3 // 4) if shapes[0].stored else (0, 0)
+    model = ServedModel("small", 512, shapes, order, ends, ends, ends, tied, stored)
     servers = tuple(
         Servers(
             kind=f"kind-{t}",

@@ -20,7 +20,14 @@ from instances.json_files import Value, check_readable, parse_json, read_text
 from instances.readers.huggingface import configured_architecture, configured_record, record_architecture
 from instances.readers.huggingface.network import other_caches
 from instances.readers.huggingface.record import Decoder
-from instances.readers.huggingface.weights import Parts, as_stored, stored_weights, stored_widths, with_others
+from instances.readers.huggingface.weights import (
+    Parts,
+    Stored,
+    as_stored,
+    stored_weights,
+    stored_widths,
+    with_others,
+)
 
 CONFIGURATION = "config.json"
 #: Bytes of a configuration; the largest have 200,000.
@@ -159,6 +166,22 @@ def _read(file: Path) -> Value:
     """The content of a configuration; limits of times in it may be infinite, which JSON has no word for."""
     check_readable(file, _MOST)
     return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
+
+
+def find_stored(spec: object, record: Decoder, weights: str | Path | None) -> tuple[Decoder, Stored, list[str]]:
+    """The decoder of a configuration as it is loaded, its weights, and what is in doubt; no tensors without weights.
+
+    Raises
+    ------
+    InputError
+        As `stored_weights`.
+    """
+    file = configuration_file(spec)
+    assert file is not None
+    stored = stored_weights(file.parent, weights)
+    loaded, doubts = as_stored(record, stored)
+    assert isinstance(loaded, Decoder)
+    return loaded, stored, [*(stored.doubts if stored.tensors else []), *doubts]
 
 
 def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None:

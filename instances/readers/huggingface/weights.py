@@ -370,6 +370,19 @@ def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Call
     InputError
         If the weights are those of another model.
     """
+    sizes = stored_sizes(_elements(graph, parts), parts, stored)
+    widths = {part: size / count for part, (size, count) in sizes.items() if count}
+    return lambda name: widths.get(parts.of_node(name), widths[BEFORE])
+
+
+def stored_sizes(elements: dict[int, int], parts: Parts, stored: Stored) -> dict[int, tuple[int, int]]:
+    """Stored bytes of each part with so many parameters, and these; both ends are one where tensors do not tell.
+
+    Raises
+    ------
+    InputError
+        If the weights are those of another model.
+    """
     by_part: dict[int, list[StoredTensor]] = defaultdict(list)
     for tensor in stored.tensors:
         part = parts.of_tensor(tensor.name)
@@ -381,11 +394,9 @@ def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Call
                 f"{stored.source}: there is no tensor of layer {number} of {parts.layers}; these are weights of "
                 "another model or a part of them: move them elsewhere."
             )
-    elements = _elements(graph, parts)
     if not all(_fits(by_part[end], elements[end]) for end in (BEFORE, AFTER)):  # then both in one
         by_part[BEFORE] += by_part.pop(AFTER, [])
         elements[BEFORE] += elements.pop(AFTER, 0)
-    widths = {}
     for part, count in elements.items():
         if not _fits(by_part[part], count):
             where = f"layer {part}" if part >= 0 else "its ends"
@@ -394,9 +405,7 @@ def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Call
                 f"elements, and the configuration asks for {count}; these are weights of another model: move them "
                 "elsewhere."
             )
-        if count:
-            widths[part] = sum(tensor.bytes for tensor in by_part[part]) / count
-    return lambda name: widths.get(parts.of_node(name), widths[BEFORE])
+    return {part: (sum(tensor.bytes for tensor in by_part[part]), count) for part, count in elements.items()}
 
 
 def _elements(graph: ComputationGraph, parts: Parts) -> dict[int, int]:
@@ -419,10 +428,18 @@ def _fits(tensors: Sequence[StoredTensor], count: int) -> bool:
 
 
 def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[ComputationGraph, list[str]]:
-    """The graph with bytes of what is loaded beside the network, and what is in doubt.
+    """The graph with bytes of what is loaded beside the network, and what is in doubt."""
+    towers, heads, doubts = other_sizes(parts, stored)
+    param_bytes = graph.param_bytes.copy()
+    if towers:
+        param_bytes[next(v for v, name in enumerate(graph.names) if name.startswith(parts.before))] += towers
+    if heads:
+        param_bytes[max(v for v in range(graph.n) if param_bytes[v])] += heads
+    return replace(graph, param_bytes=param_bytes), doubts
 
-    Towers count at the embedding, as runtimes have them, other heads at the last node that holds something.
-    """
+
+def other_sizes(parts: Parts, stored: Stored) -> tuple[int, int, list[str]]:
+    """Bytes of towers, which count at the embedding as runtimes have them, and of other heads, and what is in doubt."""
 
     def size_of(is_of: Callable[[str], bool]) -> int:
         return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name))
@@ -430,14 +447,8 @@ def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[
     drafts, towers = size_of(parts.is_behind), size_of(parts.is_of_tower)
     heads = 0 if parts.classes else size_of(parts.is_of_own_head)
     doubts = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
-    param_bytes = graph.param_bytes.copy()
     if towers:
-        param_bytes[next(v for v, name in enumerate(graph.names) if name.startswith(parts.before))] += towers
         doubts.append(f"{figures(towers, 'bytes')} of towers count as weights of {parts.before}, their work does not.")
     if heads:
-        last = max(v for v in range(graph.n) if param_bytes[v])
-        param_bytes[last] += heads
-        doubts.append(
-            f"{figures(heads, 'bytes')} of its head count as weights of {graph.names[last]}, their work does not."
-        )
-    return replace(graph, param_bytes=param_bytes), doubts
+        doubts.append(f"{figures(heads, 'bytes')} of its head count as weights behind the layers, their work does not.")
+    return towers, heads, doubts

@@ -42,7 +42,17 @@ class ExactStages:
         self.question, self.clock = question, clock
         self.order = [int(shape) for shape in question.model.order]
         self.width, self.bits = WEIGHTS[question.weights]
-        self.ends = Fraction(self.width if self.width >= 1 else 2)
+        plain = Fraction(self.width if self.width >= 1 else 2)
+        model = question.model
+        sizes = zip(model.stored, (model.embedding, model.head), strict=True)
+        self.ends = [Fraction(size, count) if size and count else plain for size, count in sizes]
+        self.is_one_width = plain == self.width
+        self.widths = [
+            Fraction(shape.stored, shape.weights + shape.whole + shape.experts * shape.expert)
+            if shape.stored
+            else Fraction(self.width)
+            for shape in model.shapes
+        ]
         self.ceiling = 2**61 // question.model.layers  # longer times count as this one, so that sums have 64 bits
         self.times = cache(self._times)
 
@@ -60,9 +70,10 @@ class ExactStages:
         """Time of a layer's products with weights at b sequences, with the fixed part of its all-reduces [10^-18 s]."""
         products, _, memory, _ = self._rates(servers, t)
         computed = _rounded(Fraction(2 * (shape.weights + shape.chosen * shape.expert)) / products) * b
-        read = _rounded(Fraction(self.width) * shape.weights / memory)
+        width = self.widths[self.question.model.shapes.index(shape)]
+        read = _rounded(width * shape.weights / memory)
         if shape.experts:
-            every = _rounded(Fraction(self.width) * (shape.experts * shape.expert) / memory)
+            every = _rounded(width * (shape.experts * shape.expert) / memory)
             taken = power(shape.experts, b) - power(shape.experts - shape.chosen, b)
             read += every * taken // power(shape.experts, b)
         doublings = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4, 32: 5, 64: 6}[t]
@@ -101,8 +112,8 @@ class ExactStages:
 
     def _head(self, servers: Servers, t: int, b: int) -> int:
         logits, (products, plain, memory, _) = self.question.model.logits, self._rates(servers, t)
-        computed = _rounded(2 * logits / (products if self.ends == Fraction(self.width) else plain))
-        return max(computed * b, _rounded(self.ends * logits / memory)) // _UNITS
+        computed = _rounded(2 * logits / (products if self.is_one_width else plain))
+        return max(computed * b, _rounded(self.ends[1] * logits / memory)) // _UNITS
 
     def _times(self, b: int) -> IntArray:
         """(T, D, L + 1) sums of times before each layer, the head with the last one [10^-12 s]."""
@@ -160,22 +171,24 @@ class ExactStages:
 
     def weights(self, t: int) -> list[int]:
         """Sums of bytes of a device before each layer, with embedding and head."""
-        model, width = self.question.model, Fraction(self.width)
+        model = self.question.model
         shapes = [
             -(-width * (shape.weights + shape.experts * shape.expert) // t) - (-width * shape.whole // 1)
-            for shape in model.shapes
+            for width, shape in zip(self.widths, model.shapes, strict=True)
         ]
         sums = [0]
         for shape in self.order:
             sums.append(sums[-1] + int(shapes[shape]))
-        first, last = (int(-(-self.ends * size // t)) for size in (model.embedding, model.head))
+        first, last = (
+            int(-(-width * size // t)) for width, size in zip(self.ends, (model.embedding, model.head), strict=True)
+        )
         sums = [sums[0], *(size + first for size in sums[1:])]
         sums[-1] += last
         return sums
 
     def tied(self, t: int) -> int:
         """Bytes of the table that embedding and head share, of which a device with both holds only one."""
-        return int(self.ends * self.question.model.tied // t)
+        return int(self.ends[0] * self.question.model.tied // t)
 
     def caches(self, t: int) -> list[int]:
         """Sums of bytes of a sequence on a device before each layer."""

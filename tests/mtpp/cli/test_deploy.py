@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from transformers_configurations import LLAMA, written
+from weight_files import gguf, named_as_gguf, stored, stored_bytes, tensors_of_gguf
 
 import mtpp
 from instances.errors import InputWarning
@@ -201,3 +202,70 @@ def test_bug_sequences_were_longer_than_a_decoder_takes(tmp_path: Path) -> None:
         mtpp.serve(config, servers="1x1xL4", input=80, output=21)
     with pytest.raises(mtpp.InputError, match="takes sequences of 100 tokens; give less"):
         mtpp.serve(config, servers="1x1xL4", input=100)
+
+
+_SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}
+_SHAPES = {
+    **{"self_attn.q_proj": [64, 64], "self_attn.k_proj": [32, 64], "self_attn.v_proj": [32, 64]},
+    **{"self_attn.o_proj": [64, 64], "mlp.gate_proj": [128, 64], "mlp.up_proj": [128, 64], "mlp.down_proj": [64, 128]},
+    **{"input_layernorm": [64], "post_attention_layernorm": [64]},
+}
+_LAYERS = {f"model.layers.{i}.{name}.weight": shape for i in (0, 1) for name, shape in _SHAPES.items()}
+_ENDS = {"model.embed_tokens.weight": [512, 64], "model.norm.weight": [64], "lm_head.weight": [512, 64]}
+_ASKED: dict[str, Any] = {"servers": "1x1xL4", "input": 8, "output": 8}
+
+
+def _quantised(kind: int) -> bytes:
+    """A GGUF file whose matrices have this type."""
+    shapes = {named_as_gguf(name): shape for name, shape in (_LAYERS | _ENDS).items()}
+    return gguf({name: (kind if len(shape) > 1 else 0, shape) for name, shape in shapes.items()}) + bytes(2**18)
+
+
+def test_bug_bytes_of_weights_beside_a_configuration_did_not_count(tmp_path: Path) -> None:
+    """Those of 16 bits ask the same as none; a width that is given counts before a file."""
+    config = written(tmp_path, LLAMA | _SIZES | {"vocab_size": 512})
+    alone = mtpp.serve(config, **_ASKED).answer.instance
+    (tmp_path / "model.safetensors").write_bytes(stored(stored_bytes("BF16", 2, _LAYERS | _ENDS)))
+    assert mtpp.serve(config, **_ASKED).answer.instance.question_hash == alone.question_hash
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "tiny-Q8_0.gguf").write_bytes(_quantised(8))
+    result = mtpp.serve(config, **_ASKED)
+    asked = result.answer.instance
+    matrices, vectors = 2 * 36864 + 2 * 32768, 5 * 64
+    assert sum(result.answer.chains[0][0].weight_bytes) == pytest.approx(matrices * 34 / 32 + 4 * vectors, abs=2)
+    assert asked.question_words.count("in bf16, bytes as stored") == 1
+    assert result.notes == (f"Assumed: bytes of weights as in {tmp_path}/tiny-Q8_0.gguf; weights changes it",)
+    file = result.save(tmp_path / "answer.json")
+    assert mtpp.verify(file, graph=config).faults == ()
+    assert mtpp.serve(config, weights="bf16", **_ASKED).answer.instance.question_hash == alone.question_hash
+    other = replace(result.answer.instance.model, stored=(1, 2))
+    mtpp.serve(other, **_ASKED).save(file)
+    assert mtpp.verify(file, graph=config).faults == (
+        f"question.graph: it is not {config}: sizes of layers are others",
+    )
+
+
+def test_of_several_files_of_weights_one_is_chosen(tmp_path: Path) -> None:
+    config = written(tmp_path, LLAMA | _SIZES | {"vocab_size": 512})
+    for kind, name in ((8, "tiny-Q8_0.gguf"), (2, "tiny-Q4_0.gguf")):
+        (tmp_path / name).write_bytes(_quantised(kind))
+    sizes = [
+        sum(mtpp.serve(config, weights=name, **_ASKED).answer.chains[0][0].weight_bytes)
+        for name in ("tiny-Q8_0.gguf", tmp_path / "tiny-Q4_0.gguf")
+    ]
+    assert sizes[0] > 1.7 * sizes[1]
+    for words, line in (
+        ({}, "2 sets of weights lie in it, .*; choose one, as in weights='tiny-Q4_0.gguf'"),
+        ({"weights": "fp9"}, "weights is 'fp9'; did you mean fp8"),
+        ({"weights": "tiny-Q5_0.gguf"}, "tiny-Q5_0.gguf: there is no such file"),
+    ):
+        with pytest.raises(mtpp.InputError, match=line):
+            mtpp.serve(config, **_ASKED, **words)
+    (tmp_path / "tiny-Q8_0.gguf").unlink()
+    (tmp_path / "tiny-Q4_0.gguf").rename(tmp_path / "tiny-00001-of-00002.gguf")
+    with pytest.raises(mtpp.InputError, match=r"tiny-00002-of-00002.gguf: this part of the weights is missing"):
+        mtpp.serve(config, **_ASKED)
+    (tmp_path / "tiny-00001-of-00002.gguf").write_bytes(gguf(tensors_of_gguf()) + bytes(2**18))
+    (tmp_path / "tiny-00001-of-00002.gguf").rename(tmp_path / "other.gguf")
+    with pytest.raises(mtpp.InputError, match="these are weights of another model"):
+        mtpp.serve(config, **_ASKED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import mtpp
 from instances.errors import InputError
 from instances.json_files import parse_json
 from mtpp.problems.checking import result_document
+from mtpp.questions.serving import model_of
 from mtpp.verification.serving.deployment import verify_deployment
 from mtpp.verification.verdict import Limits, Verdict
 
@@ -24,11 +26,16 @@ _QUESTIONS: dict[str, dict[str, Any]] = {
     "price": {"servers": "1x2xA100,1x2xH100", "objective": "cost", "price": "8,19", "batch": 128},
     "pools": {"servers": "1x4xA100,1x2xH100", "prefill": "pools", "ttft": "2s", "input": 3000, "batch": 128},
     "one sequence": {"servers": "1x4xA100", "objective": "latency"},
+    "stored bytes": {"servers": "1x2xL4,1x1xA100", "batch": 16},
 }
 
 
 def document(name: str) -> dict[str, Any]:
-    result = mtpp.serve("llama-3-8b", time_limit=None, **_QUESTIONS[name])
+    model = model_of("llama-3-8b")
+    if name == "stored bytes":
+        shapes = tuple(replace(shape, stored=shape.parameters * 4 // 7) for shape in model.shapes)
+        model = replace(model, shapes=shapes, stored=(model.embedding // 2 + 5, model.head * 4 // 5))
+    result = mtpp.serve(model, time_limit=None, **_QUESTIONS[name])
     return json.loads(json.dumps(result_document(result)))  # type: ignore[no-any-return]
 
 
