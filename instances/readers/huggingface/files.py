@@ -85,7 +85,7 @@ def read_configuration(
     Parameters
     ----------
     path : str or path
-        ``config.json``, or its folder. Where ``*.safetensors`` or ``*.gguf`` lie beside that of a decoder, their
+        ``config.json``, or its folder. Where ``*.safetensors``, ``*.gguf`` or files of PyTorch lie beside it, their
         headers say the bytes of the parameters; no weight is read.
     dims : mapping, optional
         As of served architectures: batch, sequence, element_bytes (of the type of numbers that the configuration

@@ -1,10 +1,17 @@
-"""Headers of files of weights, safetensors and GGUF: names, elements and bytes of their tensors; no weight is read."""
+"""Headers of files of weights: names, elements and bytes of their tensors; no weight is read, and no pickle is run.
+
+They are those of safetensors, of GGUF, and of the archives of ``torch.save``, whose pickle is read as a list of words.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
+import pickletools
 import struct
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -49,6 +56,8 @@ class StoredTensor(NamedTuple):
     bytes: int
     plain: bool  # whether its elements are floating-point numbers, one after the other
     whole: bool = True  # whether it has at least an element for each parameter
+    shared: bool = False  # whether another tensor before it has the same bytes of the file
+    vector: bool = False  # whether it has one axis, or none
 
 
 class Header(NamedTuple):
@@ -67,13 +76,13 @@ def read_header(file: Path) -> Header:
         If it is damaged or too large, or names a tensor twice.
     """
     check_readable(file)
-    read = _gguf if file.suffix == ".gguf" else _safetensors
+    read = _READ.get(file.suffix, _torch)
     try:
         with file.open("rb") as stream:
             header = read(stream, file, file.stat().st_size)
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}).") from None
-    except (struct.error, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except _DAMAGES as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{file}: its header is damaged; get the file anew, or move it elsewhere.") from None
@@ -174,3 +183,218 @@ def _value(stream: BinaryIO, kind: int) -> Any:
     else:
         raise ValueError
     return None
+
+
+# Archives of torch.save: a pickle that names the tensors, and a file for each storage.
+
+
+#: Bytes of the longest pickle, items that it may describe, and characters of the path to one.
+_MOST_WORDS, _MOST_ITEMS, _MOST_LETTERS = 16 * 2**20, 200_000, 500
+#: Bytes of elements of storages, and of types of numbers.
+_STORAGES = {
+    **{"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1},
+    **{"Bool": 1, "ComplexDouble": 16, "ComplexFloat": 8, "QInt8": 1, "QUInt8": 1, "QInt32": 4, "Untyped": 1},
+}
+_TYPES = {
+    **{"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1},
+    **{"uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1, "complex64": 8, "float8_e4m3fn": 1},
+    **{"float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1},
+}
+_PLAIN_STORAGES = ("Double", "Float", "Half", "BFloat16", "float64", "float32", "float16", "bfloat16")
+_ANEW = "save its tensors alone, with safetensors.torch.save_file, or move the file elsewhere"
+_MARK = object()
+
+
+class _Name(NamedTuple):
+    """A class or function that a pickle names; it is neither loaded nor called."""
+
+    module: str
+    name: str
+
+
+class _Storage(NamedTuple):
+    key: str  # name of its file
+    kind: str  # of its elements
+    elements: int
+
+
+class _View(NamedTuple):
+    """A tensor: elements of a storage."""
+
+    storage: _Storage
+    kind: str
+    shape: tuple[int, ...]
+    end: int  # elements of the storage up to the last one that it has
+
+
+class _Bounded(io.FileIO):
+    """A file of which no more is read at once than a header may have."""
+
+    def read(self, size: int | None = -1) -> Any:
+        asked = os.fstat(self.fileno()).st_size - self.tell() if size is None or size < 0 else size
+        if asked > _MOST_BYTES:
+            raise ValueError
+        return super().read(max(asked, 0))
+
+
+def _torch(stream: BinaryIO, file: Path, size: int) -> Header:
+    if stream.read(4) != b"PK\3\4":
+        raise InputError(
+            f"{file}: this is no archive, as torch.save writes them since PyTorch 1.6; load it and {_ANEW}."
+        )
+    with _Bounded(str(file)) as bounded, zipfile.ZipFile(bounded) as archive:
+        entries = archive.infolist()
+        sizes = {entry.filename: entry.file_size for entry in entries}
+        stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+        if len(sizes) < len(entries) or not stored or sum(sizes.values()) > size:
+            raise InputError(f"{file}: no torch.save wrote its entries, which are compressed or overlap; get it anew.")
+        words = [name for name in sizes if name.count("/") == 1 and name.endswith("/data.pkl")]
+        if len(words) != 1 or sizes[words[0]] > _MOST_WORDS:
+            raise InputError(f"{file}: it has no list of tensors, or too long a one; {_ANEW}.")
+        described = _described(archive.read(words[0]), file)
+    folder = words[0].removesuffix(".pkl")
+    tensors, seen = [], set()
+    for name, view in _views(described):
+        storage = view.storage
+        held = sizes.get(f"{folder}/{storage.key}")
+        if held is None or held < storage.elements * _width(storage.kind) or view.end * _width(view.kind) > held:
+            raise InputError(f"{file}: tensor {name} has more bytes than the file holds of it; get the file anew.")
+        elements, plain = math.prod(view.shape), view.kind in _PLAIN_STORAGES
+        whole = plain or view.kind.startswith("float8_e4m3") or view.kind.startswith("float8_e5m2")
+        place = (storage.key, view.end, elements)
+        shared, vector = place in seen, len(view.shape) < 2
+        tensors.append(StoredTensor(name, elements, elements * _width(view.kind), plain, whole, shared, vector))
+        seen.add(place)
+    return Header(tensors)
+
+
+def _width(kind: str) -> int:
+    """Bytes of an element."""
+    return _STORAGES[kind] if kind in _STORAGES else _TYPES[kind]
+
+
+def _views(described: Any) -> Iterator[tuple[str, _View]]:
+    """The tensors in mappings within mappings, with the keys that lead to them."""
+    waiting, passed = [("", described)], 0
+    while waiting:
+        path, found = waiting.pop()
+        if isinstance(found, _View):
+            yield path, found
+        elif isinstance(found, dict | list | tuple) and not isinstance(found, _Name | _Storage):
+            passed += len(found)
+            if passed > _MOST_ITEMS or len(path) > _MOST_LETTERS:
+                raise ValueError
+            items = [*(found.items() if isinstance(found, dict) else enumerate(found))]
+            waiting += [(f"{path}.{key}" if path else _text_of(key), inner) for key, inner in reversed(items)]
+
+
+def _described(text: bytes, file: Path) -> Any:
+    """What a pickle describes: mappings, lists, plain values and tensors; what makes anything else is refused.
+
+    Its words are followed without Python's own machine for them, so that nothing is loaded or run.
+    """
+    stack: list[Any] = []
+    memory: dict[Any, Any] = {}
+    value: Any
+
+    def above_mark() -> list[Any]:
+        at = len(stack) - 1 - next(i for i, item in enumerate(reversed(stack)) if item is _MARK)
+        items = stack[at + 1 :]
+        del stack[at:]
+        return items
+
+    for operation, value, _ in pickletools.genops(text):
+        match operation.name:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case "MARK":
+                stack.append(_MARK)
+            case "EMPTY_DICT":
+                stack.append({})
+            case "EMPTY_LIST":
+                stack.append([])
+            case "EMPTY_TUPLE":
+                stack.append(())
+            case "NONE" | "NEWTRUE" | "NEWFALSE":
+                stack.append({"NEWTRUE": True, "NEWFALSE": False}.get(operation.name))
+            case "BINUNICODE" | "SHORT_BINUNICODE" | "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
+                stack.append(value)
+            case "GLOBAL":
+                stack.append(_Name(*value.split(" ")))
+            case "STACK_GLOBAL":
+                stack[-2:] = [_Name(*map(_text_of, stack[-2:]))]
+            case "BINPUT" | "LONG_BINPUT":
+                memory[value] = stack[-1]
+            case "MEMOIZE":
+                memory[len(memory)] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(memory[value])
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                count = int(operation.name[-1])
+                stack[-count:] = [tuple(stack[-count:])]
+            case "TUPLE":
+                stack.append(tuple(above_mark()))
+            case "BINPERSID":
+                _, kind, key, _, elements = stack.pop()
+                stack.append(_Storage(_text_of(key), kind.name.removesuffix("Storage"), _whole(elements)))
+            case "REDUCE":
+                arguments = stack.pop()
+                stack[-1] = _made(stack[-1], arguments, file)
+            case "SETITEM":
+                key, item = stack[-2:]
+                del stack[-2:]
+                stack[-1][_text_of(key)] = item
+            case "SETITEMS":
+                items = above_mark()
+                stack[-1].update(zip(map(_text_of, items[::2]), items[1::2], strict=True))
+            case "APPEND":
+                item = stack.pop()
+                stack[-1].append(item)
+            case "APPENDS":
+                items = above_mark()
+                stack[-1].extend(items)
+            case "BUILD":  # attributes of a mapping
+                stack.pop()
+            case other:
+                raise InputError(f"{file}: it holds more than tensors (its pickle has {other}); {_ANEW}.")
+    (described,) = stack
+    return described
+
+
+def _made(function: Any, arguments: tuple[Any, ...], file: Path) -> Any:
+    """What a pickle says is made by a function: a mapping, a parameter, which is its tensor, or a tensor."""
+    if not isinstance(function, _Name):
+        raise ValueError
+    if function == ("collections", "OrderedDict"):
+        return {}
+    if function.module != "torch._utils":
+        raise InputError(f"{file}: it holds more than tensors ({'.'.join(map(str, function))}); {_ANEW}.")
+    if function.name.startswith("_rebuild_parameter"):
+        return arguments[0]
+    if function.name not in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3"):
+        raise InputError(f"{file}: it holds tensors of a kind that is not known ({function.name}); {_ANEW}.")
+    storage, offset, shape, strides = arguments[:4]
+    kind = arguments[6].name if function.name.endswith("v3") else storage.kind
+    sizes = _sizes([*shape])
+    reach = sum((n - 1) * _whole(step) for n, step in zip(sizes, strides, strict=True))
+    return _View(storage, kind, tuple(sizes), _whole(offset) + reach + 1 if math.prod(sizes) else 0)
+
+
+def _text_of(key: Any) -> str:
+    """A text or a number as a key; other keys, which might be of any size, are refused."""
+    if not isinstance(key, str | int) or len(str(key)) > _MOST_LETTERS:
+        raise ValueError
+    return str(key)
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 2**48:
+        raise ValueError
+    return number
+
+
+_READ = {".gguf": _gguf, ".safetensors": _safetensors}
+_DAMAGES = (
+    *(struct.error, ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, StopIteration, TypeError),
+    *(ValueError, zipfile.BadZipFile),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,15 +23,25 @@ from instances.readers.huggingface.record import Decoder
 
 
 _SUFFIXES = (".safetensors", ".gguf")
-_INDICES = "*.safetensors.index*.json"
+_FORMS, _INDICES = tuple(f"*{suffix}" for suffix in _SUFFIXES), "*.safetensors.index*.json"
+#: Files of PyTorch, which count where no others do.
+_PICKLED, _PICKLED_INDICES = ("pytorch_model*.bin", "consolidated*.pth", "adapter_model*.bin"), "*.bin.index*.json"
 #: What transformers takes, the first first: a file, an index, files numbered as those of an index.
-_FILE, _INDEX, _NUMBERED = "model.safetensors", "model.safetensors.index.json", "model.safetensors parts"
-_RANKS = {name: rank for rank, name in enumerate((_FILE, _INDEX, _NUMBERED))}
+_RANKS = {
+    name: rank
+    for rank, name in enumerate(
+        f"{whole}{rest}"
+        for whole in ("model.safetensors", "pytorch_model.bin")
+        for rest in ("", ".index.json", " parts")
+    )
+}
+#: Files with a slice of each matrix, as Meta writes them, and all of each vector.
+_SLICE = re.compile(r"consolidated\.([0-9]{2,3})\.pth")
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{1,6})-of-(?P<count>[0-9]{1,6})(?P<rest>.*)")
 _MOST_FILES = 2_000
 _SHOWN = 5
 #: Files that hold weights in forms that are not read, and pieces of a file that was cut between bytes.
-_UNREAD = ("pytorch_model*.bin", "model*.bin", "*.pth", "*.pt", "*.ckpt", "*.h5", "*.msgpack", "*.npz")
+_UNREAD = ("model*.bin", "*.pth", "*.pt", "*.ckpt", "*.h5", "*.msgpack", "*.npz")
 _PIECES = ("*.gguf.part*", "*.gguf-split-*", "*.gguf-part-*", "*.safetensors.part*")
 _ADAPTER, _TOWERS, _OTHER = "an adapter", "towers", "no weights of a model"
 
@@ -45,6 +56,7 @@ class _Weights:
     index: Path | None = None
     holders: Mapping[str, str] | None = None  # file of each tensor, as the index says
     rank: int | None = None  # among what transformers takes
+    sliced: bool = False  # whether each file has a slice of each matrix
 
     @cached_property
     def headers(self) -> tuple[Header, ...]:
@@ -54,7 +66,7 @@ class _Weights:
     @property
     def bytes(self) -> int:
         """Bytes of their tensors."""
-        return sum(tensor.bytes for header in self.headers for tensor in header.tensors)
+        return sum(tensor.bytes for header in self.headers for tensor in header.tensors if not tensor.shared)
 
     @cached_property
     def purpose(self) -> str:
@@ -75,6 +87,8 @@ class _Weights:
             raise InputError(
                 f"{self.missing[0]}: this part of the weights is missing; get it, or move the other parts elsewhere."
             )
+        if self.sliced:
+            return self._joined()
         holders: dict[str, Path] = {}
         for file, header in zip(self.files, self.headers, strict=True):
             _check_number(file, header)
@@ -89,6 +103,18 @@ class _Weights:
             if name not in holders or holders[name].name != holder:
                 raise InputError(f"{self.index}: tensor {name} is not in {holder}; get index and weights anew.")
         return [tensor for header in self.headers for tensor in header.tensors]
+
+    def _joined(self) -> list[StoredTensor]:
+        """The tensors of all slices: of each matrix the sum, of each vector one; refused if one lacks a tensor."""
+        first, *others = ({tensor.name: tensor for tensor in header.tensors} for header in self.headers)
+        for file, other in zip(self.files[1:], others, strict=True):
+            if lacking := sorted(first.keys() ^ other.keys()):
+                raise InputError(f"{file}: not both it and {self.files[0].name} have {lacking[0]}; get both anew.")
+            for name, tensor in other.items():
+                own = first[name]
+                if not tensor.vector:
+                    first[name] = own._replace(elements=own.elements + tensor.elements, bytes=own.bytes + tensor.bytes)
+        return [*first.values()]
 
 
 class Stored(NamedTuple):
@@ -122,11 +148,13 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
         if not path.is_dir():
             check_readable(path)
         folder = path if path.is_dir() else path.parent
-        sets = [weights for weights in _sets(folder) if path in (folder, weights.index, *weights.files)]
+    sets = _sets(folder)
+    if not any(weights.files and not weights.purpose for weights in sets) or (choice is not None and path.is_file()):
+        sets += _sets(folder, _PICKLED if choice is None else (*_PICKLED, *_own_form(path)), _PICKLED_INDICES)
+    if choice is not None:
+        sets = [weights for weights in sets if path in (folder, weights.index, *weights.files)]
         if not any(weights.files for weights in sets):
-            raise InputError(f"{path}: there are no weights in it; give a *.safetensors or *.gguf file.")
-    else:
-        sets = _sets(folder)
+            raise InputError(f"{path}: there are no weights in it; give a *.safetensors, *.gguf, *.bin or *.pth file.")
     present = [weights for weights in sets if weights.files]
     models = [weights for weights in present if not weights.purpose]
     if choice is not None and not models:
@@ -175,13 +203,18 @@ def _named(others: Iterable[_Weights]) -> list[str]:
     return [f"{weights.name} is {why.get(weights.purpose, weights.purpose)}." for weights in others]
 
 
-def _sets(folder: Path) -> list[_Weights]:
-    """The weights of a folder: what an index names, files numbered as parts of one, and single files."""
-    files = {file.name: file for suffix in _SUFFIXES for file in sorted(folder.glob(f"*{suffix}"))}
+def _own_form(path: Path) -> tuple[str, ...]:
+    """The name of a file of PyTorch as a form; nothing of other files."""
+    return (glob.escape(path.name),) if path.suffix in (".bin", ".pth", ".pt") else ()
+
+
+def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) -> list[_Weights]:
+    """The weights of a folder: what an index names, files numbered as parts of one, slices, and single files."""
+    files = {file.name: file for form in forms for file in sorted(folder.glob(form))}
     if len(files) > _MOST_FILES:
         raise InputError(f"{folder}: there are {len(files)} files of weights; {_MOST_FILES} are the most that is read.")
     sets, rest = [], dict(files)
-    for index in sorted(folder.glob(_INDICES)):
+    for index in sorted(folder.glob(indices)):
         named = read_json(index).open_members(("weight_map",))["weight_map"].open_members(())
         holders = {name: value.text() for name, value in named.items()}
         wanted = sorted(set(holders.values()))
@@ -190,6 +223,12 @@ def _sets(folder: Path) -> list[_Weights]:
         sets.append(_Weights(index.name, present, missing, index, holders, _RANKS.get(index.name)))
         rest = {name: file for name, file in rest.items() if name not in wanted}
     parts: dict[tuple[str, str, str], dict[int, Path]] = defaultdict(dict)
+    if slices := {int(match[1]): file for name, file in rest.items() if (match := _SLICE.fullmatch(name))}:
+        rest = {name: file for name, file in rest.items() if file not in slices.values()}
+        lacking = sorted({*range(max(slices) + 1)} - {*slices})
+        missing = tuple(folder / f"consolidated.{number:02}.pth" for number in lacking)
+        present = tuple(slices[number] for number in sorted(slices))
+        sets.append(_Weights(present[0].name, present, missing, sliced=True))
     for name, file in rest.items():
         if match := _PART.fullmatch(name):
             parts[match["stem"], match["count"], match["rest"]][int(match["number"])] = file
@@ -204,8 +243,7 @@ def _sets(folder: Path) -> list[_Weights]:
         }
         missing = tuple(path for number, path in named_parts.items() if number not in numbered)
         present = tuple(numbered[number] for number in sorted(numbered))
-        rank = _RANKS[_NUMBERED] if (stem, rest_of_name) == ("model", ".safetensors") else None
-        sets.append(_Weights(present[0].name, present, missing, rank=rank))
+        sets.append(_Weights(present[0].name, present, missing, rank=_RANKS.get(f"{stem}{rest_of_name} parts")))
     return sets
 
 
@@ -221,7 +259,7 @@ def _unread(folder: Path, sets: Sequence[_Weights]) -> list[str]:
             return [f"{pieces[0].name} is a piece of a file; join them (cat {whole}?* > {whole}); {bytes_are}."]
     for form in _UNREAD:
         if unread := sorted(folder.glob(form)):
-            return [f"{unread[0].name} is not read, only safetensors and GGUF are; {bytes_are}."]
+            return [f"{unread[0].name} is not read; convert it to safetensors to count it; {bytes_are}."]
     below = sorted(file for suffix in _SUFFIXES for file in folder.glob(f"*/*{suffix}"))
     if below:
         inner = below[0].relative_to(folder).as_posix()
@@ -254,7 +292,7 @@ _TOWER = re.compile(
 _DRAFTS = re.compile(r"(?:^|\.)mtp\.")
 #: Tensors that some files hold beside parameters.
 _BUFFERS = re.compile(
-    r"(inv_freq|attn\.bias|attn\.masked_bias|rope_freqs\.weight|rope_factors_(?:long|short)\.weight|attention\.bias|"
+    r"(inv_freq|rope\.freqs|attn\.bias|attn\.masked_bias|rope_freqs\.weight|rope_factors_(?:long|short)\.weight|attention\.bias|"
     r"rotary_emb\..*|position_ids)$"
 )
 _HEADS = frozenset(("output", "lm_head", "embed_out", "output_projection"))
@@ -442,7 +480,7 @@ def other_sizes(parts: Parts, stored: Stored) -> tuple[int, int, list[str]]:
     """Bytes of towers, which count at the embedding as runtimes have them, and of other heads, and what is in doubt."""
 
     def size_of(is_of: Callable[[str], bool]) -> int:
-        return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name))
+        return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name) and not tensor.shared)
 
     drafts, towers = size_of(parts.is_behind), size_of(parts.is_of_tower)
     heads = 0 if parts.classes else size_of(parts.is_of_own_head)

@@ -240,7 +240,7 @@ FORMS = {
         None,
     ),
     "forms that are not read beside": ({"model.safetensors": stored(BF16), "pytorch_model.bin": b"PK"}, HALF, None),
-    "pickles alone": ({"pytorch_model.bin": b"PK"}, WIDE, None),
+    "forms that are not read alone": ({"model.h5": b"PK"}, WIDE, None),
 }
 
 
@@ -260,7 +260,7 @@ DOUBTS = {
     ),
     "adapter": (FORMS["adapter beside"][0], r"adapter_model\.safetensors is an adapter, which does not count"),
     "adapter alone": (FORMS["adapter alone"][0], "is an adapter, which does not count"),
-    "pickles": (FORMS["pickles alone"][0], r"pytorch_model\.bin is not read, only safetensors and GGUF are"),
+    "not read": (FORMS["forms that are not read alone"][0], r"model\.h5 is not read; convert it to safetensors"),
     "folder": ({"Q8/q8.gguf": gguf(Q8)}, r"weights lie in Q8/; weights='Q8/q8\.gguf' counts them"),
     "index alone": ({"model.safetensors.index.json": index(("a.safetensors", FIRST))}, "names 1 files of weights"),
     "pieces": ({"q8.gguf.part1of2": b"GGUF"}, r"q8\.gguf\.part1of2 is a piece of a file; join them"),

@@ -81,7 +81,7 @@ FOLDERS: dict[str, tuple[dict[str, bytes], dict[str, Any], str, Callable[[Path],
     "not weights": (
         {"q8.gguf": Q8},
         {"weights": "config.json"},
-        "give a *.safetensors or *.gguf file",
+        "give a *.safetensors, *.gguf, *.bin or *.pth file",
         lambda folder: {"weights": "q8.gguf"},
     ),
     "training": (
