@@ -289,7 +289,7 @@ def _views(described: Any) -> Iterator[tuple[str, _View]]:
 
 
 def _described(text: bytes, file: Path) -> Any:
-    """What a pickle describes: mappings, lists, plain values and tensors; what makes anything else is refused.
+    """The mappings, lists, plain values and tensors that a pickle describes; what makes anything else is refused.
 
     Its words are followed without Python's own machine for them, so that nothing is loaded or run.
     """
@@ -362,7 +362,7 @@ def _described(text: bytes, file: Path) -> Any:
 
 
 def _made(function: Any, arguments: tuple[Any, ...], file: Path) -> Any:
-    """What a pickle says is made by a function: a mapping, a parameter, which is its tensor, or a tensor."""
+    """The mapping, tensor or parameter (as its tensor) that a pickle says is made by a function."""
     if not isinstance(function, _Name):
         raise ValueError
     if function == ("collections", "OrderedDict"):
