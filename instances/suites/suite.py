@@ -26,9 +26,9 @@ from instances.json_files import beside, read_text
 from instances.partitioning.problem import Instance
 from instances.readers import load_graph
 from instances.readers.costgraph import read_regal
+from instances.system.files import syntax_tree
 from instances.system.processes import SubprocessError as SubprocessError
 from instances.system.processes import run_module
-from instances.system.syntax import syntax_tree
 
 # Suites and their entries.
 

@@ -14,8 +14,16 @@ from instances.flow.answer import FlowAnswer
 from instances.graph.display import figures
 from instances.planning import Iteration, Plan
 from instances.planning.grid.plan import GridPlan
+from instances.serving.answer import Deployment
 from mtpp.plots.report.partitions import device_section
-from mtpp.plots.report.plans import degree_section, group_memory, schedule_section, step_section
+from mtpp.plots.report.plans import (
+    degree_section,
+    group_memory,
+    memory_chart,
+    schedule_section,
+    step_section,
+    time_chart,
+)
 from mtpp.plots.sections import Bar, Chart, Kind, Mark, Row, Section
 from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain
 from mtpp.stages.trial import Trial
@@ -233,3 +241,20 @@ def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: A
     plain(ax)
     legend_beside(ax)
     return ax
+
+
+# Pictures of deployments.
+
+
+def deployment_figure(answer: Deployment, bound: Bound | None = None) -> Figure:
+    """Times of the stages, above what fills their devices."""
+    height = chart_height(sum(len(chain.chain.stages) for _, chain, _ in answer.pools))
+    figure = Figure(figsize=(11, 2 * height), layout="constrained")
+    above, below = figure.subplots(2, 1)
+    limit = ""
+    if bound is not None and answer.instance.objective != "cost":
+        limit = f", at most {figures(1 / bound.value, 'tokens/s')}"
+    title = f"{drawn(answer.instance.label)}: {figures(answer.rate, 'tokens/s')}{limit}"
+    draw(Section("", chart=time_chart(answer)), above).set_title(title, loc="left")
+    draw(Section("", chart=memory_chart(answer)), below)
+    return figure

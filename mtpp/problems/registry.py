@@ -255,7 +255,7 @@ PROBLEMS = Problems(
         covers=Named("mtpp_models.flow.deployments:covered"),
         facts=Named(f"{_REPORT}.plans:deployment_question"),
         sections=Named(f"{_REPORT}.plans:deployment_sections"),
-        figure=Named("mtpp.plots.deployments:deployment_figure"),
+        figure=Named("mtpp.plots.plans:deployment_figure"),
         explain=Named("mtpp.certifying.explain:explain_deployment"),
     ),
     Problem(

@@ -25,7 +25,7 @@ from instances import Bound, InputError, Instance, Partition, Result
 from instances.errors import MethodError, WordError, unknown
 from instances.json_files import check_readable
 from instances.results import LP_SUFFIX, STATED, exceeds
-from instances.system.syntax import syntax_tree
+from instances.system.files import syntax_tree
 from mtpp.certifying.loop import Method as LoopMethod
 from mtpp.runs.code_hash import code_hash, module_of, sources_of
 from mtpp.runs.method_process import (

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 from instances import InputError
+from instances.system.files import syntax_tree
 from instances.system.import_guard import SIBLINGS
-from instances.system.syntax import syntax_tree
 from mtpp.versions import version_of_import
 
 # Modules that a piece of code is made of, and a hash of what they say.

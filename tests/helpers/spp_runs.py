@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from experiments.studies.spp.frames import TITLES, training_frame
 from experiments.studies.spp.jobs import (
     BOTH_SIDES,
     BOUND,
@@ -11,9 +10,11 @@ from experiments.studies.spp.jobs import (
     SETTINGS,
     STAGES,
     TABLE,
+    TITLES,
     Question,
     TrainingJob,
     jobs_of,
+    training_frame,
 )
 from experiments.studies.spp.tables import claims
 from heuristics.planning import PLANNERS

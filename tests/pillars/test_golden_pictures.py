@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from spp_runs import as_in_the_paper, asked, made_up
 
-from experiments.studies.spp.frames import training_frame
+from experiments.studies.spp.jobs import training_frame
 from experiments.studies.spp.tables import cells, plot_cells, plot_stages, plot_sweep
 from heuristics.placement.rivals import heft
 from heuristics.planning import PLANNERS

@@ -13,7 +13,6 @@ from experiments.studies.papers.plan import Row
 from experiments.studies.papers.verdicts import Measured, PaperNumber, Part, percent_above, value_of
 from experiments.studies.placeto.published import CELLS, NETWORKS, QUICK_NETWORKS, Cell, NetworkBudget
 from experiments.studies.placeto.tables import against, answer_of, best_of, design_times, orders_of
-from experiments.studies.spp.frames import points, training_frame
 from experiments.studies.spp.jobs import (
     CALIBRATION,
     STAGES,
@@ -23,7 +22,9 @@ from experiments.studies.spp.jobs import (
     cycles,
     flat_from,
     place_of,
+    points,
     questions,
+    training_frame,
 )
 from experiments.studies.spp.tables import cells
 from instances.planning.chains import DEVICE_MEMORY, SWEEPS, simulation

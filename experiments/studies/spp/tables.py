@@ -13,7 +13,6 @@ import scipy
 from matplotlib.axes import Axes
 
 from experiments.studies.report import PaperClaim, Report, Section
-from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, mean_times, percent, points, training_frame
 from experiments.studies.spp.jobs import (
     BASELINES,
     BOTH_SIDES,
@@ -24,11 +23,18 @@ from experiments.studies.spp.jobs import (
     STABLE,
     TABLE,
     TABLE_III,
+    TITLES,
     Question,
     TrainingJob,
+    by_stages,
     cycles,
     jobs_of,
+    mean_ratios,
+    mean_times,
+    percent,
+    points,
     speed_up,
+    training_frame,
 )
 from heuristics.planning import PLANNERS
 from instances.planning.chains import DEVICE_MEMORY

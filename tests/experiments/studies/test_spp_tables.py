@@ -14,7 +14,6 @@ from command_line import assert_misuse
 from spp_runs import as_in_the_paper, asked, failures, made_up, tiny, verdicts
 
 from experiments.studies.report import Report
-from experiments.studies.spp.frames import training_frame
 from experiments.studies.spp.jobs import (
     BASELINES,
     BOTH_SIDES,
@@ -29,6 +28,7 @@ from experiments.studies.spp.jobs import (
     jobs_of,
     questions,
     speed_up,
+    training_frame,
 )
 from experiments.studies.spp.tables import (
     cell_rows,

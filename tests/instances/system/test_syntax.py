@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from instances.system import syntax
+from instances.system import files
 
-TEXT = Path(syntax.__file__).read_bytes() * 5
+TEXT = Path(files.__file__).read_bytes() * 5
 
 
 @pytest.fixture
@@ -34,6 +34,6 @@ def _give_way(*_: object) -> None:
 @pytest.mark.usefixtures("_collections_give_way")
 def test_threads_make_trees_at_the_same_time() -> None:
     with ThreadPoolExecutor(4) as pool:
-        trees = list(pool.map(syntax.syntax_tree, [TEXT] * 40))
+        trees = list(pool.map(files.syntax_tree, [TEXT] * 40))
     assert {ast.dump(tree) for tree in trees} == {ast.dump(ast.parse(TEXT))}
     assert gc.isenabled()
