@@ -68,43 +68,26 @@ __all__ = [
     "write_model",
 ]
 
-# Where a name is found when it is asked for: most bring Pyomo along, for which a search must not wait.
+# Module to the names that it has, found when asked for: most bring Pyomo along, for which a search must not wait.
 _HOMES = {
-    "MODELS": "registry",
-    "SOLVERS": "solvers.registry",
-    "Algorithm": "bounds.cuts",
-    "BuiltModel": "exchange.files",
-    "Case": "formulations.formulation",
-    "Formulation": "formulations.formulation",
-    "Progress": "solvers.interface",
-    "Relaxation": "formulations.formulation",
-    "CostedPlan": "planning.solve",
-    "ScaledInstance": "formulations.scaled_instance",
-    "Solution": "exchange.files",
-    "SolveOptions": "solvers.interface",
-    "SolverFaultError": "solvers.interface",
-    "SolverNotAvailableError": "solvers.interface",
-    "Strengthening": "formulations.strengthening",
-    "available_solvers": "solvers.registry",
-    "BuiltReplication": "planning.solve",
-    "InfeasibleRow": "exchange.files",
-    "build": "exchange.files",
-    "build_replication": "planning.solve",
-    "catalogue": "exchange.catalogue",
-    "cases": "exchange.files",
-    "explain_infeasible": "exchange.files",
-    "iteration_bound": "planning.bounds",
-    "read_partition": "exchange.files",
-    "read_plan": "planning.solve",
-    "read_solution": "exchange.files",
-    "relaxation": "solve_model",
-    "solve": "solve_model",
-    "solve_replication": "planning.solve",
-    "write_model": "exchange.files",
+    "bounds.cuts": "Algorithm",
+    "exchange.catalogue": "catalogue",
+    "exchange.files": "BuiltModel InfeasibleRow Solution build "
+    "cases explain_infeasible read_partition read_solution write_model",
+    "formulations.formulation": "Case Formulation Relaxation",
+    "formulations.scaled_instance": "ScaledInstance",
+    "formulations.strengthening": "Strengthening",
+    "planning.bounds": "iteration_bound",
+    "planning.solve": "BuiltReplication CostedPlan build_replication read_plan solve_replication",
+    "registry": "MODELS",
+    "solve_model": "relaxation solve",
+    "solvers.interface": "Progress SolveOptions SolverFaultError SolverNotAvailableError",
+    "solvers.registry": "SOLVERS available_solvers",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"mtpp_models.{_HOMES[name]}"), name)
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"mtpp_models.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

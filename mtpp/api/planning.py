@@ -29,17 +29,14 @@ from instances.runtimes.serving_front import Front
 from instances.serving.answer import Deployment
 from instances.serving.model import ServedModel
 from instances.serving.problem import DeploymentInstance
-from instances.system.processes import catch_interrupt
 from mtpp.certifying.loop import Method, ignore
 from mtpp.certifying.methods import (
-    CoveredPlan,
     PlanResult,
     PlanSearch,
     answered,
-    covered_plan,
+    certify_plan,
     flow_methods,
     placement_methods,
-    recovered,
 )
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.placement import (
@@ -435,39 +432,21 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
-    return planned(plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words))).result
+    return planned(plan_question(chain, cluster, microbatches, words, planner, pick(PlanSearchWords, words)))
 
 
-def planned(question: PlanningQuestion, tell: Callable[[str, float], None] | None = None) -> CoveredPlan:
-    """Plan with the bounds of all classes of plans, in the order of a file if there is one.
-
-    Parameters
-    ----------
-    question : PlanningQuestion
-    tell : callable, optional
-        Told each phase with the best time by then.
-
-    Raises
-    ------
-    InputError
-        If the planner is refused, or no plan fits into memory.
-    """
+def planned(question: PlanningQuestion, on_progress: Callable[[Progress], None] = ignore) -> PlanResult:
+    """As `plan`, of a question whose words are checked, in the order of a file if there is one."""
     words, planner, runtime = question.search, question.planner, question.runtime
     orders, seed, limit = words["orders"], words["seed"], words["time_limit"]
     from_file = orders.endswith(".csv")
     legal = None if runtime is None else partial(_legal, runtime_of(runtime))
-    with catch_interrupt() as interrupted:  # never in the middle of a kernel
-        order = "unsplit" if from_file else orders
-        search = PlanSearch(planner, words["effort"], order, limit, tell, interrupted, legal)
-        covered = covered_plan(question.instance, np.random.default_rng(seed), search)
-        if from_file:
-            covered = _in_listed_order(covered, Path(orders))
-        stopped = interrupted.is_set()
-    covered = replace(covered, result=replace(covered.result, interrupted=stopped))
+    reorder = partial(_in_listed_order, path=Path(orders)) if from_file else None
+    search = PlanSearch(planner, words["effort"], "unsplit" if from_file else orders, limit, legal, reorder)
+    result = certify_plan(question.instance, np.random.default_rng(seed), planner, search, on_progress)
     provenance = {"planner": planner, "seed": seed, "time_limit": limit}
-    result = replace(covered.result, provenance=provenance, clocked=limit is not None)
-    wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
-    return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
+    parts = tuple(replace(part, provenance=provenance) for part in result.parts)
+    return replace(result, provenance=provenance, parts=parts)
 
 
 def _legal(runtime: Runtime, plan: Plan) -> bool:
@@ -475,22 +454,20 @@ def _legal(runtime: Runtime, plan: Plan) -> bool:
     return not is_refused(runtime.settings, plan)
 
 
-def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
+def _in_listed_order(iteration: Iteration, path: Path) -> Iteration:
     """The plan that was found, in the order of a file."""
     from heuristics.planning.orders import execute_orders
     from instances.planning.plan_files import read_schedule
 
-    iteration = covered.result.answer
-    if iteration is None or iteration.plan is None or iteration.instance.network is None:
+    plan = iteration.plan
+    if plan is None or plan.instance.network is None:
         why = "only a single pipeline on shared network cards takes an order; choose another planner."
         raise WordError("orders", path, why)
-    plan: Plan = iteration.plan
     orders = read_schedule(read_text(path), plan, str(path))
     try:
-        timeline = execute_orders(plan, orders, path.name)
+        return Iteration(plan.instance, (execute_orders(plan, orders, path.name),))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return recovered(replace(covered.result, bound=None, answer=Iteration(plan.instance, (timeline,))))
 
 
 # Deployments of decoders on servers: the part of `serve` with `servers`.

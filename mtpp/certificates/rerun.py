@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from instances.partitioning.stated import Certificate
 from instances.partitioning.symmetry import contract_groups, reduce_instance
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import StatedPlacement
-from instances.planning.stated import StatedPlan
 from instances.results import LP_SUFFIX, STATED
 from instances.system.processes import catch_interrupt
 from mtpp.verification.verdict import Check, Verdict
@@ -122,18 +121,21 @@ def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
         result = solve(certificate.instance, name, options, start=partition, relaxation=name != claim.method)
     except SolverNotAvailableError as error:
         return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
+    return _of_solver(check, result, "a partition")
+
+
+def _of_solver(check: Check, result: Result[Any, Any], answer: str) -> Check:
+    """The check of a claim behind another run of its solver, whose answers are called `answer`."""
     if result.interrupted:
         raise KeyboardInterrupt
     assert result.bound is not None
-    by = result.solver or name
-    if result.cost is not None and claim.value > result.cost * (1 + _ROUNDING):
-        fault = f"value {claim.value!r} is claimed, a partition of {result.cost!r} exists"
-        return check._replace(how="false", fault=fault)
-    if claim.value <= result.bound.value * (1 + _SOLVER):
+    value, by = check.claim.value, result.solver or result.method
+    if result.cost is not None and value > result.cost * (1 + _ROUNDING):
+        return check._replace(how="false", fault=f"value {value!r} is claimed, {answer} of {result.cost!r} exists")
+    if value <= result.bound.value * (1 + _SOLVER):
         return check._replace(how=f"{check.how}; confirmed by {by} on this machine", confirmed=True)
     if result.bound.optimal:
-        fault = f"value {claim.value!r} is claimed, {by} says {result.bound.value!r}"
-        return check._replace(how="false", fault=fault)
+        return check._replace(how="false", fault=f"value {value!r} is claimed, {by} says {result.bound.value!r}")
     return check._replace(how=f"{check.how}; not confirmed, {by} came to {result.bound.value:.6g}")
 
 
@@ -144,12 +146,16 @@ def stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
 
 def plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     """Run the program over stages once more, up to the claim and no further."""
-    assert isinstance(verdict.certificate, StatedPlan)
-    claim = check.claim
-    value = iteration_bound(verdict.certificate.instance, ceiling=claim.value * (1 + _SOLVER)).value
-    if claim.value <= value * (1 + _ROUNDING):
+    ceiling = check.claim.value * (1 + _SOLVER)
+    return _of_program(check, iteration_bound(verdict.certificate.instance, ceiling=ceiling))
+
+
+def _of_program(check: Check, bound: Bound) -> Check:
+    """The check of a claim behind another run of a program over stages."""
+    claimed = check.claim.value
+    if claimed <= bound.value * (1 + _ROUNDING):
         return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
-    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+    return check._replace(how="false", fault=f"value {claimed!r} is claimed, the program says {bound.value!r}")
 
 
 def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
@@ -166,25 +172,14 @@ def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
         result = bound_placement(start, claim.method, options)
     except (SolverNotAvailableError, InputError) as error:
         return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
-    if result.interrupted:
-        raise KeyboardInterrupt
-    assert result.bound is not None
-    assert result.cost is not None
-    if claim.value > result.cost * (1 + _ROUNDING):
-        fault = f"value {claim.value!r} is claimed, a placement of {result.cost!r} exists"
-        return check._replace(how="false", fault=fault)
-    if claim.value <= result.bound.value * (1 + _SOLVER):
-        return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
-    return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
+    return _of_solver(check, result, "a placement")
 
 
 def covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     """Run the program over stages on shared network cards once more."""
-    claim, instance = check.claim, verdict.certificate.instance
-    value = bounds_by_coverage(instance, claim.value * (1 + _SOLVER))[claim.method.removeprefix("z-")].value
-    if claim.value <= value * (1 + _ROUNDING):
-        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
-    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+    claim = check.claim
+    bounds = bounds_by_coverage(verdict.certificate.instance, claim.value * (1 + _SOLVER))
+    return _of_program(check, bounds[claim.method.removeprefix("z-")])
 
 
 def search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:

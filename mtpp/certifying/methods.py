@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from heuristics.planning.orders import execute_orders, portfolio
 from heuristics.planning.rivals import equal_replicas, improved_on_servers
 from heuristics.planning.shared_cards import Effort
 from heuristics.planning.spp import recursive_device_order, spp_plans
-from instances import InputError, Result, combine
+from instances import Bound, InputError, Result, combine
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import find, said, word
 from instances.flow.answer import FlowAnswer
@@ -32,7 +31,7 @@ from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.grid import GridInstance, GridPlan
 from instances.results import A, Q
 from instances.system.processes import catch_interrupt
-from mtpp.certifying.loop import Loop, Method, ignore, leaving_out
+from mtpp.certifying.loop import Loop, Method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.exchange.files import write_built
 from mtpp_models.flow.bounds import bound_flow, bound_ticks
@@ -40,16 +39,9 @@ from mtpp_models.flow.enumeration import enumerate_flows
 from mtpp_models.placement.cp import CP, CP_SOLVER
 from mtpp_models.placement.exact import EXACT
 from mtpp_models.placement.registry import bound_placement
-from mtpp_models.planning.bounds import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
+from mtpp_models.planning.bounds import iteration_bound, lemma_1, lemma_2, theorem_1
 from mtpp_models.planning.grid import grid_bounds
-from mtpp_models.planning.solve import (
-    CLASSES,
-    bounds_by_coverage,
-    build_replication,
-    class_of,
-    solve_replication,
-    work_bound,
-)
+from mtpp_models.planning.solve import bounds_of_plan, build_replication, solve_replication
 from mtpp_models.solvers.interface import Controls
 
 # Answers to one question by methods in turn, the same for all problems whose methods are a search and bounds on it.
@@ -92,6 +84,19 @@ def _telling(controls: Controls, bound: float | None = None) -> Tell:
         controls.report(Progress(phase, 0.0, cost if math.isfinite(cost) else None, bound, None))
 
     return tell
+
+
+def _bounds_behind(search: Method[Q, A], prove: Callable[[A, Controls], Sequence[Bound]]) -> list[Method[Q, A]]:
+    """A search for plans, and the bounds that hold for plans like the best one."""
+
+    def run(best: Result[Q, A], controls: Controls) -> Result[Q, A] | None:
+        watch, plan = Stopwatch(), best.answer
+        bounds = [] if plan is None else prove(plan, controls)
+        seconds = watch.seconds(bound=watch.passed)
+        results = [Result(bound.method, best.instance, plan, bound, seconds) for bound in bounds]
+        return combine(*results) if results else None
+
+    return [search, Method("bounds", run, timeless=True, exact=True)]
 
 
 # Certification of a flow: search and bounds, in turns, until they meet or time is up.
@@ -201,17 +206,10 @@ def certify_grid(
             best, *([] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]), *others
         )
 
-    def prove(best: GridResult, controls: Controls) -> GridResult:
-        assert best.answer is not None
-        watch = Stopwatch()
-        bounds = grid_bounds(best.answer, controls.deadline)
-        seconds = watch.seconds(bound=watch.passed)
-        return combine(*(GridResult(bound.method, question, best.answer, bound, seconds) for bound in bounds))
-
-    methods = [
+    methods = _bounds_behind(
         Method("search", search, 0.5, timeless=True, exact=True),
-        Method("bounds", prove, timeless=True, exact=True),
-    ]
+        lambda plan, controls: grid_bounds(plan, controls.deadline),
+    )
     options = SolveOptions(time_limit=None if time_limit is None else 2 * time_limit)
     return replace(answered(question, methods, options, on_progress), method="grid", provenance=provenance)
 
@@ -279,8 +277,6 @@ PlanResult = Result[TrainingInstance, Iteration]
 #: Planners that are models: the plan along one order of the devices, solved to its optimum; and which form each is.
 MILPS = {"milp": "makespan", "milp-load": "arc-flow", "milp-compact": "compact"}
 
-# How far above the time of a plan its bounds may end, to save time.
-_CEILING = 2.0
 # Stages that cost more than this times the start are no part of a model.
 _SLACK = 1.0
 
@@ -293,92 +289,51 @@ class PlanSearch:
     effort: int = 2  # of `improved` on shared network cards, 0 to 3
     orders: str = "auto"  # which orders of passes it may choose there
     time_limit: float | None = None  # seconds for the search
-    tell: Callable[[str, float], None] | None = None  # told each phase and the best time by then
-    interrupted: Event = field(default_factory=Event)  # ends search and proof, with the best by then
     legal: Callable[[Plan], bool] | None = None  # whether a plan may be the answer; None if any may
-
-
-@dataclass(frozen=True)
-class CoveredPlan:
-    """A plan with the bounds of all classes of plans; the result has the one of its own class."""
-
-    result: PlanResult
-    words: str  # which plans the bound of the result covers
-    bounds: dict[str, float]  # by class, the narrowest first [s]
-    wider: tuple[PlanResult, ...] = ()  # the result once more with each bound of a wider class
+    reorder: Callable[[Iteration], Iteration] | None = None  # the plan that is found in another order of passes
 
 
 def certify_plan(
-    instance: TrainingInstance, rng: np.random.Generator, planner: str = "improved", search: PlanSearch | None = None
+    instance: TrainingInstance,
+    rng: np.random.Generator,
+    planner: str = "improved",
+    search: PlanSearch | None = None,
+    on_progress: Callable[[Progress], None] = ignore,
 ) -> PlanResult:
-    """Plan an iteration and prove how far any plan of its class could be below it.
+    """Plan an iteration and prove how far any plan of its class, or of a wider one, could be below it.
 
     There is no bound where every server runs a pipeline of its own, which no bound covers.
 
     Raises
     ------
     InputError
-        If there is no such planner in `PLANNERS`, or it finds no plan that fits into memory.
+        If there is no such planner in `PLANNERS`, it finds no plan that fits into memory, or options are given that it
+        does not take.
     """
-    return covered_plan(instance, rng, search or PlanSearch(planner)).result
+    settings = search or PlanSearch(planner)
+
+    def find(_: PlanResult, controls: Controls) -> PlanResult:
+        watch = Stopwatch()
+        plan = _found if settings.legal is None else _legal
+        iteration = plan(instance, rng, settings, controls)
+        if settings.reorder is not None:
+            iteration = settings.reorder(iteration)
+        return PlanResult(settings.planner, instance, iteration, seconds=watch.seconds(search=watch.passed))
+
+    def prove(iteration: Iteration, controls: Controls) -> list[Bound]:
+        stopped = controls.deadline.interrupted.is_set()
+        return bounds_of_plan(iteration, hurried=settings.time_limit is not None, stopped=stopped)
+
+    methods = _bounds_behind(Method("search", find, timeless=True, exact=True), prove)
+    options = SolveOptions(time_limit=settings.time_limit)
+    return replace(answered(instance, methods, options, on_progress), method=settings.planner)
 
 
-def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> CoveredPlan:
-    """Plan as `certify_plan`, and prove the bounds of all classes.
-
-    Raises
-    ------
-    InputError
-        As `certify_plan`, and if options are given that the planner does not take.
-    """
-    watch = Stopwatch()
-    iteration = _found(instance, rng, search) if search.legal is None else _legal(instance, rng, search)
-    result = PlanResult(search.planner, instance, iteration, None, watch.seconds(search=watch.passed))
-    return recovered(result, hurried=search.time_limit is not None, stopped=search.interrupted.is_set())
-
-
-def recovered(result: PlanResult, *, hurried: bool = False, stopped: bool = False) -> CoveredPlan:
-    """The result of a search with the bounds of all classes; `hurried` and `stopped` as of `bounds_by_coverage`."""
-    notes = list[str]()
-    with leaving_out("bounds", notes.append):
-        return _covered(result, hurried=hurried, stopped=stopped)
-    return CoveredPlan(replace(result, notes=tuple(notes)), "", {})
-
-
-def _covered(result: PlanResult, *, hurried: bool, stopped: bool) -> CoveredPlan:
-    watch, instance, iteration = Stopwatch(), result.instance, result.answer
-    assert iteration is not None
-    if iteration.plan is None:
-        return CoveredPlan(result, "", {})
-    (schedule,) = iteration.schedules
-    if instance.network is None:
-        bound = work_bound(instance) if stopped else iteration_bound(instance, ceiling=iteration.time)
-        seconds = {**result.seconds, "bound": watch.passed}
-        return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
-    narrowest, classes = class_of(schedule), list(CLASSES)
-    ceiling = iteration.time * (1 if narrowest == "fixed" or hurried else _CEILING)
-    bounds = bounds_by_coverage(instance, ceiling, hurried=hurried, stopped=stopped)
-    seconds = {**result.seconds, "bound": watch.passed}
-    return CoveredPlan(
-        result=replace(result, bound=bounds[narrowest], seconds=seconds),
-        words=CLASSES[narrowest],
-        bounds={name: bound.value for name, bound in bounds.items()},
-        wider=tuple(
-            replace(result, bound=bounds[name])
-            for name in classes[classes.index(narrowest) + 1 :]
-            if bounds[name].method != bounds[narrowest].method
-        ),
-    )
-
-
-def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> Iteration:
+def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch, controls: Controls) -> Iteration:
     if search.planner in MILPS:
         return _solved(instance, search)
     planner = find(PLANNERS, search.planner, "planner")
-    effort, limits = (
-        Effort(search.effort, search.orders, search.tell),
-        Limits(Deadline.after(search.time_limit, search.interrupted)),
-    )
+    effort, limits = Effort(search.effort, search.orders, _telling(controls)), Limits(controls.deadline)
     if search.planner == "improved" and instance.network is not None:
         return improved_on_servers(instance, rng, limits, effort)
     if effort.orders != "auto" or effort.level != Effort().level:
@@ -389,12 +344,12 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
     return planner.run(instance, rng, limits)
 
 
-def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> Iteration:
+def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch, controls: Controls) -> Iteration:
     """The plan of the search if it is legal, or the best with equal replicas, whichever takes less time."""
     assert search.legal is not None
     iterations = []
     with suppress(InputError):
-        one = _found(instance, rng, search)
+        one = _found(instance, rng, search, controls)
         iterations += [one] if one.plan is not None and search.legal(one.plan) else []
     if instance.network is not None:
         with suppress(InputError):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from instances.errors import InputError, assumptions
-from instances.system.processes import keeping_answers
+from instances.errors import InputError
 from mtpp.cli import options
 from mtpp.cli.command import PlanFiles, command
-from mtpp.cli.exit_codes import DONE, INTERRUPTED
+from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
 from mtpp.questions.grid import grid_question
 from mtpp.questions.planning import PlanningQuestion, PlanningWords, PlanSearchWords, TrainWords, plan_question
@@ -18,7 +16,7 @@ from mtpp.questions.planning import PlanningQuestion, PlanningWords, PlanSearchW
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mtpp.certifying.methods import GridResult
+    from mtpp.certifying.methods import GridResult, PlanResult
     from mtpp.cli.printing import OnFault
     from mtpp.questions.grid import GridQuestion
     from mtpp.text.tables import LiveLine
@@ -174,7 +172,6 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
     from mtpp.api.planning import planned
     from mtpp.certifying.methods import guarantees, write_planner
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
-    from mtpp.problems.checking import result_document
     from mtpp.text.tables import left_aligned
 
     instance, planner = question.instance, question.planner
@@ -183,36 +180,31 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
         printing.say(str(files.export))
         printing.document(lambda: [str(files.export)])
         return DONE
-    with keeping_answers() as stop:
-        with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}", "best") as line:
-            covered = planned(question, line.tell)
-        answer = covered.result.noted(*assumptions())
-        iteration = answer.answer
-        assert iteration is not None
-        document = partial(result_document, answer)
-        is_file = iteration.plan is not None
-        with stop.deferred():
-            if is_file:
-                files.write(document)
-            printing.say(left_aligned(headlines(covered, iteration)))
-            printing.notes(answer)
-            for schedule in iteration.schedules:
-                printing.table(*plan_rows(schedule), words={0, 1, 3})
-            if planner == "spp" and instance.network is None and not (printing.json or printing.quiet):
-                printing.detail("\n".join(guarantees(iteration)))
-            if is_file:
-                printing.document(document)
-        if files.plot is not None:
-            from mtpp.plots.style import save_figure
 
-            save_figure(answer.plot(), files.plot)
-        if not is_file and (printing.json or files.out is not None or files.export is not None):
-            option = "--json" if printing.json else f"--out {files.out}" if files.out else f"--export {files.export}"
+    def answer(live: LiveLine, _: OnFault) -> PlanResult:
+        result = planned(question, live.show)
+        wanted = {"--json": printing.json, "--out": files.out, "--export": files.export}
+        if result.answer is not None and result.answer.plan is None and any(wanted.values()):
+            option = next(name if value is True else f"{name} {value}" for name, value in wanted.items() if value)
             raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
+        return result
+
+    def show(result: PlanResult) -> None:
+        printing.say(left_aligned(headlines(result)))
+
+    def tables(result: PlanResult) -> None:
+        iteration = result.answer
+        assert iteration is not None
+        for schedule in iteration.schedules:
+            printing.table(*plan_rows(schedule), words={0, 1, 3})
+        if planner == "spp" and instance.network is None and not (printing.json or printing.quiet):
+            printing.detail("\n".join(guarantees(iteration)))
         if files.export is not None:
             files.export.write_text(exported(iteration, files.export), encoding="utf-8")
             printing.detail(*rank_lines(iteration, files.export))
-    return INTERRUPTED if stop.heard or answer.interrupted else DONE
+
+    label = f"{instance.chain.name} on {instance.cluster.name}, {planner}"
+    return printing.answer((label, "best"), answer, files, show, tables)
 
 
 def _check_export(path: Path) -> None:

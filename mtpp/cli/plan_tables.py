@@ -14,7 +14,7 @@ from instances.planning.grid.plan import GridPlan
 from instances.planning.plan_files import perfetto_trace, schedule_csv
 from instances.planning.problem import ELEMENT_BYTES
 from mtpp.api.training import is_alike, training_of, use_of
-from mtpp.certifying.methods import CoveredPlan, GridResult, plans_of_other_degrees, uniform_plan
+from mtpp.certifying.methods import GridResult, PlanResult, plans_of_other_degrees, uniform_plan
 from mtpp.problems.registry import PROBLEMS
 from mtpp.text.numbers import how_many
 
@@ -179,16 +179,16 @@ def _memory(schedule: Timeline, n: int) -> list[str]:
     return [str(peak.in_flight), *(f"{size / 2**30:.3g}" for size in sizes)]
 
 
-def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str]]:
+def headlines(answer: PlanResult) -> list[tuple[str, str]]:
     """Labels and words: what was asked, how long the plan takes, and how long any plan of a class does."""
-    answer, instance = covered.result, covered.result.instance
+    instance, iteration = answer.instance, answer.answer
+    assert iteration is not None
     duplex = "full duplex" if instance.full_duplex else "half duplex"
     network = "the paper's, links share nothing" if instance.network is None else instance.network.words
     rows = [
         ("chain", f"{instance.chain.name}, {instance.chain.n} layers, {instance.microbatches} microbatches"),
         ("cluster", f"{instance.cluster.name}, {instance.cluster.n} devices, {duplex}"),
         ("network", network),
-        ("question", instance.question_hash),
     ]
     if instance.network is not None:
         rows += [("numbers", _numbers(instance))] + [("source", printable(instance.chain.source))] * bool(
@@ -208,9 +208,12 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
         )
     if answer.bound is None:
         return [*rows, ("bound", "–" if iteration.plan else "–, pipelines side by side are not covered")]
-    rows += [("bound", f"{answer.bound.value:.6g} s for {covered.words}"), ("gap", f"{answer.gap:.2%}")]
+    covers = PROBLEMS.of(instance).covers(answer.bound.method)
+    rows += [("bound", f"{answer.bound.value:.6g} s for {covers}"), ("gap", f"{answer.gap:.2%}")]
     if instance.network is not None:
-        rows.append(("bounds", ", ".join(f"{name} {value:.6g} s" for name, value in covered.bounds.items())))
+        bounds = [part.bound for part in answer.parts if part.bound is not None]
+        named = (f"{bound.method.rpartition('-')[2]} {bound.value:.6g} s" for bound in bounds)
+        rows.append(("bounds", ", ".join(named)))
     return rows
 
 

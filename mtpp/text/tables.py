@@ -52,12 +52,6 @@ class LiveLine:
             self._printed = time.monotonic()
             self._console.print(self._text(), soft_wrap=True)
 
-    def tell(self, phase: str, cost: float) -> None:
-        """Take the phase of a search that has ended, and the best cost by then."""
-        from mtpp_models import Progress
-
-        self.show(Progress(phase, 0.0, cost, None, None))
-
     def __enter__(self) -> LiveLine:
         if self._console.is_terminal and not self._silent:
             self._live.start()

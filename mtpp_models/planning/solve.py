@@ -16,11 +16,11 @@ from instances import Bound, InputError, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import find
 from instances.graph.tensors import IntArray
-from instances.planning import Plan, Timeline, TrainingInstance
+from instances.planning import Iteration, Plan, Timeline, TrainingInstance
 from instances.planning.bounds import fastest_speeds, least_z, speeds_along, z_points
 from instances.results import PROOF_TOLERANCE
 from instances.system.processes import catch_interrupt
-from mtpp_models.planning.bounds import COVERED, least_z_on_servers
+from mtpp_models.planning.bounds import COVERED, iteration_bound, least_z_on_servers
 from mtpp_models.planning.models import FORMS, ScaledTraining, StagePrice
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.modeling import Labels, pyo
@@ -335,6 +335,27 @@ def bounds_by_coverage(
         "split": Bound(max(split, work.value), "z-split"),
         "any": work,
     }
+
+
+#: How far above the time of a plan its bounds may end, to save time.
+_CEILING = 2.0
+
+
+def bounds_of_plan(iteration: Iteration, *, hurried: bool = False, stopped: bool = False) -> list[Bound]:
+    """The bounds that hold for plans like this one, that of its own class first, then those of wider ones.
+
+    There is none where several pipelines run side by side; `hurried` and `stopped` are those of `bounds_by_coverage`.
+    """
+    instance = iteration.instance
+    if iteration.plan is None:
+        return []
+    if instance.network is None:
+        return [work_bound(instance) if stopped else iteration_bound(instance, ceiling=iteration.time)]
+    own, classes = class_of(iteration.schedules[0]), list(CLASSES)
+    ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
+    bounds = bounds_by_coverage(instance, ceiling, hurried=hurried, stopped=stopped)
+    holding = [bounds[name] for name in classes[classes.index(own) :]]
+    return list({bound.method: bound for bound in holding}.values())
 
 
 def class_of(timeline: Timeline) -> str:

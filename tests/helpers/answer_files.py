@@ -13,10 +13,11 @@ from instances.json_files import Value
 from instances.machines import Machines
 from instances.placement.placement import OrderedPlacement, Placement
 from instances.placement.problem import PlacementInstance
-from instances.planning import Cluster, LayerChain, TrainingInstance
+from instances.planning import Cluster, Iteration, LayerChain, TrainingInstance
 from mtpp.certifying.methods import PlanResult, certify_plan
 from mtpp.problems.checking import certificate_document, verify
 from mtpp.verification.verdict import Verdict
+from mtpp_models.planning.solve import bounds_of_plan
 
 THREE = Machines.alike(3, 2.0)
 
@@ -24,6 +25,13 @@ THREE = Machines.alike(3, 2.0)
 def plan_file(planner: str = "spp", **options: Any) -> Document:
     """The file of `plan_result`."""
     return plain(certificate_document([plan_result(planner, **options)]))
+
+
+def covered_plan_file(name: str, iteration: Iteration) -> Document:
+    """The file of a plan that is there, with all bounds that hold for it."""
+    bounds: list[Bound | None] = [*bounds_of_plan(iteration)]
+    results = [PlanResult(name, iteration.instance, iteration, bound) for bound in bounds or [None]]
+    return plain(certificate_document(results))
 
 
 def plan_result(planner: str = "spp", **options: Any) -> PlanResult:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from answer_files import covered_plan_file
 from planning_cases import PipelineCase, random_pipeline_case
 
 from heuristics import Limits
@@ -23,8 +23,7 @@ from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.operations import BACKWARD, FORWARD, WEIGHTS, Flows, PassLists, encoded, simulate
 from instances.planning.simulator import empty_log, run
-from mtpp.certifying.methods import PlanResult, recovered
-from mtpp.problems.checking import certificate_document, verify
+from mtpp.problems.checking import verify
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage, port_bound
 
 __all__ = ["SharedCase", "build_shared", "check_bounds", "check_shared", "every_plan", "random_shared_case"]
@@ -156,12 +155,10 @@ def check_shared(name: str, case: SharedCase) -> float:
         check_bounds(instance)
     if found.plan is None:
         return 0.0
-    covered = recovered(PlanResult(name, instance, found))
-    document = json.loads(json.dumps(certificate_document([covered.result, *covered.wider])))
+    document = covered_plan_file(name, found)
     verdict = verify(Value(document, "plan.json"))
     assert not verdict.faults, f"its file is refused: {verdict.faults[0]}"
-    assert covered.result.bound is not None
-    return covered.result.bound.value / found.time - 1 if found.time > 0 else 0.0
+    return float(document["bound"]) / found.time - 1 if found.time > 0 else 0.0
 
 
 def _fits(plan: Plan, orders: PassLists) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answer_files import covered_plan_file
 from certificates import front_file
 from flow_oracle import draw_flow
 from golden_numbers import digest, numbers_in, same, write
@@ -41,7 +42,7 @@ from instances.placement.placement import OrderedPlacement, Placement
 from instances.planning.grid import GridInstance
 from instances.planning.grid.problem import Fixed
 from instances.random_graphs import GRAPH_MODELS, regal_style
-from mtpp.certifying.methods import PlanResult, certify_grid, recovered
+from mtpp.certifying.methods import certify_grid
 from mtpp.problems.checking import certificate_document, result_document, verify
 from mtpp_models import SolveOptions, solve
 from mtpp_models.flow.bounds import bound_flow
@@ -107,8 +108,7 @@ def _plan(seed: int) -> Document:
     shared, rng, name = seed % 2 == 0, random.Random(seed), list(PLANNERS)[seed // 2 % len(PLANNERS)]
     question = build_shared(random_shared_case(rng)) if shared else build_pipeline(random_pipeline_case(rng))
     found = PLANNERS[name].run(question, np.random.default_rng(seed), _FEW)
-    covered = recovered(PlanResult(name, question, found))
-    return certificate_document([covered.result, *covered.wider])
+    return covered_plan_file(name, found)
 
 
 def _placement(seed: int) -> Document:

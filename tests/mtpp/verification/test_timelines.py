@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answer_files import covered_plan_file
 from certificates import plain
 from shared_plans import random_orders, random_plan, random_question
 
@@ -21,8 +21,7 @@ from instances.devices import NetworkCards
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
 from instances.planning.operations import PassLists
-from mtpp.certifying.methods import PlanResult, recovered
-from mtpp.problems.checking import certificate_document, rerun, verify
+from mtpp.problems.checking import rerun, verify
 from mtpp.verification.verdict import Verdict
 from mtpp_models.planning.solve import class_of
 
@@ -31,8 +30,7 @@ Document = dict[str, Any]
 
 def written(plan: Plan, orders: PassLists) -> Document:
     timeline = execute_orders(plan, orders, "by hand")
-    covered = recovered(PlanResult("by hand", plan.instance, Iteration(plan.instance, (timeline,))))
-    return json.loads(json.dumps(certificate_document([covered.result, *covered.wider])))
+    return covered_plan_file("by hand", Iteration(plan.instance, (timeline,)))
 
 
 def check(document: Document) -> Verdict:
