@@ -13,7 +13,7 @@ import numpy as np
 
 from instances.certificates import Claim
 from instances.planning.problem import TrainingInstance
-from instances.planning.stated import MOMENTS, StatedPlan, StatedTimeline
+from instances.planning.stated import MOMENTS, StatedOrders, StatedPlan, StatedTimeline
 from mtpp.verification.planning.shared_cards import Cards, Operation, least_work
 from mtpp.verification.verdict import (
     ROUNDING,
@@ -36,24 +36,29 @@ Order = Sequence[tuple[int, str, int]]
 
 def structure_faults(stated: StatedTimeline) -> Iterator[str]:
     """Yield all reasons why stages, devices, orders and times are no plan."""
-    instance, cuts = stated.instance, stated.cuts
-    layers, S = instance.chain.n, len(stated.devices)
-    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != layers or any(i >= j for i, j in pairwise(cuts)):
-        yield f"the cuts do not rise from 0 to {layers}, the number of layers"
-    if len(cuts) - 1 != S or not all(stated.devices):
-        yield f"{len(cuts) - 1} stages need one device or more each"
+    S = len(stated.devices)
+    yield from _faults_of_cuts(stated, list(dict.fromkeys(stated.devices)))
     if len(stated.recompute) != S:
         yield f"recompute has {len(stated.recompute)} values for {S} stages"
-    elif any(stated.recompute) and not instance.recomputation:
+    elif any(stated.recompute) and not stated.instance.recomputation:
         yield "a stage recomputes, which the question does not allow"
-    used = Counter(v for group in dict.fromkeys(stated.devices) for v in group)
+    yield from _faults_of_orders(stated)
+    yield from _faults_of_shapes(stated)
+
+
+def _faults_of_cuts(stated: StatedPlan | StatedTimeline, groups: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Yield reasons why cuts and groups of devices, none of which may share one, are no stages."""
+    instance, cuts = stated.instance, stated.cuts
+    if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != instance.chain.n or any(i >= j for i, j in pairwise(cuts)):
+        yield f"the cuts do not rise from 0 to {instance.chain.n}, the number of layers"
+    if len(cuts) - 1 != len(stated.devices) or not all(stated.devices):
+        yield f"{len(cuts) - 1} stages need one device or more each"
+    used = Counter(v for group in groups for v in group)
     for v, times in used.items():
         if not 0 <= v < instance.cluster.n:
             yield f"device {v} does not exist; there are {instance.cluster.n}"
         if times > 1:
             yield f"device {v} is used twice"
-    yield from _faults_of_orders(stated)
-    yield from _faults_of_shapes(stated)
 
 
 def _faults_of_orders(stated: StatedTimeline) -> Iterator[str]:
@@ -129,7 +134,7 @@ class PlanPasses:
     reduces: tuple[Operation, ...]
 
     @classmethod
-    def of(cls, stated: StatedTimeline) -> PlanPasses | None:
+    def of(cls, stated: StatedPlan | StatedTimeline) -> PlanPasses | None:
         """Passes of a plan whose structure has no fault; None if a link is missing."""
         instance, chain, cards = stated.instance, stated.instance.chain, Cards(stated.instance)
         pairs = list(zip(stated.cuts[1:-1], stated.devices, stated.devices[1:], strict=False))
@@ -149,7 +154,7 @@ class PlanPasses:
             instance=instance,
             cuts=stated.cuts,
             devices=stated.devices,
-            recompute=stated.recompute,
+            recompute=stated.recompute if isinstance(stated, StatedTimeline) else (False,) * len(reduces),
             sends=tuple(operation for operation in sends if operation is not None),
             receives=tuple(operation for operation in receives if operation is not None),
             reduces=tuple(operation for operation in reduces if operation is not None),
@@ -225,93 +230,8 @@ def _sum(values: np.ndarray, i: int, j: int) -> Fraction:
 
 # Time of one training iteration, computed a second time from the equations of SPP (Luo et al., INFOCOM 2022).
 #
-# Stage n on r devices works f_n and b_n on the passes of a microbatch, the r-th part of its layers' times, and ends
-# with an AllReduce of 2 (r - 1) α / (r · bandwidth) over its slowest link. A transfer between stages on r and q devices
-# takes its bytes over r · q times the bandwidth of the slowest link between them. Stages and channels work in given
-# orders, one operation at a time, each as early as what it waits for allows. In full duplex a channel is two machines.
-
-
-Devices = Sequence[Sequence[int]]
-
-
-class NoLinkError(Exception):
-    """Devices that have to exchange data are not connected."""
-
-
-@dataclass(frozen=True)
-class StageTimes:
-    """Times of each stage and each channel for a microbatch, and of each AllReduce [s]."""
-
-    forward: tuple[Fraction, ...]  # one a stage
-    backward: tuple[Fraction, ...]  # one a stage
-    allreduce: tuple[Fraction, ...]  # one a stage
-    sends: tuple[Fraction, ...]  # one a channel
-    receives: tuple[Fraction, ...]  # one a channel
-
-    @classmethod
-    def of(cls, instance: TrainingInstance, cuts: Sequence[int], devices: Devices) -> StageTimes:
-        """Times of a plan without fault.
-
-        Raises
-        ------
-        NoLinkError
-            If devices that have to exchange data are not connected.
-        """
-        chain, links = instance.chain, instance.cluster.bandwidth
-        stages = range(len(devices))
-        layers = [range(cuts[n], cuts[n + 1]) for n in stages]
-        forward, backward = (
-            tuple(_compute(instance, times.tolist(), layers[n], len(devices[n])) for n in stages)
-            for times in (chain.forward, chain.backward)
-        )
-        params = [sum(map(Fraction, chain.param_bytes[i:j].tolist()), Fraction(0)) for i, j in pairwise(cuts)]
-        neighbours = list(zip([cut - 1 for cut in cuts[1:-1]], devices, devices[1:], strict=False))
-        return cls(
-            forward=forward,
-            backward=backward,
-            allreduce=tuple(_allreduce(size, links, stage) for size, stage in zip(params, devices, strict=True)),
-            sends=tuple(
-                _transfer(float(chain.forward_bytes[v]), links, sender, receiver) for v, sender, receiver in neighbours
-            ),
-            receives=tuple(
-                _transfer(float(chain.backward_bytes[v]), links, receiver, sender) for v, sender, receiver in neighbours
-            ),
-        )
-
-
-def _compute(instance: TrainingInstance, times: list[float], layers: range, replicas: int) -> Fraction:
-    if instance.replica_share is None:
-        return sum((Fraction(times[v]) for v in layers), Fraction(0)) / replicas
-    shares = np.broadcast_to(instance.replica_share, (instance.chain.n, instance.cluster.n))[:, replicas - 1].tolist()
-    return sum((Fraction(times[v]) * Fraction(shares[v]) for v in layers), Fraction(0))
-
-
-def _allreduce(size: Fraction, links: np.ndarray, stage: Sequence[int]) -> Fraction:
-    r = len(stage)
-    if r == 1 or size == 0:
-        return Fraction(0)
-    table = links[np.ix_(stage, stage)]
-    return _over(2 * (r - 1) * size, r, float(table[~np.eye(r, dtype=bool)].min()))
-
-
-def _transfer(size: float, links: np.ndarray, senders: Sequence[int], receivers: Sequence[int]) -> Fraction:
-    slowest = float(links[np.ix_(senders, receivers)].min())
-    return _over(Fraction(size), len(senders) * len(receivers), slowest) if size else Fraction(0)
-
-
-def _over(size: Fraction, lanes: int, bandwidth: float) -> Fraction:
-    if bandwidth == 0:
-        raise NoLinkError
-    return size / (lanes * Fraction(bandwidth))
-
-
-def in_flight(order: str) -> int:
-    """Most microbatches between their passes in a stage that works in this order."""
-    peak = count = 0
-    for pass_ in order:
-        count += 1 if pass_ == "f" else -1
-        peak = max(peak, count)
-    return peak
+# Stages and channels work in given orders, one operation at a time, each as early as what it waits for allows; links
+# share nothing. In full duplex a channel is two machines.
 
 
 @dataclass
@@ -346,38 +266,41 @@ class _Machine:
         return self.place > begin
 
 
-def iteration_time(
-    times: StageTimes, stages: Sequence[str], channels: Sequence[str], full_duplex: bool, clock: Clock
-) -> Fraction | None:
+def _iteration_time(passes: PlanPasses, orders: StatedOrders, clock: Clock) -> Fraction | None:
     """Time of an iteration [s]; None if the machines wait for each other for ever.
 
     The order of each stage and of each channel is M letters "f" and M letters "b". An `OutOfTimeError` says that the
     clock has run out.
     """
-    everything = (*times.forward, *times.backward, *times.allreduce, *times.sends, *times.receives)
+    stages = range(passes.stages)
+    forward_times, backward_times = ([passes.duration(letter, n) for n in stages] for letter in "FB")
+    send_times, receive_times, reduce_times = (
+        [operation.alone for operation in operations] for operations in (passes.sends, passes.receives, passes.reduces)
+    )
+    everything = (*forward_times, *backward_times, *reduce_times, *send_times, *receive_times)
     scale = math.lcm(*(time.denominator for time in everything))
 
     def whole(time: Fraction) -> int:
         return time.numerator * (scale // time.denominator)
 
     last = len(stages) - 1
-    forward = [_Line(whole(time), None) for time in times.forward]
-    backward = [_Line(whole(time), None) for time in times.backward]
-    sends = [_Line(whole(time), forward[n].ends) for n, time in enumerate(times.sends)]
-    receives = [_Line(whole(time), backward[n + 1].ends) for n, time in enumerate(times.receives)]
+    forward = [_Line(whole(time), None) for time in forward_times]
+    backward = [_Line(whole(time), None) for time in backward_times]
+    sends = [_Line(whole(time), forward[n].ends) for n, time in enumerate(send_times)]
+    receives = [_Line(whole(time), backward[n + 1].ends) for n, time in enumerate(receive_times)]
     for n in range(last):
         forward[n + 1].after, backward[n].after = sends[n].ends, receives[n].ends
     backward[last].after = forward[last].ends
-    machines = [_Machine({"f": forward[n], "b": backward[n]}, order) for n, order in enumerate(stages)]
-    for n, order in enumerate(channels):
+    machines = [_Machine({"f": forward[n], "b": backward[n]}, order) for n, order in enumerate(orders.stages)]
+    for n, order in enumerate(orders.channels):
         lines = {"f": sends[n], "b": receives[n]}
-        parts = [order.replace("b", ""), order.replace("f", "")] if full_duplex else [order]
+        parts = [order.replace("b", ""), order.replace("f", "")] if passes.instance.full_duplex else [order]
         machines += [_Machine(lines, part) for part in parts]
     while sum(machine.advance() for machine in machines):
         clock.raise_if_late()
     if any(machine.place < len(machine.order) for machine in machines):
         return None
-    return Fraction(max(line.ends[-1] + whole(A) for line, A in zip(backward, times.allreduce, strict=True)), scale)
+    return Fraction(max(line.ends[-1] + whole(A) for line, A in zip(backward, reduce_times, strict=True)), scale)
 
 
 # Check a plan: its stages and its time from the definition; its bound is trusted.
@@ -387,17 +310,14 @@ def verify_plan(plan: StatedPlan, limits: Limits) -> Verdict:
     """Check everything in a plan in the paper's setting that can be checked; errors are those of `verify`."""
     cost, faults = None, list[str]()
     fault = next(_faults_of_plan(plan), None)
-    if fault is None:
-        try:
-            times = StageTimes.of(plan.instance, plan.cuts, plan.devices)
-        except NoLinkError:
-            fault = "devices that have to exchange data have no link"
-        else:
-            faults += _faults_of_stages(plan, times)
-            orders = (plan.operations.stages, plan.operations.channels)
-            cost = iteration_time(times, *orders, plan.instance.full_duplex, Clock(limits.seconds))
-            if cost is None:
-                fault = "its stages and channels wait for each other for ever in the order of operations"
+    passes = None if fault else PlanPasses.of(plan)
+    if passes is None:
+        fault = fault or "devices that have to exchange data have no link"
+    elif (fault := next(_faults_of_memory(plan, passes), None)) is None:
+        faults += _faults_of_stages(plan, passes)
+        cost = _iteration_time(passes, plan.operations, Clock(limits.seconds))
+        if cost is None:
+            fault = "its stages and channels wait for each other for ever in the order of operations"
     fault = fault and f"plan: {fault}"
     return verdict_of(plan, cost, faults, lambda claim: _check(plan, claim), limits, fault=fault)
 
@@ -412,24 +332,8 @@ def _check(plan: StatedPlan, claim: Claim) -> Check:
 
 def _faults_of_plan(plan: StatedPlan) -> Iterator[str]:
     """Yield all reasons why stages and orders are no plan."""
-    instance, stages, M = plan.instance, len(plan.devices), plan.instance.microbatches
-    layers, devices = instance.chain.n, instance.cluster.n
-    if (
-        len(plan.cuts) < 2
-        or plan.cuts[0] != 0
-        or plan.cuts[-1] != layers
-        or any(i >= j for i, j in pairwise(plan.cuts))
-    ):
-        yield f"the cuts do not rise from 0 to {layers}, the number of layers"
-    if stages != len(plan.cuts) - 1 or not all(plan.devices):
-        yield f"{len(plan.cuts) - 1} stages need one device or more each"
-    used: set[int] = set()
-    for v in (v for stage in plan.devices for v in stage):
-        if not 0 <= v < devices:
-            yield f"device {v} does not exist; there are {devices}"
-        if v in used:
-            yield f"device {v} is used twice"
-        used.add(v)
+    stages, M = len(plan.devices), plan.instance.microbatches
+    yield from _faults_of_cuts(plan, plan.devices)
     for what, orders, count in (
         ("stages", plan.operations.stages, stages),
         ("channels", plan.operations.channels, stages - 1),
@@ -439,24 +343,17 @@ def _faults_of_plan(plan: StatedPlan) -> Iterator[str]:
         for n, order in enumerate(orders):
             if len(order) != 2 * M or order.count("f") != M or order.count("b") != M:
                 yield f"operations.{what}[{n}] is not an order of {M} forward and {M} backward operations"
-    yield from _faults_of_memory(plan)
 
 
-def _faults_of_memory(plan: StatedPlan) -> Iterator[str]:
-    instance, chain = plan.instance, plan.instance.chain
-    if math.isinf(instance.memory):
-        return
-    for n, (i, j) in enumerate(pairwise(plan.cuts)):
-        params, stored = (
-            sum(map(Fraction, sizes[i:j].tolist()), Fraction(0)) for sizes in (chain.param_bytes, chain.stored)
-        )
-        needed = Fraction(instance.parameter_copies) * params
-        needed += in_flight(plan.operations.stages[n]) * stored / len(plan.devices[n])
-        if needed > Fraction(instance.memory) * (1 + ROUNDING):
-            yield f"stage {n} needs {as_float(needed)!r} bytes on each device, which has {instance.memory!r}"
+def _faults_of_memory(plan: StatedPlan, passes: PlanPasses) -> Iterator[str]:
+    memory = plan.instance.memory
+    orders = [[(n, letter, 0) for letter in order.upper()] for n, order in enumerate(plan.operations.stages)]
+    for n, needed in enumerate(passes.peaks(orders)):
+        if not math.isinf(memory) and needed > Fraction(memory) * (1 + ROUNDING):
+            yield f"stage {n} needs {as_float(needed)!r} bytes on each device, which has {memory!r}"
 
 
-def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:
+def _faults_of_stages(plan: StatedPlan, passes: PlanPasses) -> Iterator[str]:
     """Faults of the numbers of each stage. Times of passes are differences of sums, which all layers make inexact."""
     chain, cluster = plan.instance.chain, plan.instance.cluster
     if len(plan.stages) != len(plan.devices):
@@ -472,7 +369,8 @@ def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:
             yield f"answer.stages[{n}].layers: the names are not those of its first and last layer"
         if stage.devices != tuple(cluster.names[v] for v in plan.devices[n]):
             yield f"answer.stages[{n}].devices: the names are not those of its devices"
-        for name, tolerance in slack.items():
-            claimed, true = getattr(stage, name), getattr(times, name)[n]
+        times = passes.duration("F", n), passes.duration("B", n), passes.reduces[n].alone
+        for (name, tolerance), true in zip(slack.items(), times, strict=True):
+            claimed = getattr(stage, name)
             if not is_near(claimed, true) and abs(Fraction(claimed) - true) > tolerance:
                 yield unequal(f"answer.stages[{n}].{name}", claimed, as_float(true))

@@ -50,22 +50,21 @@ class Operation:
 
 
 class Cards:
-    """The cards of a cluster."""
+    """The cards of a cluster; without a network its links share nothing, as if all devices were in one server."""
 
     def __init__(self, instance: TrainingInstance) -> None:
         network = instance.network
-        assert network is not None
-        sizes = instance.cluster.servers
+        sizes = instance.cluster.servers if network is not None else (instance.cluster.n,)
         self._server = [h for h, size in enumerate(sizes) for _ in range(size)]
         self._links = instance.cluster.bandwidth.tolist()
-        self._half = network.half
+        self._half = network is not None and network.half
         self._rates: dict[Port, Fraction] = {}
         devices = range(len(self._server))
         for h in range(len(sizes)):
             pairs = [(v, w) for v in devices if self._server[v] == h for w in devices if self._server[w] != h]
             out = max((self._links[v][w] for v, w in pairs), default=0.0)
             home = max((self._links[w][v] for v, w in pairs), default=0.0)
-            if network.rates is not None:
+            if network is not None and network.rates is not None:
                 out = home = network.rates[h]
             if self._half:
                 out = home = max(out, home)
