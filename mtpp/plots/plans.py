@@ -15,7 +15,7 @@ from instances.graph.display import figures
 from instances.planning import Iteration, Plan
 from instances.planning.grid.plan import GridPlan
 from instances.serving.answer import Deployment
-from mtpp.plots.report.partitions import device_section
+from mtpp.plots.report.partitions import device_section, layer_chart
 from mtpp.plots.report.plans import (
     degree_section,
     group_memory,
@@ -25,7 +25,7 @@ from mtpp.plots.report.plans import (
     time_chart,
 )
 from mtpp.plots.sections import Bar, Chart, Kind, Mark, Row, Section
-from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain
+from mtpp.plots.style import axes_of, chart_height, colour, draw, figure_of, legend_beside, plain
 from mtpp.stages.trial import Trial
 from mtpp.text.numbers import Scale
 from mtpp.text.tables import drawn
@@ -39,11 +39,8 @@ _SHOWN = 12
 
 def trial_figure(trial: Trial) -> Figure:
     """The timeline of the last requests, and below it the times of the stages, measured and predicted."""
-    heights = [chart_height(len(trial.events)), chart_height(len(trial.events))]
-    figure = Figure(figsize=(11, sum(heights) + 0.5), layout="constrained")
-    above, below = figure.subplots(2, 1, height_ratios=heights)
-    draw(request_section(trial), above)
-    draw(trial_section(trial), below)
+    requests, times = request_section(trial), trial_section(trial)
+    figure = figure_of((requests.title, requests.chart), (times.title, times.chart))
     period = "–" if trial.period is None else f"{trial.period * 1e3:.4g} ms"
     figure.suptitle(
         f"{drawn(trial.manifest.model)}: period {period}, {trial.manifest.bottleneck * 1e3:.4g} ms predicted"
@@ -95,18 +92,13 @@ def grid_figure(
 ) -> Figure:
     """Passes of the plan and of the uniform one, memory of the plan, and times of the best plans of other degrees."""
     plans = {"planned": plan} | ({} if uniform is None else {"best uniform plan": uniform})
-    heights = [chart_height(pictured.groups) for pictured in (*plans.values(), plan)]
-    heights += [chart_height(1 + len(others))] if others else []
-    figure = Figure(figsize=(11, sum(heights)), layout="constrained")
-    *above, below = figure.subplots(len(heights), height_ratios=heights)
-    if others:
-        draw(degree_section(plan, others, bound), below)
-        *above, below = above
-    for (name, pictured), ax in zip(plans.items(), above, strict=True):
-        section = step_section(pictured, bound, None if pictured is uniform else uniform)
-        draw(section, ax).set_title(f"{name}: {pictured.time:.4g} s", loc="left", fontsize="medium")
-    draw(group_memory(plan), below)
-    return figure
+    charts = [
+        (f"{name}: {pictured.time:.4g} s", step_section(pictured, bound, None if pictured is uniform else uniform))
+        for name, pictured in plans.items()
+    ]
+    sections = [group_memory(plan), *([degree_section(plan, others, bound)] if others else [])]
+    charts += [(section.title, section) for section in sections]
+    return figure_of(*((title, section.chart) for title, section in charts))
 
 
 # Pictures of training pipelines: stages on a cluster, and the schedule of an iteration.
@@ -194,28 +186,9 @@ def _between_servers(plan: Plan) -> str:
 
 
 def flow_figure(answer: FlowAnswer, bound: Bound | None = None) -> Figure:
-    """Bars for the layers of each device, by their first one, above the capacity of each layer and the bound."""
-    limit = 1 / bound.value if bound is not None and bound.value > 0 else None
-    instance, interval = answer.instance, answer.interval
-    height = chart_height(int(np.count_nonzero(interval[:, 1] > interval[:, 0])))
-    figure = Figure(figsize=(11, height + 2.5), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(height, 2.5))
-    draw(device_section(answer), above).set_title(f"{drawn(instance.name)}: {answer.flow:.6g} requests/s", loc="left")
-    rates = np.zeros(instance.layers)
-    for (begin, end), rate in zip(interval.tolist(), answer.capacity.tolist(), strict=True):
-        rates[begin:end] += rate
-    below.step(
-        np.arange(instance.layers + 1), np.append(rates, rates[-1]), where="post", color="0.35", label="capacity"
-    )
-    below.axhline(answer.flow, color="black", linewidth=1, linestyle=":", label=f"flow {answer.flow:.6g}")
-    if limit is not None:
-        below.axhline(limit, color="black", linewidth=1.2, linestyle="--", label=f"at most {limit:.6g}")
-    below.set_xlabel("layer")
-    below.set_ylabel("requests/s")
-    below.set_ylim(0, max(rates.max(), limit or 0.0) * 1.08)
-    plain(below)
-    legend_beside(below)
-    return figure
+    """Bars for the layers of each device, by their first one, above what passes each layer, with the bound."""
+    title = f"{answer.instance.name}: {answer.flow:.6g} requests/s"
+    return figure_of((title, device_section(answer).chart), ("", layer_chart(answer, bound)))
 
 
 def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
@@ -248,13 +221,8 @@ def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: A
 
 def deployment_figure(answer: Deployment, bound: Bound | None = None) -> Figure:
     """Times of the stages, above what fills their devices."""
-    height = chart_height(sum(len(chain.chain.stages) for _, chain, _ in answer.pools))
-    figure = Figure(figsize=(11, 2 * height), layout="constrained")
-    above, below = figure.subplots(2, 1)
     limit = ""
     if bound is not None and answer.instance.objective != "cost":
         limit = f", at most {figures(1 / bound.value, 'tokens/s')}"
-    title = f"{drawn(answer.instance.label)}: {figures(answer.rate, 'tokens/s')}{limit}"
-    draw(Section("", chart=time_chart(answer)), above).set_title(title, loc="left")
-    draw(Section("", chart=memory_chart(answer)), below)
-    return figure
+    title = f"{answer.instance.label}: {figures(answer.rate, 'tokens/s')}{limit}"
+    return figure_of((title, time_chart(answer)), ("", memory_chart(answer)))

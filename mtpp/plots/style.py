@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from instances.json_files import check_writable
-from mtpp.plots.sections import KINDS, Kind, Section, hue, shortened
+from mtpp.plots.sections import KINDS, Chart, Kind, Section, hue, shortened
 from mtpp.text.tables import drawn
 
 Colour = tuple[float, float, float]
@@ -128,6 +128,17 @@ def draw(section: Section, ax: Axes | None = None) -> Axes:
     ax.set_title(section.title, loc="left", fontsize="medium")
     plain(ax)
     return ax
+
+
+def figure_of(*charts: tuple[str, Chart | None]) -> Figure:
+    """A figure of charts one below the other, each with what stands above it."""
+    drawings = [Section(drawn(title), chart=chart) for title, chart in charts if chart is not None]
+    heights = [chart_height(len(chart.rows)) for _, chart in charts if chart is not None]
+    figure = Figure(figsize=(11, sum(heights) + 0.5), layout="constrained")
+    axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)
+    for drawing, ax in zip(drawings, axes[:, 0], strict=True):
+        draw(drawing, ax)
+    return figure
 
 
 def save_figure(ax_or_figure: Axes | Figure, path: str | Path) -> None:
