@@ -149,7 +149,7 @@ class OrdersJob(NetworkJob):
         instance, orders, unseen = self.instance(), self.options["orders"], self.options["unseen"]
         if self.options["planner"]:
             planner, answer = _planned([instance], self.options["placements"], _orders(instance, 0, orders))
-            from heuristics.placement.placeto.network import plan
+            from heuristics.placement.placeto.recurrent_planner import plan
 
             times = [plan(planner, instance, None, order=o).relative_time for o in _orders(instance, orders, unseen)]
         else:
@@ -195,7 +195,7 @@ class UnseenJob(FamilyJob):
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Relative times by name of a rival; those of random placements are means."""
-        from heuristics.placement.placeto.network import plan
+        from heuristics.placement.placeto.recurrent_planner import plan
 
         planner, _ = _planned(self.questions("train"), self.options["placements"], ())
         test, rng = self.questions("test"), np.random.default_rng(0)
@@ -254,7 +254,7 @@ def _planned(
     """The recurrent planner after its training, and the record of that training for its curve."""
     import torch
 
-    from heuristics.placement.placeto.network import Planner, train_planner
+    from heuristics.placement.placeto.recurrent_planner import Planner, train_planner
 
     curve, updates = Curve(), max(1, placements // _PLANNED)
     with torch.random.fork_rng():

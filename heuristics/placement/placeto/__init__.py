@@ -2,8 +2,8 @@
 
 - `placer`: from a trained network, or one trained for a graph alone, to a placement
 - `environment`: the decision process; `checkpoints`: trained networks as files
-- `network`, `training`: the published network and the rival of the paper, and REINFORCE. They alone need PyTorch, ask
-  `require_torch` first
+- `network`, `training`, `recurrent_planner`: the published network, REINFORCE, and the rival of the paper. They alone
+  need PyTorch, ask `require_torch` first
 """
 
 from __future__ import annotations
