@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from mtpp.cli import options
 from mtpp.cli.command import Files, command
-from mtpp.cli.printing import OnFault, Printing
+from mtpp.cli.printing import Printing
 from mtpp.questions.placement import (
     FlowWords,
     PlacementWords,
@@ -24,11 +24,9 @@ from mtpp.text.tables import fitted, terminal_width
 if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.partitioning.serving import ServedPartition
-    from instances.runtimes.serving_front import Front
     from instances.serving.problem import DeploymentInstance
     from mtpp.api.planning import DeploymentResult, ServingResult
     from mtpp.certifying.methods import FlowResult
-    from mtpp.text.tables import LiveLine
 
 # The verb ``mtpp place``: a placement, and what is printed of it.
 
@@ -62,11 +60,12 @@ def place(
 
     from mtpp.api.planning import placed
 
-    def answer(live: LiveLine, on_fault: OnFault) -> PlacementResult:
-        return placed(instance, method, words, live.show, on_fault)
-
-    label = f"{instance.graph.name} on {instance.devices} devices, {method}"
-    return printing.answer((label, "step time"), answer, files, lambda result: printing.rows([placement_row(result)]))
+    return printing.answer(
+        (f"{instance.graph.name} on {instance.devices} devices, {method}", "step time"),
+        lambda live, on_fault: placed(instance, method, words, live.show, on_fault),
+        files,
+        lambda result: printing.rows([placement_row(result)]),
+    )
 
 
 def placement_row(answer: PlacementResult) -> dict[str, str]:
@@ -122,17 +121,13 @@ def flow(
 
     from mtpp.api.planning import flowed
 
-    def answer(live: LiveLine, _: OnFault) -> FlowResult:
-        return flowed(instance, words, live.show)
-
-    def show(result: FlowResult) -> None:
-        printing.rows([_flow_row(result)])
-
-    def tables(result: FlowResult) -> None:
-        assert result.answer is not None
-        printing.table(*result.answer._rows())
-
-    return printing.answer((instance.label, "time a request"), answer, files, show, tables)
+    return printing.answer(
+        (instance.label, "time a request"),
+        lambda live, _: flowed(instance, words, live.show),
+        files,
+        lambda result: printing.rows([_flow_row(result)]),
+        printing.own_table,
+    )
 
 
 def _flow_row(result: FlowResult) -> dict[str, str]:
@@ -190,38 +185,31 @@ def serve(
     if words["servers"] is not None:
         return deploy(deployment_instance(graph, k, memory, words), words, files, printing)
 
-    def answer(_: LiveLine, __: OnFault) -> ServingResult:
-        return served(graph, k, memory, words)
-
-    def show(result: ServingResult) -> None:
-        front = result.answer
-        assert front is not None
-        printing.rows(_front_rows(front))
-
     def tables(result: ServingResult) -> None:
         front = result.answer
         assert front is not None
         printing.detail(_stages(front.chosen), (front.settings or front.unsettled).removesuffix("\n"))
 
-    label = f"{graph}, {words['devices'] or f'k = {k}'}"
-    return printing.answer((label, "time a batch"), answer, files, show, tables)
+    return printing.answer(
+        (f"{graph}, {words['devices'] or f'k = {k}'}", "time a batch"),
+        lambda *_: served(graph, k, memory, words),
+        files,
+        lambda result: printing.rows(_front_rows(result)),
+        tables,
+    )
 
 
 def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printing: Printing) -> int:
     """Find and print the deployment of a decoder on servers."""
     from mtpp.api.planning import deployment
 
-    def answer(live: LiveLine, _: OnFault) -> DeploymentResult:
-        return deployment(question, words["time_limit"], live.show)
-
-    def show(result: DeploymentResult) -> None:
-        printing.rows([_deployment_row(result)])
-
-    def tables(result: DeploymentResult) -> None:
-        assert result.answer is not None
-        printing.table(*result.answer._rows())
-
-    return printing.answer((question.label, "time a token"), answer, files, show, tables)
+    return printing.answer(
+        (question.label, "time a token"),
+        lambda live, _: deployment(question, words["time_limit"], live.show),
+        files,
+        lambda result: printing.rows([_deployment_row(result)]),
+        printing.own_table,
+    )
 
 
 def _deployment_row(result: DeploymentResult) -> dict[str, str]:
@@ -247,11 +235,12 @@ def _deployment_row(result: DeploymentResult) -> dict[str, str]:
     }
 
 
-def _front_rows(front: Front) -> list[dict[str, str]]:
+def _front_rows(result: ServingResult) -> list[dict[str, str]]:
     """Column to text of each cut; a speed is that at the context beside it or above it."""
     from instances.runtimes.layers import layers_in_words
 
-    question, unit, rows = front.instance, front.instance.time_unit, []
+    question, front, unit, rows = result.instance, result.answer, result.instance.time_unit, []
+    assert front is not None
     for point, full in zip(front.points, front.full_throughput, strict=True):
         assert point.cycle is not None
         assert question.in_flight is not None

@@ -210,6 +210,11 @@ class Printing:
         """Print a table as `fitted` makes it, as a detail."""
         self.detail(fitted(header, rows, terminal_width(), words))
 
+    def own_table(self, result: Result[Any, Any]) -> None:
+        """Print the table that an answer has of its own, as a detail."""
+        assert result.answer is not None
+        self.table(*result.answer._rows())
+
     def notes(self, *results: Result[Any, Any]) -> None:
         """Print what belongs to answers beside them, a line each; below a result line alone no defaults."""
         notes = dict.fromkeys(note for result in results for note in result.notes)
