@@ -117,6 +117,14 @@ def random_sizes(kind: str, random: Random) -> dict[str, Any]:
         sizes["attention_bias"] = False
     if kind in ("gemma3_text", "gemma2", "gpt_oss", "olmo3", "ministral", "afmoe", "mellum") and truth():
         sizes["layer_types"] = kinds
+    if kind == "cohere_compass_text":
+        sizes |= {
+            "layer_types": ["full_attention"] * layers,
+            "rope_parameters": {"full_attention": {"rope_theta": 1e4, "rope_type": "default"}},
+        }
+    if kind == "lara_mini":
+        words = ("linear_attention", "full_attention", "sliding_attention")
+        sizes["layer_types"] = ["full_attention"] + [random.choice(words) for _ in range(layers - 1)]
     if kind == "gpt_neo":
         sizes |= {"attention_types": [[["global"], layers]], "num_layers": layers}
     if kind in ("helium", "hunyuan_v1_dense"):

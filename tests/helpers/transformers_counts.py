@@ -17,7 +17,7 @@ from transformers_configurations import random_configuration
 
 from instances.readers.huggingface.configuration import model_types
 
-__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "counted", "read"]
+__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "causal_model", "counted", "read"]
 
 BATCH, PROMPT = 2, 11
 #: Whose operations torch counts otherwise: its scans by chunks, and experts that all see all tokens.
@@ -25,6 +25,7 @@ MODELLED = (
     *("mamba", "falcon_mamba", "mamba2", "jamba", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "bamba"),
     *("falcon_h1", "granitemoehybrid", "llama4_text", "lfm2_moe", "lfm3", "olmo_hybrid", "minimax", "kimi_linear"),
     "nemotron_h",
+    "lara_mini",
 )
 #: Decoders of multimodal models, which transformers builds without a head; their operations are not compared.
 WITHOUT_HEAD = (
@@ -62,17 +63,25 @@ class Counts:
         ]
 
 
+def causal_model(config: Any, **words: Any) -> Any:
+    """The model with its head; that of Emu3 is known to transformers by the configuration of its wrapper alone."""
+    from transformers import AutoModelForCausalLM, Emu3ForCausalLM
+
+    own = Emu3ForCausalLM._from_config if config.model_type == "emu3_text_model" else AutoModelForCausalLM.from_config
+    return own(config, **words)
+
+
 def counted(config: Any, *, flops: bool) -> Counts:
     """Counts of the model that transformers builds, by torch."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    from transformers import AutoModel, AutoModelForCausalLM
+    from transformers import AutoModel
 
     with torch.device("meta"):
         if alone := config.model_type in WITHOUT_HEAD:
             model = AutoModel.from_config(config)
         else:
-            model = AutoModelForCausalLM.from_config(config)
+            model = causal_model(config)
     layers = next(
         module
         for name, module in model.named_modules()
@@ -87,7 +96,7 @@ def counted(config: Any, *, flops: bool) -> Counts:
         return Counts(parameters, own, 0, 0, 0)
     torch.manual_seed(0)
     config._attn_implementation = config._experts_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float().requires_grad_(False)
+    model = causal_model(config, attn_implementation="eager").eval().float().requires_grad_(False)
 
     def run(tokens: Any, **more: Any) -> tuple[int, Any]:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from transformers_counts import BATCH, PROMPT
+from transformers_counts import BATCH, PROMPT, causal_model
 
 from instances.json_files import parse_json
 from instances.readers.huggingface.configuration import decoder_of, encoder_of, is_encoder
@@ -16,12 +16,12 @@ __all__ = ["encoded", "uncovered"]
 def uncovered(config: Any) -> list[str]:
     """Modules that a configuration names and the model does not have, and weights that are in none of them."""
     import torch
-    from transformers import AutoModel, AutoModelForCausalLM
+    from transformers import AutoModel
 
     stated = parse_json(json.dumps(json.loads(config.to_json_string())), "config.json")
     encodes = is_encoder(stated)
     with torch.device("meta"):
-        model = (AutoModel if encodes else AutoModelForCausalLM).from_config(config)
+        model = AutoModel.from_config(config) if encodes else causal_model(config)
     modules = (encoder_of if encodes else decoder_of)(stated)[0].modules
     named = [*modules["before"], modules["layers"], *modules["after"]]
     found = {name for name, _ in model.named_modules()}

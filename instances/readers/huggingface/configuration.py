@@ -48,6 +48,28 @@ _OTHER_HEADS: dict[str, tuple[int | None, bool]] = {
 #: Model types that transformers reads as others.
 _SAME = {"kimi_k2": "deepseek_v3", "code_llama": "llama"}
 _TIED = "tie_word_embeddings"
+#: What is not known of the layers of further model types of transformers.
+_UNREAD = {
+    "attention to what another stack has made": (
+        *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mllama", "musicgen", "mvp"),
+        *("mllama_text_model", "musicgen_melody", "pegasus", "plbart", "prophetnet", "t5", "trocr", "whisper"),
+    ),
+    "layers of an encoder that decode": (
+        *("bert-generation", "big_bird", "modernbert-decoder", "reformer", "rembert", "roc_bert", "roformer", "xlm"),
+        *("xlnet", "xmod"),
+    ),
+    "layers that run several times": ("dory", "hrm_text", "hrm", "inkling2_loop_text", "zamba", "zamba2"),
+    "states that are mixed without attention": ("bailing_hybrid", "recurrent_gemma", "rwkv", "xlstm"),
+    "convolutions within attention": ("inkling_text", "inkling2_text", "zaya"),
+    "several streams between layers": ("deepseek_v4", "hy_v4", "qwen4_exp", "qwen4_exp_text"),
+    "inputs of their own for layers": ("gemma3n", "gemma3n_text"),
+    "layers that take keys of another model": ("gemma4_assistant", "gemma4_unified_assistant"),
+    "attention to blocks of tokens that it chooses": ("doge", "minimax_m3_vl_text"),
+    "layers with other heads than the rest": ("jetmoe", "laguna"),
+    "latent attention with gates or windows": ("axk2", "dots3_note", "dots3_note_text", "longcat_flash"),
+    "a second stack of layers": ("blt", "git", "moshi", "phi4_multimodal"),
+    "positions by segments": ("cpmant",),
+}
 
 
 @cache
@@ -102,6 +124,9 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         members["auto_map"].fail(
             f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}.", UnknownLayersError
         )
+    if missing := [what for what, kinds in _UNREAD.items() if kind in kinds and kind not in model_types()]:
+        problem = f"the model type '{kind}' is not known, which has {missing[0]}; {_REMEDY}."
+        members.get("model_type", config).fail(problem, UnknownLayersError)
     if kind not in model_types():
         problem = f"the model type '{kind}' is not known{nearest(model_types(), kind, _REMEDY)}"
         members.get("model_type", config).fail(problem, UnknownLayersError)

@@ -92,9 +92,12 @@ def _windowed(fields: Fields) -> bool:
 
 
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer: every `word`-th attends to all tokens, the others to a window if there is one."""
+    """Every so many layers one attends to all tokens, the others to a window if there is one; `last`, if it is there."""
+    word, _, last = word.partition(" ")
     period = _number(fields, word) if fields.has("sliding_window") else 0
-    return [SLIDING if period == 0 or (i + 1) % period else FULL for i in range(layers)]
+    return [
+        SLIDING if (period == 0 or (i + 1) % period) and not (last and i == layers - 1) else FULL for i in range(layers)
+    ]
 
 
 def _first(fields: Fields, layers: int, word: str) -> list[str]:
