@@ -78,10 +78,8 @@ def counted(config: Any, *, flops: bool) -> Counts:
     from transformers import AutoModel
 
     with torch.device("meta"):
-        if alone := config.model_type in WITHOUT_HEAD:
-            model = AutoModel.from_config(config)
-        else:
-            model = causal_model(config)
+        alone = config.model_type in WITHOUT_HEAD
+        model = AutoModel.from_config(config) if alone else causal_model(config)
     layers = next(
         module
         for name, module in model.named_modules()

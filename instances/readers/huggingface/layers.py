@@ -92,7 +92,7 @@ def _windowed(fields: Fields) -> bool:
 
 
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
-    """Every so many layers one attends to all tokens, the others to a window if there is one; `last`, if it is there."""
+    """Every so many layers one attends to all tokens, the others to a window if there is one; or the last, too."""
     word, _, last = word.partition(" ")
     period = _number(fields, word) if fields.has("sliding_window") else 0
     return [
@@ -255,6 +255,7 @@ _RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
     "lfm3": lambda fields, layers, word: [
         FULL if i % 4 == 2 else SLIDING if i % 4 == 0 and i else LINEAR for i in range(layers)
     ],
+    "lara": lambda fields, layers, word: [(LINEAR, SLIDING, LINEAR, FULL, SLIDING)[i % 5] for i in range(layers)],
     "odd": lambda fields, layers, word: [LINEAR if i % 2 else FULL for i in range(layers)],
     "some_full": _some_full,
     "indexed": _indexed,
