@@ -125,8 +125,13 @@ def bound_flow(
         )
         if prices is not None:
             names = [*instance.devices, "source", "sink"]
-            rows = [[names[u], names[v], float(prices.links[u, v])] for u, v in np.argwhere(prices.links > 0).tolist()]
-            paid = [[name, price] for name, price in zip(instance.devices, prices.devices, strict=True) if price > 0]
+            rows = [
+                [names[u], names[v], done, *prices.links[:, u, v, done].tolist()]
+                for u, v, done in np.argwhere(prices.links.sum(axis=0) > 0).tolist()
+            ]
+            paid = [
+                [name, price] for name, price in zip(instance.devices, prices.devices.tolist(), strict=True) if price
+            ]
             witness = {"devices": paid, "links": rows}
             results.append(_result("prices", instance, high * (1 + _SAFE), witness, watch))
     return results

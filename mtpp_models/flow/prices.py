@@ -1,19 +1,23 @@
 r"""Whether a flow F is impossible by prices of devices and links, which every request pays on its way.
 
-No device carries more than F, nor does a link. Let all of device i cost :math:`\pi_i`, and a request a second on link
-uv :math:`\lambda_{uv}`. A request that passes device i with c layers takes at least the part
-:math:`1 / \min(T_i(c), F)` of it, and pays that part of its price. Where each way from the source to the sink, by any
-layers of the devices on it, costs D or more, and
+No device carries more than F, nor does a link. A link from device u to v is of use at the l layers that u ends with and
+v begins behind: let a request on it pay :math:`a_{uvl} + b_{uvl}`, the first for what u sends, the second for what v
+takes. A device that holds layers from s to e pays, for all that its links may carry there,
 
-.. math:: \sum_i \pi_i + \sum_{uv} \lambda_{uv} \min(r_{uv}, F) < F D,
+.. math:: p_{ise} = \sum_v a_{ive} \min(r_{iv}, F) + \sum_u b_{uis} \min(r_{ui}, F),
 
-F is impossible. The prices are duals of the linear program that lets a device hold parts of several intervals.
+at most its price :math:`\pi_i`, and a request that passes it :math:`(\pi_i - p_{ise}) / \min(T_i(e - s), F)`: together
+no more than :math:`\pi_i`. Where each way from the source to the sink, by any layers of the devices on it, costs D or
+more, and :math:`\sum_i \pi_i < F D`, F is impossible. The prices are duals of the linear program that lets a device
+hold parts of several intervals, and its links carry such a part at the ends of each.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -22,8 +26,8 @@ from instances.deadline import Deadline
 from instances.flow.problem import SINK, SOURCE, FlowInstance
 from instances.graph.tensors import FloatArray
 
-# Columns of the largest program, and what rounding may take, also of a flow that is stated a little larger.
-_MOST_COLUMNS, _ROUNDING = 30_000, 1e-8
+# Columns of the largest program without shares, and what rounding may take, also of a flow stated a little larger.
+_MOST_COLUMNS, _ROUNDING = 2_000, 1e-7
 # Seconds of a program.
 _LEAST, _MOST = 1e-3, 1e6
 
@@ -31,8 +35,8 @@ _LEAST, _MOST = 1e-3, 1e6
 class Prices(NamedTuple):
     """Proof that a flow is impossible."""
 
-    devices: list[float]  # requests/s
-    links: FloatArray  # (n + 2, n + 2)
+    devices: FloatArray  # (n,) requests/s
+    links: FloatArray  # (2, n + 2, n + 2, L + 1): a and b of links by their ends, at each number of layers
 
 
 class _Program(NamedTuple):
@@ -55,33 +59,69 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
     """Prices which prove that so many requests per second cannot pass; None if none are found in time."""
     if deadline.passed:
         return None
-    n, program = instance.n, _program(instance)
-    capacity, rates = np.minimum(instance.capacity, flow), np.minimum(instance.rates, flow)
-    links = sorted(set(program.link))
-    row = {link: n + x for x, link in enumerate(links)}
-    used = [i for i, _ in program.device] + [row[link] for link in program.link]
-    part = [1 / capacity[instance.kind[i], c] for i, c in program.device] + [1.0] * len(program.link)
-    columns = np.arange(len(used))
-    limits = np.array([1.0] * n + [float(rates[link]) for link in links])
-    gain = -(np.array(program.tail) < 0).astype(np.float64)
-    ends = [(np.array(program.tail), -1.0), (np.array(program.head), 1.0)]
-    kept = [(place[place >= 0], columns[place >= 0], np.full((place >= 0).sum(), sign)) for place, sign in ends]
-    places, columns_kept, signs = (np.concatenate(arrays) for arrays in zip(*kept, strict=True))
-    conserved = scipy.sparse.coo_array(
-        (signs, (places, columns_kept)), shape=(2 * n * (instance.layers + 1), len(used))
-    )
-    within = scipy.sparse.coo_array((part, (used, columns)), shape=(len(limits), len(used)))
+    n, layers, program = instance.n, instance.layers, _program(instance)
+    capacity, rates = np.minimum(instance.capacity, flow)[instance.kind], np.minimum(instance.rates, flow)
+    matrix, priced = _limits(instance, program, capacity, rates)
+    passing, tail, head = len(program.tail), np.array(program.tail), np.array(program.head)
+    columns, width = np.arange(passing), matrix.shape[1]
+    kept = [(end[end >= 0], columns[end >= 0], sign) for end, sign in ((tail, -1.0), (head, 1.0))]
+    places, columns_kept = (np.concatenate(arrays) for arrays in zip(*(row[:2] for row in kept), strict=True))
+    signs = np.concatenate([np.full(len(row[0]), row[2]) for row in kept])
+    conserved = scipy.sparse.coo_array((signs, (places, columns_kept)), shape=(2 * n * (layers + 1), width))
     seconds = min(max(deadline.left, _LEAST), _MOST)
     program_of = partial(scipy.optimize.linprog, method="highs", options={"time_limit": seconds})
-    answer = program_of(gain, within.tocsr(), limits, conserved.tocsr(), np.zeros(conserved.shape[0]))
+    gain, limits = np.zeros(width), (np.arange(matrix.shape[0]) < n).astype(np.float64)
+    gain[:passing] = -(tail < 0).astype(np.float64)
+    answer = program_of(gain, matrix, limits, conserved.tocsr(), np.zeros(conserved.shape[0]))
     if answer.status != 0:
         return None
     duals = np.maximum(0.0, -answer.ineqlin.marginals)
-    prices = Prices(duals[:n].tolist(), np.zeros((n + 2, n + 2)))
-    for link, price in zip(links, duals[n:].tolist(), strict=True):
-        prices.links[link] = price
-    paid = float(duals[:n].sum() + (prices.links * rates).sum())
-    return prices if paid < flow * _cheapest(instance, capacity, prices) * (1 - _ROUNDING) else None
+    links = np.zeros((2, n + 2, n + 2, layers + 1))
+    for row, place in priced:
+        links[place] = duals[row]
+    ends = _paid_by_ends(rates, links)
+    most = [max((ends[i, a, a + c] for c, a in _intervals(row)), default=0.0) for i, row in enumerate(capacity)]
+    prices = Prices(np.maximum(duals[:n], np.array(most) * (1 + _ROUNDING)), links)
+    paid = float(prices.devices.sum())
+    return prices if paid < flow * _cheapest(instance, capacity, prices, ends) * (1 - _ROUNDING) else None
+
+
+def _intervals(capacity: FloatArray) -> Iterator[tuple[int, int]]:
+    """Numbers of layers that a device may hold, each with all first ones."""
+    return ((c, a) for c in np.flatnonzero(capacity).tolist() for a in range(len(capacity) - c))
+
+
+def _limits(
+    instance: FlowInstance, program: _Program, capacity: FloatArray, rates: FloatArray
+) -> tuple[Any, list[tuple[int, tuple[int, int, int, int]]]]:
+    """Rows that are at most 1, by devices, and then at most 0; and those of links with the places of their prices.
+
+    Columns are those of the program, and then the share of each interval.
+    """
+    n, layers, held, passing = instance.n, instance.layers, len(program.device), len(program.tail)
+    entries, priced, rows = list[tuple[int, int, float]](), list[tuple[int, tuple[int, int, int, int]]](), n + held
+    ends: tuple[dict[tuple[int, int], list[int]], ...] = (defaultdict(list), defaultdict(list))
+    for k, (i, c) in enumerate(program.device):
+        entries += [(i, passing + k, 1.0), (n + k, k, 1.0), (n + k, passing + k, -capacity[i, c])]
+        ends[0][i, program.head[k] % (layers + 1)].append(passing + k)
+        ends[1][i, program.tail[k] % (layers + 1)].append(passing + k)
+    for k, (u, v) in enumerate(program.link, held):
+        done = program.tail[k] % (layers + 1) if program.tail[k] >= 0 else 0
+        for side, device in enumerate((u, v)):
+            if device < n:
+                entries.append((rows, k, 1.0))
+                entries += [(rows, column, -rates[u, v]) for column in ends[side][device, done]]
+                priced.append((rows, (side, u, v, done)))
+                rows += 1
+    row, column, value = zip(*entries, strict=True)
+    return scipy.sparse.coo_array((value, (row, column)), shape=(rows, passing + held)).tocsr(), priced
+
+
+def _paid_by_ends(rates: FloatArray, links: FloatArray) -> FloatArray:
+    """(n, L + 1, L + 1) payments of devices, by their first layer and their end, for what their links may carry."""
+    sent, taken = (links * rates[None, :, :, None]).sum(axis=2)[0], (links * rates[None, :, :, None]).sum(axis=1)[1]
+    paid: FloatArray = (taken[:, :, None] + sent[:, None, :])[:-2]
+    return paid
 
 
 def _program(instance: FlowInstance) -> _Program:
@@ -117,17 +157,18 @@ def _program(instance: FlowInstance) -> _Program:
     return program
 
 
-def _cheapest(instance: FlowInstance, capacity: FloatArray, prices: Prices) -> float:
+def _cheapest(instance: FlowInstance, capacity: FloatArray, prices: Prices, ends: FloatArray) -> float:
     """Price of the cheapest way from the source to the sink."""
-    n, layers, kind = instance.n, instance.layers, instance.kind
-    part = np.full((n, layers + 1), np.inf)
-    np.divide(np.array(prices.devices)[:, None], capacity[kind], out=part, where=capacity[kind] > 0)
-    link = np.where(instance.rates > 0, prices.links, np.inf)
+    n, layers = instance.n, instance.layers
+    link = np.where((instance.rates > 0)[:, :, None], prices.links.sum(axis=0), np.inf)
     before, behind = np.full((n, layers + 1), np.inf), np.full((n, layers + 1), np.inf)
-    before[:, 0] = link[n + SOURCE, :n]
+    before[:, 0] = link[n + SOURCE, :n, 0]
     for done in range(layers):
         if done > 0:
-            before[:, done] = (behind[:, done, None] + link[:n, :n]).min(axis=0)
+            before[:, done] = (behind[:, done, None] + link[:n, :n, done]).min(axis=0)
         for c in range(1, layers - done + 1):
-            behind[:, done + c] = np.minimum(behind[:, done + c], before[:, done] + part[:, c])
-    return float((behind[:, layers] + link[:n, n + SINK]).min())
+            part = np.full(n, np.inf)
+            rest = prices.devices - ends[:, done, done + c]
+            np.divide(rest, capacity[:, c], out=part, where=capacity[:, c] > 0)
+            behind[:, done + c] = np.minimum(behind[:, done + c], before[:, done] + part)
+    return float((behind[:, layers] + link[:n, n + SINK, layers]).min())

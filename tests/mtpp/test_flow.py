@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,52 @@ def test_forged_prices_are_found(priced: dict[str, Any], member: str, value: Any
     (claim,) = (claim for claim in written["bounds"] if claim["method"] == "prices")
     (claim if member == "value" else claim["parameters"])[member] = value
     assert verify(parse_json(json.dumps(written), "priced.json")).faults
+
+
+def _with_links(written: dict[str, Any], links: list[Any], devices: list[Any] | None = None) -> Any:
+    """A certificate with these prices."""
+    changed = copy.deepcopy(written)
+    (claim,) = (claim for claim in changed["bounds"] if claim["method"] == "prices")
+    claim["parameters"] = {"devices": [] if devices is None else devices, "links": links}
+    return parse_json(json.dumps(changed), "priced.json")
+
+
+def test_prices_of_links_wherever_they_are_used_are_proved_too(priced: dict[str, Any]) -> None:
+    """As files have them that versions before wrote."""
+    assert verify(_with_links(priced, [["0", "2", 1.0], ["1", "2", 1.0]])).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("links", "devices", "told"),
+    [
+        ([["0", "2", 1, 1.0, 0.0], ["1", "2", 1, 1.0, 0.0]], [], "is less than what its links cost"),
+        ([["0", "2", 1, 0.0, 1.0]], [["2", 3.0]], "no less than"),
+        ([["source", "0", 0, 1.0, 0.0], ["source", "1", 0, 1.0, 0.0]], [], "no less than"),
+        ([["2", "sink", 2, 0.0, 1.0]], [], "no less than"),
+        ([["0", "2", 1, -1.0, 5.0]], [["0", 9.0], ["2", 9.0]], "below 0"),
+    ],
+)
+def test_what_ends_of_links_ask_is_paid_by_devices(
+    priced: dict[str, Any], links: list[Any], devices: list[Any], told: str
+) -> None:
+    assert any(told in fault for fault in verify(_with_links(priced, links, devices)).faults)
+    with pytest.raises(InputError, match="expected 0 to 2 layers that are done"):
+        verify(_with_links(priced, [["0", "2", 3, 1.0, 1.0]]))
+
+
+def test_bounds_of_small_questions_are_close_without_an_enumeration() -> None:
+    """The geometric mean over those of up to five devices and four layers, beside the best of all intervals."""
+    excess = []
+    for i in range(40):
+        case = draw_sparse_flow(random.Random(f"close {i}"))
+        question, largest = flow_instance_of(case), float(largest_flow(case))
+        if largest > 0:
+            found = enumerate_flows(question, 1_000_000)
+            assert found is not None
+            least = max(bound.bound.value for bound in bound_flow(question, found.answer) if bound.bound)
+            assert least <= 1 / largest
+            excess.append(math.log(1 / least / largest))
+    assert math.exp(sum(excess) / len(excess)) < 1.06
 
 
 def test_prices_of_what_is_none_are_one_line(priced: dict[str, Any]) -> None:

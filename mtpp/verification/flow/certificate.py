@@ -329,18 +329,24 @@ def _fault_of_prices(question: ExactFlow, flow: Fraction, claim: Claim, clock: C
     """Why the prices of a claim do not exclude a flow, None if they do."""
     fields = claim.parameters.open_members(("devices", "links"))
     number = {name: i for i, name in enumerate([*question.devices, "source", "sink"])}
-    rows = [*((2, row) for row in fields["devices"].items()), *((3, row) for row in fields["links"].items())]
     devices, links = [Fraction(0)] * question.n, dict[tuple[int, int], Fraction]()
-    for size, row in rows:
+    places = dict[tuple[int, int, int], tuple[Fraction, Fraction]]()
+    rows = [*((1, row) for row in fields["devices"].items()), *((2, row) for row in fields["links"].items())]
+    for count, row in rows:
         items = row.items()
-        if len(items) != size or any(item.text() not in number for item in items[:-1]):
-            row.fail("expected a device, or two ends of a link, and a price.")
-        ends, price = [number[item.text()] for item in items[:-1]], Fraction(items[-1].number())
-        if size == 3:
+        sizes = (2,) if count == 1 else (3, 5)
+        if len(items) not in sizes or any(item.text() not in number for item in items[:count]):
+            row.fail("expected a device, or two ends of a link, and a price, or layers that are done there and two.")
+        ends, price = [number[item.text()] for item in items[:count]], Fraction(items[-1].number())
+        if len(items) == max(sizes) > 2:
+            if not 0 <= (done := items[2].whole()) <= question.layers:
+                row.fail(f"expected 0 to {question.layers} layers that are done.")
+            places[ends[0], ends[1], done] = (Fraction(items[3].number()), price)
+        elif count == 2:
             links[ends[0], ends[1]] = price
         elif ends[0] < question.n:
             devices[ends[0]] = price
-    return excludes_by_prices(question, flow, devices, links, clock)
+    return excludes_by_prices(question, flow, devices, links, places, clock)
 
 
 def _fault_of_weights(instance: ExactFlow, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
