@@ -26,7 +26,7 @@ def served_model(model: Transformer) -> ServedModel:
         If it predicts no tokens.
     """
     if not (model.causal and model.head):
-        raise InputError(f"{model.name}: it predicts no tokens one after the other; give a decoder.")
+        raise InputError(f"{model.name}: it predicts no tokens one after the other; give a decoder with its head.")
     kinds = {layer: i for i, layer in enumerate(model.kinds)}
     return ServedModel(
         name=model.name,
@@ -48,7 +48,7 @@ def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[Se
     InputError
         If these are weights of another model.
     """
-    parts, after = Parts.of(record), model.head - (model.tied or (0 if record.labels is None else model.logits))
+    parts, after = Parts.of(record), model.head - model.tied
     shapes = [model.shapes[number] for number in model.order.tolist()]
     elements = {layer: shape.parameters for layer, shape in enumerate(shapes)}
     sizes = stored_sizes({**elements, BEFORE: model.embedding, AFTER: after}, parts, stored)

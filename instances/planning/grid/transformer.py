@@ -528,17 +528,25 @@ def _of_encoder(encoder: Encoder, name: str) -> Transformer:
 
 
 def _of_decoder(decoder: Decoder, name: str) -> Transformer:
+    """The model of a decoder; of a head that yields no words the parameters count, its work does not."""
     norm = norm_parameters(decoder.norm, decoder.hidden)
+    headed, table, after = decoder.labels is None, decoder.embedding, decoder.final_norm * norm
+    if decoder.labels is None:
+        after += decoder.head_bias * decoder.vocabulary
+    else:
+        narrowed = decoder.hidden * table if table != decoder.hidden else 0
+        after += narrowed + decoder.labels * (table + decoder.head_bias)
     return Transformer(
         name=name,
         hidden=decoder.hidden,
         vocabulary=decoder.vocabulary,
         layers=decoder.layers,
         norm=decoder.norm,
-        embedding=decoder.embedding,
+        embedding=table,
         positions=decoder.positions,
         before=decoder.positions * decoder.hidden + decoder.embedding_norm * norm,
-        after=decoder.final_norm * norm + decoder.head_bias * decoder.vocabulary,
-        tied=decoder.tied,
+        after=after,
+        head=headed,
+        tied=decoder.tied and headed,
         rotary_base=decoder.rotary_base,
     )

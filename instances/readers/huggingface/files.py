@@ -197,8 +197,8 @@ def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None
         return None
     config = _read(file)
     record, doubts = configured_record(config)
-    if isinstance(record, Decoder) and record.labels is not None:
-        doubts.append("it has no head that yields words; one counts here.")
+    if isinstance(record, Decoder) and record.labels:
+        doubts.append("of its head, which yields no words, the parameters count, its work does not.")
     return _name(file), record, doubts
 
 

@@ -12,7 +12,7 @@ import pytest
 from command_line import mtpp
 from transformers_configurations import random_sizes
 
-from instances.errors import UnknownLayersError
+from instances.errors import InputError, UnknownLayersError
 from instances.json_files import parse_json
 from instances.planning.grid import Servers
 from instances.planning.grid.accelerators import ACCELERATORS
@@ -22,6 +22,7 @@ from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import decoder_of, encoder_of, model_types
 from instances.readers.huggingface.files import find_architecture, find_record
 from instances.readers.huggingface.record import Attention, LatentAttention, Layer
+from instances.serving.transformers import served_model
 
 SMALL = {
     "hidden_size": 64,
@@ -99,7 +100,9 @@ PUBLISHED: dict[str, tuple[int, dict[str, Any]]] = {
 REFUSED = {
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), "mamba in a layer"),
     **dict.fromkeys(("mamba2", "bamba", "falcon_h1", "granitemoehybrid"), "mamba2 in a layer"),
-    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid"), "delta_rule in a layer"),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid", "lara_mini"), "delta_rule in a layer"
+    ),
     "nemotron_h": "(mamba2 in a layer|a layer that is not attention and a feed-forward network)",
     "kimi_linear": "delta_rule in a layer",
     "minimax": "linear_attention in a layer",
@@ -124,6 +127,19 @@ def test_parameters_are_those_of_the_architecture(kind: str, tmp_path: Path) -> 
     name, record, _ = found
     graph = architecture.build(sequence=8)
     assert transformer_of(record, name).parameters == graph.attributes["parameter_count"]
+
+
+@pytest.mark.parametrize("name", ["LlamaModel", "LlamaForSequenceClassification", "LlamaForTokenClassification"])
+def test_a_head_that_yields_no_words_has_its_parameters_and_is_not_served(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "llama", architectures=[name], tie_word_embeddings=True, num_labels=7)
+    found, architecture = find_record(path), find_architecture(path)
+    assert found is not None
+    assert architecture is not None
+    model = transformer_of(found[1], name)
+    assert model.parameters == architecture.build(sequence=8).attributes["parameter_count"]
+    assert not model.head
+    with pytest.raises(InputError, match="it predicts no tokens one after the other; give a decoder with its head"):
+        served_model(model)
 
 
 @pytest.mark.parametrize(("kind", "encoder"), [(k, f == "encoders") for f in FAMILIES for k in model_types(f)])
