@@ -27,6 +27,9 @@ LONG, MORE = "long", 20
 PART, LEAST = 3, 12
 settings.register_profile(LONG, settings.get_profile("ci"), derandomize=False)
 
+# Of what is imported and collected nothing is garbage, and of what tests make little.
+gc.set_threshold(20_000)
+
 # A shell lets what runs behind it ignore Ctrl-C, and processes hand that on; tests of Ctrl-C need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

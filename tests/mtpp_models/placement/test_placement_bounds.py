@@ -179,6 +179,15 @@ def test_trials_show_what_holds_of_the_best_placement(seed: int) -> None:
         assert not known.apart[u, v] or best.device[u] != best.device[v]
 
 
+def test_what_is_left_is_derived_after_trials_too() -> None:
+    """In a step of 8 all nodes share a device, so that behind node 0 there are 5 of work, wherever trials began."""
+    instance = question([(0, 1), (0, 2), (1, 3), (2, 3)], [3, 3, 1, 1], [1, 8, 9, 6], k=3)
+    shared = probe_sharing(share_devices(heads_of(instance), 8.0, Deadline()), Deadline())
+    assert len(set(shared.device.tolist())) == 1
+    assert shared.heads.head.tolist() == pytest.approx([0, 3, 3, 7])
+    assert shared.heads.tail.tolist() == pytest.approx([5, 1, 1, 0])
+
+
 def test_trials_join_what_passes_do_not() -> None:
     """Of 24 groups of cifar10-8000 in the optimum, 0.886 of the work, passes leave 20 devices open, and trials 15."""
     graph = group_nodes(PLACEMENT_FAMILIES["cifar10"].graph(8000), 24).graph
