@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -27,7 +27,7 @@ from instances.errors import (
 from instances.graph.display import figures
 from instances.json_files import beside
 from mtpp.questions.words import MACHINES, Word
-from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_flops
+from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_counts, parse_flops
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
@@ -63,7 +63,7 @@ def _estimated(
     batch = words["global_batch"]
     sizes = [n for n in _MICRO_BATCHES if batch % n == 0]
     if words["micro_batch"] != "auto":
-        sizes = numbers_of("micro_batch", words["micro_batch"])
+        sizes = sorted(parse_counts(words["micro_batch"], "micro_batch"))
         for n in sizes:
             if batch % n:
                 raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
@@ -180,7 +180,7 @@ def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int
     if text == "auto":
         possible = [t for t in range(1, servers.size + 1) if servers.size % t == 0]
         return [t for t in possible if _divides(model, t)]
-    degrees = numbers_of("tp", text)
+    degrees = sorted(parse_counts(text, "tp"))
     for t in degrees:
         if servers.size % t:
             raise WordError("tp", t, f"it does not divide {servers.size}, the devices of a server.")
@@ -190,7 +190,7 @@ def _tensor_degrees(model: Transformer, text: str, servers: Servers) -> list[int
 
 def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> list[int]:
     """Degrees to choose from: the fixed one, else those of the text, else all; refused if the text lacks it."""
-    degrees = possible if text == "auto" else numbers_of(name, text)
+    degrees = possible if text == "auto" else sorted(parse_counts(text, name))
     if fixed is None:
         return degrees
     if text != "auto" and fixed not in degrees:
@@ -200,13 +200,6 @@ def _degrees(name: str, text: str, fixed: int | None, possible: list[int]) -> li
 
 def _divides(model: Transformer, t: int) -> bool:
     return not is_refused(model.check_degree, t)
-
-
-def numbers_of(name: str, text: str) -> list[int]:
-    """Whole numbers of a word such as 1,2,4, in rising order."""
-    if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", text):
-        raise WordError(name, text, "give one or more whole numbers, such as 1,2,4.")
-    return sorted({int(part) for part in text.split(",")})
 
 
 # The question of training in a grid: layers with configurations, servers, the samples of a step.
@@ -504,12 +497,7 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
         why = f"give {word('bandwidth')} within and between servers, such as 300GB/s,400GB/s."
         raise WordError("cluster", cluster, why)
     if bandwidth is not None:
-        rates = bandwidth.split(",") if isinstance(bandwidth, str) else [bandwidth]
-        if len(rates) > 2:
-            raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
-        for part in rates:
-            _check_unit(part)
-        inner, between = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
+        inner, between = rates_of_servers(bandwidth, _check_unit)
     parts = [part for part in nic.split(",") if part != "full"]
     if "half" in parts or len(parts) > 1:
         raise WordError("nic", nic, "here cards carry both directions at once; give a rate alone.")
@@ -520,6 +508,16 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
     if count > 1:
         check_range("bandwidth", outer, "bytes/s", (1e7, inner), "of a device to other servers")
     return Network(count, size, inner, outer, device)
+
+
+def rates_of_servers(bandwidth: Any, check: Callable[[Any], None] = lambda rate: None) -> tuple[float, float]:
+    """Rates within and between servers, of a word that gives one, or both; `check` may refuse each as it is given."""
+    rates = bandwidth.split(",") if isinstance(bandwidth, str) else [bandwidth]
+    if len(rates) > 2:
+        raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
+    for rate in rates:
+        check(rate)
+    return parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
 
 
 def _check_unit(rate: Any) -> None:

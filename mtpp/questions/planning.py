@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
 from instances.graph.graph import ComputationGraph
 from instances.json_files import beside
-from mtpp.questions.grid import GridReportWords, GridWords
+from mtpp.questions.grid import GridReportWords, GridWords, rates_of_servers
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
 from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick
@@ -87,15 +87,13 @@ def _of_servers(text: str, bandwidth: Quantity | None) -> Cluster:
         raise WordError(
             "cluster", text, f"give {word('bandwidth')} within and between servers, such as 128Gbps,32Gbps."
         )
-    rates: list[str] | list[float] = bandwidth.split(",") if isinstance(bandwidth, str) else [bandwidth]
-    if len(rates) > 2:
-        raise WordError("bandwidth", bandwidth, "give one rate, or one within and one between servers.")
     parts = [(int(count), int(size)) for part in text.split("+") for count, size in [part.split("x")]]
     devices = sum(count * size for count, size in parts)
     if not 0 < devices <= _MOST_DEVICES or any(size == 0 for _, size in parts):
         raise WordError("cluster", text, f"these are {devices} devices; give from 1 to {_MOST_DEVICES}.")
     servers = [size for count, size in parts for _ in range(count)]
-    return Cluster.of_servers(servers, parse_bandwidth(rates[0]), parse_bandwidth(rates[-1]), name=text)
+    within, between = rates_of_servers(bandwidth)
+    return Cluster.of_servers(servers, within, between, name=text)
 
 
 def network_of(nic: str, servers: int) -> NetworkCards:

@@ -341,7 +341,7 @@ def parse_counts(text: str, name: str = "k") -> list[int]:
     """
     counts = []
     for part in text.split(","):
-        if not re.fullmatch(r"\s*[+-]?\d+\s*", part):
+        if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", part):
             raise WordError(
                 name, text, f"{part.strip()!r} is not a whole number; give for example {said(name, '2,4,8')}."
             )
