@@ -12,7 +12,8 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
-from instances.suites.suite import NETWORKS, Entry, Suite, folder_suite, network_suite, regal_suite
+from instances.readers.huggingface.files import configuration_file
+from instances.suites.suite import NETWORKS, SETTINGS, Entry, Suite, folder_suite, network_suite, regal_suite
 
 # Random graphs of any number in the style of REGAL's.
 
@@ -215,8 +216,14 @@ _FAMILIES = {"regal-style": regal_style_suite, "regal": regal_suite}
 
 
 def is_suite(word: str) -> bool:
-    """Whether a word asks for a suite, and not for one graph. Names of suites and architectures win over folders."""
-    return word in SUITES or word.partition(":")[0] in _FAMILIES or (word not in ARCHITECTURES and os.path.isdir(word))
+    """Whether a word asks for a suite, and not for one graph. Names of suites and architectures win over folders.
+
+    A folder with a configuration of Hugging Face is one model, unless there is a ``suite.toml``.
+    """
+    if word in SUITES or word.partition(":")[0] in _FAMILIES:
+        return True
+    is_folder = word not in ARCHITECTURES and os.path.isdir(word)
+    return is_folder and (configuration_file(word) is None or os.path.exists(os.path.join(word, SETTINGS)))
 
 
 def find_suite(word: str) -> Suite:

@@ -19,6 +19,7 @@ from instances.suites import is_suite
 from mtpp.questions.partitioning import (
     Blocks,
     CompareWords,
+    FeatureWords,
     KindWords,
     PartitioningWords,
     PlatformWords,
@@ -170,6 +171,8 @@ def compare(
     fit : bool
     devices : str, Machines or file, optional
         As for `mtpp.partition`, of all graphs; for graphs of a suite they state their speeds.
+    weights : str or path, optional
+        Which weights count beside a ``config.json``; suites take none.
     time_limit : float, optional
         Seconds for each bound, 60 by default. A heuristic of your own that has no budget is ended after that, too.
     seeds : int, iterable of int, or text such as "0,1,2", optional
@@ -308,12 +311,12 @@ def _items(name: str, value: Any, single: Callable[[Any], bool] = lambda value: 
 # Measures of graphs that say which bounds close where: `features`.
 
 
-@takes_words(PlatformWords)
+@takes_words(FeatureWords)
 def features(
     graphs: GraphLike | Iterable[GraphLike] | Mapping[str, GraphLike],
     k: int | Iterable[int] | str | None = None,
     most_ideals: int = 100_000,
-    **words: Unpack[PlatformWords],
+    **words: Unpack[FeatureWords],
 ) -> pd.DataFrame:
     """Measure graphs, as ``mtpp features``.
 
@@ -325,6 +328,8 @@ def features(
         Numbers of blocks; a row for each.
     most_ideals : int
         More ideals than that are not counted; a count takes about two microseconds for each.
+    weights : str or path, optional
+        Which weights count beside a ``config.json``; suites take none.
     bandwidth, memory, activation_buffer, fit
         As for `mtpp.partition`.
 

@@ -18,7 +18,7 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, Without, command, complain
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG
 from mtpp.cli.printing import Printing, question_line
-from mtpp.questions.partitioning import ExplainWords, PlatformWords, ReportWords
+from mtpp.questions.partitioning import ExplainWords, FeatureWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.verifying import OwnGraph, VerifyWords
 
@@ -296,7 +296,7 @@ def features(
         list[str], options.argument(metavar="GRAPH…", help="Architectures, files, folders, suites (mtpp list suites).")
     ],
     k: Annotated[str | None, options.of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")] = None,
-    words: PlatformWords,
+    words: FeatureWords,
     most_ideals: Annotated[
         int, options.of_limits("--most-ideals", metavar="N", help="More ideals are not counted.")
     ] = 100_000,

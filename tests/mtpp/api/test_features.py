@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from pathlib import Path
 
 import networkx as nx
 import pandas as pd
 import pytest
 from command_line import mtpp as run_verb
+from transformers_configurations import LLAMA, written
+from weight_files import gguf, tensors_of_gguf
 
 import mtpp
 from instances import InputError
@@ -66,6 +69,24 @@ def test_the_verb_prints_the_frame(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[0]["params_over_memory"] is None
     assert run_verb("features squeezenet -k 4") == 0
     assert "heaviest over share" in capsys.readouterr().out
+
+
+def test_weights_beside_a_configuration_are_chosen(tmp_path: Path) -> None:
+    """In its folder too, which is one model and no suite; without a choice among several it is refused."""
+    files = {"q8.gguf": gguf(tensors_of_gguf(8)), "q4.gguf": gguf(tensors_of_gguf(2))}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    path = written(tmp_path, LLAMA)
+    found = {}
+    for graph, name in itertools.product((path, tmp_path), files):
+        (row,) = mtpp.features(graph, 2, memory="1kB", weights=name).to_dict("records")
+        found[graph, name] = row["params_over_memory"]
+    assert found[path, "q8.gguf"] == found[tmp_path, "q8.gguf"] > found[path, "q4.gguf"] == found[tmp_path, "q4.gguf"]
+    with pytest.raises(InputError, match=r"choose one, as in weights='q4\.gguf'"):
+        mtpp.features(tmp_path, 2)
+    assert run_verb(f"features {tmp_path} -k 2 --weights q8.gguf --quiet") == 0
+    frame = mtpp.compare(tmp_path, 2, "kahn", weights="q4.gguf")
+    assert frame["n"].tolist() == [36]
 
 
 @pytest.mark.parametrize("most", [0, 2.5, True])
