@@ -250,6 +250,7 @@ def serving_instance(
     InputError
         If a word or the graph is refused.
     """
+    from instances.runtimes.layers import LayerStack
     from instances.runtimes.serving import DEFAULT_LINK, serving_chain
 
     if k is None and words["devices"] is None:
@@ -274,7 +275,8 @@ def serving_instance(
                 "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
-    question = Instance(loaded, devices, k=count, works=works, fit=True)
+    most = count or min(devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
+    question = Instance(loaded, devices, k=most, works=works, fit=True)
     in_flight = _in_flight(question.k, runtime, words)
     if question.is_alike:
         return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)

@@ -175,11 +175,11 @@ def _decoder_of(model: Any, weights: Any) -> _Decoder:
 def _configured(text: str, name: str, record: Decoder | Encoder, doubts: list[str], weights: Any) -> _Decoder:
     """The decoder of a configuration, with the bytes of the weights beside it, unless words give their width."""
     loaded, stored = record, None
-    folder = (configuration_file(text) or Path()).parent
-    if isinstance(weights, str) and not any(path.exists() or path.suffix for path in (folder / weights, Path(weights))):
-        check_one_of("weights", weights, WEIGHTS)
-    if isinstance(record, Decoder) and weights not in WEIGHTS:
-        loaded, stored, more = find_stored(text, record, None if weights is None else path_of("weights", weights))
+    folder, file = (configuration_file(text) or Path()).parent, None if weights is None else path_of("weights", weights)
+    if file is not None and not any(path.exists() or path.suffix for path in (folder / file, file)):
+        check_one_of("weights", str(file), WEIGHTS)
+    if isinstance(record, Decoder) and str(file) not in WEIGHTS:
+        loaded, stored, more = find_stored(text, record, file)
         doubts = [*doubts, *more]
     try:
         served = served_model(transformer_of(loaded, name))

@@ -133,14 +133,17 @@ class OwnGraph:
         if "decoder" not in self._read:
             self._read["decoder"] = decoder_of(self._graph, self._reading())
         runtime = layer_runtime(stated.source.runtime)
-        seen = runtime.seen(self._read["decoder"])
+        own = self._read["decoder"]
+        if stated.instance.is_alike and self._words.get("devices") is not None:
+            devices = devices_asked(stated.instance, self._words, stated.instance.platform.bandwidth)
+            reading = {**self._reading(), "dims": {"phase": "decode", **(self._words.get("dims") or {})}}
+            own = replace(own, work=works_of_kinds(self._graph, own, devices, checked(ReadingWords, reading))[0])
+        seen = runtime.seen(own)
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
         instance, works = stated.instance, stated.source.works
-        devices = instance.machines if not instance.is_alike else None
-        chain = serving_chain(
-            self._read["decoder"], instance.platform, runtime, devices, works, in_flight=stated.in_flight
-        )
+        kinds = None if instance.is_alike else instance.machines
+        chain = serving_chain(own, instance.platform, runtime, kinds, works, in_flight=stated.in_flight)
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 
@@ -206,6 +209,10 @@ def compare_partition(stated: Envelope, statements: Mapping[str, Any], own: OwnG
 def compare_front(stated: StatedServing, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
     """The question of a serving front, and what its runtime demands of it."""
     fault = _fault_of_runtime(stated)
+    if any(
+        len(nodes) == stated.instance.k for _, nodes in stated.instance.constraints.at_least
+    ):  # no more have a layer
+        statements = {"k": stated.instance.k, **statements}
     words = of_blocks(stated, statements) | _with_graph(own, lambda graph: graph.of_front(stated))
     words["in_flight"] = lambda: unlike("in_flight", stated.in_flight or 1, statements["in_flight"])
     if "constraints" not in statements:

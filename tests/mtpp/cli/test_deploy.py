@@ -245,6 +245,15 @@ def test_bug_bytes_of_weights_beside_a_configuration_did_not_count(tmp_path: Pat
     )
 
 
+def test_bug_a_width_on_the_command_line_was_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(written(tmp_path, LLAMA))
+    words = ["serve", config, "--servers", "1x1xL4", "--input", "8", "--output", "8", "--weights"]
+    assert main([*words, "fp8"]) == 0
+    capsys.readouterr()
+    assert main([*words, "fp9"]) == 2
+    assert "weights is 'fp9'; did you mean fp8" in capsys.readouterr().err
+
+
 def test_of_several_files_of_weights_one_is_chosen(tmp_path: Path) -> None:
     config = written(tmp_path, LLAMA | _SIZES | {"vocab_size": 512})
     for kind, name in ((8, "tiny-Q8_0.gguf"), (2, "tiny-Q4_0.gguf")):

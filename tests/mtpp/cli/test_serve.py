@@ -246,3 +246,15 @@ def test_architectures_take_as_many_tokens_as_their_papers_say(capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "and the model takes 1024 tokens." in out
     assert out.count(" --max-model-len 1024\n") == 1
+
+
+@pytest.mark.parametrize("devices", ["14xT4", "8xT4,6xL4", "2xT4"])
+def test_bug_more_devices_than_layers_and_works_of_equal_ones(
+    devices: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stage has a layer; fronts on equal devices were held against the works of the default one."""
+    file, words = tmp_path / "front.json", f"--dim batch=1 --devices {devices}"
+    assert mtpp(f"serve gpt2 {words} --out {file}") == 0
+    assert mtpp(f"verify {file} --graph gpt2 {words}") == 0
+    assert mtpp(f"verify {file} --graph gpt2 --dim batch=1 --devices 14xA100") == 1
+    assert "you ask for" in capsys.readouterr().err
