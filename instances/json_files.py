@@ -172,6 +172,8 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
+        if os.path.islink(path):
+            raise InputError(f"{path}: this link leads to no file; get the file anew, or remove the link.") from None
         raise missing(path) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({_reason(error)}).") from None

@@ -120,6 +120,10 @@ READERS = Registry(
 )
 
 
+#: Suffixes of files that hold weights alone.
+_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pth")
+
+
 def load_graph(
     spec: str | Path,
     *,
@@ -285,6 +289,9 @@ def _recognise(path: str | Path) -> Reader:
         for reader in READERS.values():
             if reader.suffix and (file.suffix == reader.suffix or reader.recognises(head)):
                 return reader
+        if file.suffix in _WEIGHTS:
+            instead = f"give the config.json of their model, with {said('weights', file.name)}"
+            raise InputError(f"{path}: these are weights without the sizes of their layers; {instead}.")
     text = read_text(path)
     for reader in READERS.values():
         if not reader.suffix and reader.recognises(text):

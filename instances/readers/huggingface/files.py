@@ -158,8 +158,13 @@ def _width(config: Value) -> dict[str, Dim]:
 
 
 def _name(file: Path) -> str:
-    """Name of a model: that of its folder, or of a configuration with a name of its own."""
-    return (file.resolve().parent.name if file.name == CONFIGURATION else file.stem) or file.stem
+    """Name of a model: that of its folder, which caches of hubs keep further up, or of a configuration with its own."""
+    if file.name != CONFIGURATION:
+        return file.stem
+    folder = Path(os.path.abspath(file)).parent
+    if folder.parent.name == "snapshots":
+        return folder.parent.parent.name.rpartition("--")[2]
+    return file.resolve().parent.name or file.stem
 
 
 def _read(file: Path) -> Value:

@@ -43,7 +43,7 @@ _SHOWN = 5
 #: Files that hold weights in forms that are not read, and pieces of a file that was cut between bytes.
 _UNREAD = ("model*.bin", "*.pth", "*.pt", "*.ckpt", "*.h5", "*.msgpack", "*.npz")
 _PIECES = ("*.gguf.part*", "*.gguf-split-*", "*.gguf-part-*", "*.safetensors.part*")
-_ADAPTER, _TOWERS, _OTHER = "an adapter", "towers", "no weights of a model"
+_ADAPTER, _TOWERS, _OTHER = "an adapter", "a file of towers alone", "no weights of a model"
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,8 @@ def _unread(folder: Path, sets: Sequence[_Weights]) -> list[str]:
     bytes_are = "bytes are those of element_bytes"
     for weights in sets:
         if not weights.files:
-            return [f"{weights.name} names {len(weights.missing)} files of weights, which are not there; {bytes_are}."]
+            first, count = weights.missing[0].name, len(weights.missing)
+            return [f"{weights.name} names {count} files of weights, as {first}, which are not there; {bytes_are}."]
     for form in _PIECES:
         if pieces := sorted(folder.glob(form)):
             whole = re.split(r"[.-](?:part|split)", pieces[0].name)[0]

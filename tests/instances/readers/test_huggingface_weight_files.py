@@ -262,7 +262,10 @@ DOUBTS = {
     "adapter alone": (FORMS["adapter alone"][0], "is an adapter, which does not count"),
     "not read": (FORMS["forms that are not read alone"][0], r"model\.h5 is not read; convert it to safetensors"),
     "folder": ({"Q8/q8.gguf": gguf(Q8)}, r"weights lie in Q8/; weights='Q8/q8\.gguf' counts them"),
-    "index alone": ({"model.safetensors.index.json": index(("a.safetensors", FIRST))}, "names 1 files of weights"),
+    "index alone": (
+        {"model.safetensors.index.json": index(("a.safetensors", FIRST))},
+        r"names 1 files of weights, as a\.safetensors",
+    ),
     "pieces": ({"q8.gguf.part1of2": b"GGUF"}, r"q8\.gguf\.part1of2 is a piece of a file; join them"),
     "towers twice": (FORMS["gguf with towers twice"][0], r"of 2 files of towers the largest counts, mmproj-f32\.gguf"),
 }
@@ -383,3 +386,26 @@ def test_llama_cpp_loads_a_head_that_is_there_beside_the_table(tmp_path):
     assert part_bytes(load_graph(path, level="layer"))["ends"] == layer_bytes(Q8)["ends"]
     (tmp_path / "q8.gguf").write_bytes(gguf({name: own for name, own in Q8.items() if name != "output.weight"}))
     assert part_bytes(load_graph(path, level="layer"))["ends"] == layer_bytes(Q8)["ends"] - 320
+
+
+def test_weights_in_place_of_a_configuration_are_refused_with_what_works(tmp_path):
+    path = fill(tmp_path, {"q8.gguf": gguf(Q8)})
+    with pytest.raises(InputError, match=r"q8\.gguf: these are weights .*; give the config.json .* weights='q8\.gguf'"):
+        load_graph(tmp_path / "q8.gguf")
+    assert load_graph(path, weights="q8.gguf").n > 0
+
+
+def test_a_cache_of_a_hub_names_the_model_and_a_link_to_nothing_is_refused(tmp_path):
+    folder = tmp_path / "models--org--Tiny-1" / "snapshots" / "0a1b"
+    folder.mkdir(parents=True)
+    blobs = folder.parent.parent / "blobs"
+    blobs.mkdir()
+    (blobs / "a").write_bytes(stored(BF16))
+    written(blobs, LLAMA).rename(blobs / "b")
+    (folder / "config.json").symlink_to("../../blobs/b")
+    (folder / "model.safetensors").symlink_to("../../blobs/a")
+    graph = load_graph(folder)
+    assert (graph.name, graph.held_total) == ("Tiny-1", 2 * 1160)
+    (blobs / "a").unlink()
+    with pytest.raises(InputError, match=r"model\.safetensors: this link leads to no file; get the file anew"):
+        load_graph(folder)
