@@ -289,7 +289,7 @@ def _recognise(path: str | Path) -> Reader:
         for reader in READERS.values():
             if reader.suffix and (file.suffix == reader.suffix or reader.recognises(head)):
                 return reader
-        if file.suffix in _WEIGHTS:
+        if file.suffix in _WEIGHTS and b"\0" in head:
             instead = f"give the config.json of their model, with {said('weights', file.name)}"
             raise InputError(f"{path}: these are weights without the sizes of their layers; {instead}.")
     text = read_text(path)
