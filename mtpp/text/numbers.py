@@ -341,10 +341,12 @@ def parse_counts(text: str, name: str = "k") -> list[int]:
     """
     counts = []
     for part in text.split(","):
-        if not re.fullmatch(r"\s*[+-]?\d{1,18}\s*", part):
+        if not re.fullmatch(r"\s*[+-]?\d+\s*", part):
             raise WordError(
                 name, text, f"{part.strip()!r} is not a whole number; give for example {said(name, '2,4,8')}."
             )
+        if len(part) > 1000:  # int() refuses more than some thousand digits
+            raise WordError(name, f"{part[:20]}…", "the number is too large.")
         if int(part) < 1:
             raise WordError(name, text, "each number must be 1 or more.")
         counts.append(int(part))

@@ -82,6 +82,7 @@ def test_broken_files(content: str, folder: Path, capsys: pytest.CaptureFixture[
         ("bound path.json -k 1000000000", "1000000 or less"),
         ("certify path.json -k 99999999999999999999999", "1000000 or less"),
         (f"certify path.json -k {9**400}", "too large"),
+        (f"certify path.json -k {'9' * 5000}", "too large"),
         ("table path.json -k 1000000000", "1000000 or less"),
         ("partition path.json -k 2 --time-limit inf", "inf"),
         ("certify path.json -k 2 --time-limit inf", "inf"),
