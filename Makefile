@@ -22,7 +22,8 @@ PYTHONS ?=
 COUNT ?= 30
 AT ?=
 BIN := .venv/bin
-PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+# One process more than JOBS, as some tests wait.
+PYTEST = $(BIN)/python -m pytest -q -n $$(($(JOBS) + 1)) --dist worksteal
 # Tests start hundreds of processes; each would parse all sources.
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
 from instances.graph.graph import ComputationGraph
@@ -167,8 +167,8 @@ class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
     ]
 
 
-class PlanningWords(ChainWords, _TrainedWords, total=False):
-    """A question of planning, but for chain, cluster and microbatches."""
+class PlanStepWords(TrainedStepWords, total=False):
+    """Network and microbatches of a step of a plan."""
 
     network: Annotated[
         str, Word("Cards that servers share, or links that share nothing.", "shared", "shared|paper", MACHINES)
@@ -178,6 +178,10 @@ class PlanningWords(ChainWords, _TrainedWords, total=False):
     ]
     samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q")]
     recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
+
+
+class PlanningWords(ChainWords, PlanStepWords, _TrainedWords, total=False):
+    """A question of planning, but for chain, cluster and microbatches."""
 
 
 class TrainingWords(GridWords, GridReportWords, _TrainedWords, DeviceWords, TimeUnitWords, total=False):
@@ -283,6 +287,21 @@ def _training_instance(chain: Any, cluster: Any, microbatches: int, words: Plann
         dtype=dtype or _DTYPE,
         sequence=sequence,
     )
+
+
+def question_like(true: TrainingInstance, chain: Any, words: PlanningWords) -> TrainingInstance:
+    """The question of a chain and of words, but with microbatches, cluster, memory, type and tokens of another one.
+
+    Raises
+    ------
+    InputError
+        As `plan_question`.
+    """
+    same: dict[str, Any] = {"bandwidth": None, "memory": None}
+    if true.network is not None and words["network"] != "paper":
+        same |= {"dtype": true.dtype, "sequence": true.sequence}
+    question = _training_instance(chain, true.cluster, true.microbatches, cast(PlanningWords, {**words, **same}))
+    return replace(question, memory=true.memory)
 
 
 def _assume(words: PlanningWords) -> None:

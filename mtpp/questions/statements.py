@@ -34,7 +34,7 @@ from mtpp.questions.partitioning import (
     rules_of,
     runtime_rules,
 )
-from mtpp.questions.planning import TrainedStepWords, load_cluster
+from mtpp.questions.planning import PlanStepWords, load_cluster
 from mtpp.questions.words import MACHINES, Word
 from mtpp.text.numbers import Quantity, parse_bytes
 
@@ -49,7 +49,7 @@ Compare = dict[str, Callable[[], str | None]]
 _HASH = re.compile(rf"{HASH}[0-9a-f]{{16,64}}")
 
 
-class StatementWords(GridWords, TrainedStepWords, total=False):
+class StatementWords(GridWords, PlanStepWords, total=False):
     """Statements of a caller on a question; what has its default is not compared."""
 
     question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", basic=True)]

@@ -24,8 +24,9 @@ from mtpp.questions.partitioning import (
     works_of_kinds,
 )
 from mtpp.questions.placement import ClusterWords, FlowLike, decoder_of, flow_instance, layer_runtime, placement_works
-from mtpp.questions.planning import PlanningWords, TrainedStepWords, TrainingWords, chain_of
-from mtpp.questions.reading import ChainWords, ReadingWords, device_of, read_graph
+from mtpp.questions.planning import PlanningWords, PlanStepWords, TrainedStepWords, TrainingWords
+from mtpp.questions.planning import question_like as plan_like
+from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.statements import (
     Compare,
     StatementWords,
@@ -87,11 +88,13 @@ class OwnGraph:
         return None if same else "the works on kinds of devices are others"
 
     def of_plan(self, instance: TrainingInstance) -> str | None:
-        """Why the chain of a plan is not that of this graph; None if it is."""
-        key = (instance.dtype, instance.sequence)
-        if key not in self._read:
-            self._read[key] = self._chain(instance)
-        return _other_chain(instance.chain, self._read[key])
+        """Why the layers of a plan, or what it may do, are not those of this graph; None if they are."""
+        words = checked(PlanningWords, pick(PlanningWords, self._words))
+        asked = plan_like(instance, self._graph, words)
+        networks = ["paper" if question.network is None else "shared" for question in (instance, asked)]
+        if networks[0] != networks[1]:  # which prices layers in another way
+            return unlike("network", *networks)
+        return _other_chain(instance.chain, asked.chain) or _other_members(instance, asked)
 
     def _loaded(self) -> ComputationGraph:
         if "graph" not in self._read:
@@ -184,13 +187,6 @@ class OwnGraph:
     def _reading(self) -> ReadingWords:
         return pick(ReadingWords, self._words)
 
-    def _chain(self, instance: TrainingInstance) -> LayerChain:
-        values = dict(pick(ChainWords, self._words))
-        if instance.network is not None:
-            values |= {"dtype": instance.dtype, "sequence": instance.sequence}
-        chain: Any = self._graph
-        return chain_of(chain, checked(PlanningWords, values), device_of(self._reading()))
-
 
 class Comparisons(NamedTuple):
     """Comparisons of the question of a file with what a caller states."""
@@ -228,8 +224,9 @@ def compare_placement(stated: Envelope, statements: Mapping[str, Any], own: OwnG
 
 
 def compare_plan(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:
-    """Hold what the caller states against the question of a plan."""
-    return Comparisons(of_plan(stated, statements) | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
+    """The question of a plan of so many microbatches, and how its layers are timed."""
+    words = _by_graph(own, words_of(PlanStepWords)) | of_plan(stated, statements)
+    return Comparisons(words | _with_graph(own, lambda graph: graph.of_plan(stated.instance)), ())
 
 
 def compare_grid(stated: Envelope, statements: Mapping[str, Any], own: OwnGraph | None) -> Comparisons:

@@ -33,7 +33,7 @@ FAILING = {
         "flow llama-3-8b --devices 1xA100,2xL4 --dim batch=8 --time-limit 1",
     ),
     "plan": (
-        "mtpp.certifying.methods.bounds_by_coverage",
+        "mtpp.certifying.methods.bounds_of_plan",
         "bounds",
         "plan simulation --cluster 2x2 --microbatches 4 --bandwidth 128Gbps,32Gbps --network shared --effort 0",
     ),

@@ -1,6 +1,6 @@
 """Questions of all problems in one line: two that differ in one field have two hashes, and two texts.
 
-Whatever is hashed of a flow of a decoder or of a plan for a global batch is compared with what a caller states.
+Whatever is hashed of a flow of a decoder or of a plan is compared with what a caller states.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from mtpp.api.training import asked
 from mtpp.problems.checking import differences
 from mtpp.problems.registry import PROBLEMS
 from mtpp.questions.placement import FlowWords, flow_instance
+from mtpp.questions.planning import PlanningWords, plan_question
 from mtpp.questions.verifying import OwnGraph, VerifyWords
 from mtpp.questions.words import checked
 
@@ -132,6 +133,7 @@ def _faults(question: Any, graph: str, words: Mapping[str, Any]) -> tuple[str, .
 
 
 _FLOW = {"devices": "1xT4,1xL4", "dims": {"batch": 2, "context": 64}, "memory": "2GB", "bandwidth": "1GB/s"}
+_PLANNING = {"bandwidth": "128Gbps,32Gbps", "dtype": "fp32", "sequence": 64}
 _TRAINING = {"bandwidth": "300GB/s,25GB/s", "sequence": 64, "micro_batch": 1, "tp": 1, "attention": "eager"}
 
 
@@ -190,6 +192,36 @@ def test_all_that_is_hashed_of_a_plan_for_a_global_batch_is_compared_with_its_mo
     assert fault == "question: cluster is 2x2, you ask for 1x4"
     (fault,) = _faults(question, "gpt2", _TRAINING | {"bandwidth": "300GB/s,50GB/s"})
     assert fault == "question: bandwidth between servers is 12.5 GB/s, you ask for 25 GB/s"
+
+
+def test_all_that_is_hashed_of_a_plan_is_compared_with_its_graph() -> None:
+    question = plan_question("gpt2", "2x2", 4, checked(PlanningWords, _PLANNING), "spp", {}).instance
+    assert _faults(question, "gpt2", {"cluster": "2x2", "microbatches": 4} | _PLANNING) == ()
+    assert _faults(question, "gpt2", {}) == ()
+    chain, cluster = question.chain, question.cluster
+    for name, value in {
+        "microbatches": 5,
+        "memory": 1e9,
+        "parameter_copies": question.parameter_copies * LITTLE,
+        "network": NetworkCards(half=True),
+        "dtype": "bf16",
+        "sequence": 65,
+        "samples": 2,
+        "recomputation": True,
+        "full_duplex": not question.full_duplex,
+        "replica_share": np.full(cluster.n, 0.5),
+        "chain": replace(chain, forward=_changed(chain.forward)),
+        "cluster": replace(cluster, bandwidth=cluster.bandwidth * LITTLE),
+    }.items():
+        words = {"cluster": "2x2", "microbatches": 4, "memory": "1GB" if name != "memory" else "2GB"} | _PLANNING
+        assert _faults(replace(question, **{"memory": 1e9, name: value}), "gpt2", words), name
+    paper = checked(PlanningWords, {"bandwidth": "128Gbps,32Gbps", "network": "paper"})
+    paper_question = plan_question("gpt2", "2x2", 4, paper, "spp", {}).instance
+    assert _faults(paper_question, "gpt2", {"network": "paper"}) == ()
+    (fault,) = _faults(paper_question, "gpt2", {})
+    assert fault == "question.graph: it is not gpt2: network is paper, you ask for shared"
+    (fault,) = _faults(question, "gpt2", {"network": "paper"})
+    assert fault == "question.graph: it is not gpt2: network is shared, you ask for paper"
 
 
 def test_words_that_make_a_question_need_its_graph() -> None:
