@@ -293,6 +293,11 @@ def _recognise(path: str | Path) -> Reader:
             instead = f"give the config.json of their model, with {said('weights', file.name)}"
             raise InputError(f"{path}: these are weights without the sizes of their layers; {instead}.")
     text = read_text(path)
+    if file.suffix == ".json" and '"format"' not in text and '"nodes"' not in text:
+        if '"peft_type"' in text:
+            raise InputError(f"{path}: this is an adapter; give the config.json of the model that it adapts.")
+        if configuration_file(file) is None and (model := configuration_file(file.absolute().parent)) is not None:
+            raise InputError(f"{path}: this is no graph; the configuration of the model beside it is {model.name}.")
     for reader in READERS.values():
         if not reader.suffix and reader.recognises(text):
             return reader

@@ -217,6 +217,8 @@ def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) 
     for index in sorted(folder.glob(indices)):
         named = read_json(index).open_members(("weight_map",))["weight_map"].open_members(())
         holders = {name: value.text() for name, value in named.items()}
+        if not holders:
+            raise InputError(f"{index}: its weight_map names no tensor; get the index anew, or move it elsewhere.")
         wanted = sorted(set(holders.values()))
         missing = tuple(folder / name for name in wanted if name not in files)
         present = tuple(files[name] for name in wanted if name in files)

@@ -311,6 +311,10 @@ REFUSED = {
         {"a.safetensors": stored(FIRST), "model.safetensors.index.json": index(("a.safetensors", SECOND))},
         r"index\.json: tensor .* is not in a\.safetensors; get index and weights anew",
     ),
+    "index of nothing": (
+        {"a.safetensors": stored(FIRST), "model.safetensors.index.json": json.dumps({"weight_map": {}}).encode()},
+        r"index\.json: its weight_map names no tensor; get the index anew",
+    ),
     "a part twice": (
         {"model-00001-of-00002.safetensors": stored(BF16), "model-00002-of-00002.safetensors": stored(FIRST)},
         r"model-00002-of-00002\.safetensors: tensor .* is in model-00001-of-00002\.safetensors, too",
@@ -393,6 +397,14 @@ def test_weights_in_place_of_a_configuration_are_refused_with_what_works(tmp_pat
     with pytest.raises(InputError, match=r"q8\.gguf: these are weights .*; give the config.json .* weights='q8\.gguf'"):
         load_graph(tmp_path / "q8.gguf")
     assert load_graph(path, weights="q8.gguf").n > 0
+
+
+def test_files_beside_a_configuration_are_refused_with_what_to_give(tmp_path):
+    fill(tmp_path, {"generation_config.json": b'{"eos_token_id": 2}', "adapter_config.json": b'{"peft_type": "LORA"}'})
+    with pytest.raises(InputError, match=r"the configuration of the model beside it is config\.json"):
+        load_graph(tmp_path / "generation_config.json")
+    with pytest.raises(InputError, match=r"this is an adapter; give the config\.json of the model that it adapts"):
+        load_graph(tmp_path / "adapter_config.json")
 
 
 def test_a_cache_of_a_hub_names_the_model_and_a_link_to_nothing_is_refused(tmp_path):
