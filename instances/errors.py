@@ -234,6 +234,13 @@ def assume(name: str, text: str) -> None:
         listener[1].setdefault(name, text)
 
 
+def warn_if_given(name: str, why: str) -> None:
+    """Warn a caller who has given a word that the question does not depend on it, and why."""
+    listener = _listener.get()
+    if listener is not None and name not in listener[0]:
+        warnings.warn(f"{word(name)} changes nothing: {why}.", InputWarning, stacklevel=2)
+
+
 def disregard(*names: str) -> None:
     """Take back what was said of these words, as the question does not depend on them after all."""
     listener = _listener.get()

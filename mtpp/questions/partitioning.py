@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import numpy as np
 
 from instances import ComputationGraph, InputError, Partition, Platform, Result
-from instances.errors import InputWarning, WordError, assume, disregard, find, printable, said, unknown, word
+from instances.errors import (
+    InputWarning,
+    WordError,
+    assume,
+    disregard,
+    find,
+    printable,
+    said,
+    unknown,
+    warn_if_given,
+    word,
+)
 from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines, devices_of_text, read_kinds
@@ -228,6 +239,8 @@ def devices_of(
         disregard("memory")
     if all(kind.bandwidth is not None for kind in devices.kinds):
         disregard("bandwidth")
+        own = ", ".join(printable(kind.name) for kind in devices.kinds)
+        warn_if_given("bandwidth", f"{own} {'has its own' if len(devices.kinds) == 1 else 'have their own'}")
     kinds = tuple(replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
     return replace(devices, kinds=kinds, bandwidth=bandwidth)
 

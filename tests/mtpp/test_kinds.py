@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +19,7 @@ from kinds_oracle import draw_case, optimum_of
 import mtpp
 from heuristics import Limits, search, slice_order
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
+from instances.errors import InputWarning
 from instances.json_files import json_text, parse_json
 from instances.machines import Kind, Machines
 from instances.partitioning.partition import Partition
@@ -294,6 +296,17 @@ def test_bug_a_block_with_nodes_and_no_kind_was_on_the_last_one(kind: list[int])
     """However many there are of that."""
     with pytest.raises(InputError, match="on a kind that there is not"):
         Partition(GOLDEN["two kinds"][0], [0, 0, 1, 1, 2, 2], kind=kind)
+
+
+def test_a_bandwidth_is_warned_of_where_all_kinds_have_their_own() -> None:
+    """Other rates were asked for, and the answer was that of the rates of the kinds, in silence."""
+    with pytest.warns(InputWarning, match="^bandwidth changes nothing: T4 has its own"):
+        result = mtpp.partition("gpt2", devices="2xT4", bandwidth="1GB/s", time_limit=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mtpp.partition("gpt2", devices="2xT4", time_limit=0.1).instance.platform == result.instance.platform
+        own = Machines([Kind("T4", 1, bandwidth=1e9), Kind("L4", 1)])
+        mtpp.partition("gpt2", devices=own, bandwidth="1GB/s", time_limit=0.1)
 
 
 def test_methods_are_compared_over_kinds_by_a_word() -> None:
