@@ -97,6 +97,8 @@ def test_what_plan_and_place_write_is_verified(folder: Path, capsys: pytest.Capt
     assert mtpp("verify p.json q.json") == 4
     assert mtpp("verify q.json") == 0
     assert "TRUSTED" in capsys.readouterr().out
-    assert mtpp("verify p.json --graph simulation") == 4
-    assert mtpp("verify p.json --graph bert-base") == 1
+    assert mtpp("verify p.json --graph simulation --network paper") == 4
+    assert mtpp("verify p.json --graph bert-base --network paper") == 1
     assert "it is not bert-base: 27 layers against" in capsys.readouterr().err
+    assert mtpp("verify p.json --graph simulation") == 1
+    assert "it is not simulation: network is paper, you ask for shared" in capsys.readouterr().err
