@@ -82,7 +82,7 @@ def test_words_and_refusals(
         0.25: "3xslow at a price of 3 are the cheapest devices with",
         9.0: "No choice of the devices there is with",
     }.items():
-        least = api.least_k(chain([1] * 6, [0] * 5), throughput, devices="good.json", bandwidth=1, time_limit=5)
+        least = api.least_k(chain([1] * 6, [0] * 5), throughput, devices="good.json", time_limit=5)
         assert least.sentence().startswith(sentence)
     decoder = "gpt2 --level layer --dim phase=decode --devices good.json -k auto"
     assert mtpp(f"certify {decoder} --throughput 1000/s --time-limit 5 --out c.json") == 0
