@@ -116,8 +116,9 @@ def verify(
         compared as well.
     cluster, microbatches, global_batch, dtype, sequence
         Of a plan.
-    nic, optimizer_bytes, full_duplex, micro_batch, tp, cp, ep, etp, imbalance, dispatch, overlap, zero, checkpoint, \
-attention, fix, device, calibration
+    nic, optimizer_bytes, full_duplex, network, parameter_copies, samples, recompute
+        Of a plan, as for `plan`; with `graph` all of it is compared. The first three are of a global batch, too.
+    micro_batch, tp, cp, ep, etp, imbalance, dispatch, overlap, zero, checkpoint, attention, fix, device, calibration
         Of a plan for a global batch, as for `train`; with `graph` all of it is compared.
     in_flight
         Of a serving front, or of a flow.

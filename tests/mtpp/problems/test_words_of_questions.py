@@ -55,19 +55,23 @@ def _placements() -> tuple[PlacementInstance, Mapping[str, Any]]:
 def _plans() -> tuple[Any, Mapping[str, Any]]:
     question = simulation(0, microbatches=4, servers=(2, 2), layers=4)
     question = replace(question, network=NetworkCards(), dtype="bf16", sequence=8)
+    return question, _other_members_of_plan(question)
+
+
+def _other_members_of_plan(question: Any) -> Mapping[str, Any]:
+    """Another value of each member of the question of a plan."""
     chain, cluster = question.chain, question.cluster
-    share = np.full(cluster.n, 0.5)
-    return question, {
+    return {
         "microbatches": 5,
         "memory": 1e9,
         "parameter_copies": question.parameter_copies * LITTLE,
         "network": NetworkCards(half=True),
-        "dtype": "fp32",
-        "sequence": 9,
+        "dtype": "fp16",
+        "sequence": question.sequence + 1,
         "samples": 2,
         "recomputation": True,
         "full_duplex": not question.full_duplex,
-        "replica_share": share,
+        "replica_share": np.full(cluster.n, 0.5),
         "chain": replace(chain, forward=_changed(chain.forward)),
         "cluster": replace(cluster, bandwidth=cluster.bandwidth * LITTLE),
     }
@@ -198,21 +202,7 @@ def test_all_that_is_hashed_of_a_plan_is_compared_with_its_graph() -> None:
     question = plan_question("gpt2", "2x2", 4, checked(PlanningWords, _PLANNING), "spp", {}).instance
     assert _faults(question, "gpt2", {"cluster": "2x2", "microbatches": 4} | _PLANNING) == ()
     assert _faults(question, "gpt2", {}) == ()
-    chain, cluster = question.chain, question.cluster
-    for name, value in {
-        "microbatches": 5,
-        "memory": 1e9,
-        "parameter_copies": question.parameter_copies * LITTLE,
-        "network": NetworkCards(half=True),
-        "dtype": "bf16",
-        "sequence": 65,
-        "samples": 2,
-        "recomputation": True,
-        "full_duplex": not question.full_duplex,
-        "replica_share": np.full(cluster.n, 0.5),
-        "chain": replace(chain, forward=_changed(chain.forward)),
-        "cluster": replace(cluster, bandwidth=cluster.bandwidth * LITTLE),
-    }.items():
+    for name, value in _other_members_of_plan(question).items():
         words = {"cluster": "2x2", "microbatches": 4, "memory": "1GB" if name != "memory" else "2GB"} | _PLANNING
         assert _faults(replace(question, **{"memory": 1e9, name: value}), "gpt2", words), name
     paper = checked(PlanningWords, {"bandwidth": "128Gbps,32Gbps", "network": "paper"})
