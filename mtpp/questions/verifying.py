@@ -62,7 +62,7 @@ class VerifyWords(StatementWords, ReadingWords, total=False):
 
 
 class OwnGraph:
-    """The graph that a certificate has to be of, read as its problem reads it; plans and flows read it for each file."""
+    """The graph that a certificate has to be of, read as its problem reads it; plans and flows read it for each."""
 
     def __init__(self, graph: GraphLike, words: VerifyWords) -> None:
         self.name = fspath(graph) if isinstance(graph, str | PathLike) else "the given graph"
