@@ -260,6 +260,12 @@ class Deployment(Displayed):
         return self.instance.label
 
     @property
+    def words(self) -> str:
+        """Chains in words, such as "2 x H100 tp4 80"."""
+        rows = [(f"{count} x " if count > 1 else "") + f"{pool}{chain.words}" for pool, chain, count in self.pools]
+        return "; ".join(rows)
+
+    @property
     def measures(self) -> dict[str, str]:
         """The rate and times in words."""
         return {

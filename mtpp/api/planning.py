@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
@@ -54,7 +55,14 @@ from mtpp.questions.placement import (
     throughput_at_capacity,
 )
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
-from mtpp.questions.serving import OnServersWords, ServersLike, ServeWords, deployment_instance, refuse_deployment
+from mtpp.questions.serving import (
+    OnServersWords,
+    ServersLike,
+    ServeWords,
+    deployment_instance,
+    deployment_instances,
+    refuse_deployment,
+)
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -139,15 +147,27 @@ def serve(
 ) -> ServingResult: ...
 @overload
 def serve(
-    graph: str | PathLike[str] | Transformer | ServedModel, *, servers: ServersLike, **words: Unpack[OnServersWords]
+    graph: str | PathLike[str] | Transformer | ServedModel,
+    *,
+    servers: ServersLike,
+    front: None = None,
+    **words: Unpack[OnServersWords],
 ) -> DeploymentResult: ...
+@overload
+def serve(
+    graph: str | PathLike[str] | Transformer | ServedModel,
+    *,
+    servers: ServersLike,
+    front: int,
+    **words: Unpack[OnServersWords],
+) -> list[DeploymentResult]: ...
 @takes_words(ServeWords)
 def serve(
     graph: GraphLike | Transformer | ServedModel,
     k: int | str | None = None,
     memory: Quantity | None = None,
     **words: Unpack[ServeWords],
-) -> ServingResult | DeploymentResult:
+) -> ServingResult | DeploymentResult | list[DeploymentResult]:
     """Find all cuts of a decoder that no other beats in both speed and context, as ``mtpp serve``.
 
     Parameters
@@ -172,10 +192,12 @@ def serve(
     servers : str, path, or Servers, optional
         Servers such as "2x8xH100,1x4xL4", or a file (mtpp-servers/1): then chains of stages with tensor degrees are
         deployed side by side for a workload, and the words above are none but `runtime`.
+    front : int, optional
+        The best deployment for each of so many limits of the time of a token, from the quickest one to `tpot`.
     between : float or str
         Rate between two servers; 50 GB/s by default.
     input, output : int
-        Tokens of a prompt and of what follows it, in the mean; 1000 by default.
+        Tokens of a prompt and of what follows it, in the mean; 1000 by default. Of a front several inputs, "500,4000".
     weights, kv : str
         Widths of weights (bf16, fp16, fp8, int8, fp4, int4) and of keys and values (bf16, fp16, fp8, int8). By default
         weights beside a ``config.json`` have the bytes of their file; `weights` may name it, as for `mtpp.load`.
@@ -207,7 +229,8 @@ def serve(
         with its `cycle` and `throughput` at the context of `dims` and its `capacity`; `full_throughput` has the
         throughput of each at its capacity. One of them is `chosen`, whose `partition`, `bottleneck` and `capacity` the
         answer has. `settings` are for the runtime.
-        With `servers` it is a `Deployment`, with `rate` [tokens/s], `tpot`, `ttft` [s] and `chains`.
+        With `servers` it is a `Deployment`, with `rate` [tokens/s], `tpot`, `ttft` [s] and `chains`; with `front` there
+        is a list of results, none of which beats another one in rate, time of a token and context.
 
     Raises
     ------
@@ -221,6 +244,8 @@ def serve(
     >>> found.answer.capacity >= found.instance.context
     True
     """
+    if words["servers"] is not None and words["front"] is not None:
+        return deployment_front(deployment_instances(graph, k, memory, words), words["front"], words["time_limit"])
     if words["servers"] is not None:
         return deployment(deployment_instance(graph, k, memory, words), words["time_limit"])
     return served(graph, k, memory, words)  # type: ignore[arg-type]
@@ -502,3 +527,49 @@ def deployment(
     answer = result.answer
     is_tight = answer is not None and any(chain.is_tight for _, chain, _ in answer.pools)
     return result.noted(_TIGHT) if is_tight else result
+
+
+def deployment_front(
+    questions: Sequence[DeploymentInstance],
+    count: int,
+    time_limit: float | None,
+    on_progress: Callable[[Progress], None] = ignore,
+) -> list[DeploymentResult]:
+    """The best deployments of each question for so many limits of the time of a token, the quickest first.
+
+    The limits are as many times apart, from the quickest token to that of the question, or of the most tokens a second.
+    Those that no deployment keeps are left out, and so is what is no faster than with a smaller limit. A time limit [s]
+    is that of each deployment.
+    """
+    found = list[DeploymentResult]()
+    for question in questions:
+        loosest, points = deployment(question, time_limit, on_progress), list[DeploymentResult]()
+        for tpot in _limits(question, loosest, count, time_limit):
+            points.append(deployment(replace(question, tpot=tpot), time_limit, on_progress))
+            if points[-1].interrupted:
+                break
+        best = 0.0
+        for point in [*points, loosest]:
+            rate = 0.0 if point.answer is None else point.answer.rate
+            if rate > best or (point is loosest and not best):
+                found.append(point)
+            best = max(best, rate)
+        if any(point.interrupted for point in [*points, loosest]):
+            break
+    return found
+
+
+def _limits(
+    question: DeploymentInstance, loosest: DeploymentResult, count: int, time_limit: float | None
+) -> Iterator[float]:
+    """All limits of the time of a token but the last, with three digits [s]."""
+    decoding = question.pools[1] if question.prefill == "pools" else question
+    quickest = deployment(replace(decoding, objective="latency"), time_limit).answer
+    if loosest.answer is None or quickest is None:
+        return
+    least, most = quickest.tpot, loosest.answer.tpot
+    for i in range(count - 1):
+        tpot = least * (most / least) ** (i / (count - 1))
+        unit = 10.0 ** (math.floor(math.log10(tpot)) - 2)
+        if (rounded := float(f"{math.ceil(tpot / unit) * unit:.3g}")) < most:
+            yield rounded

@@ -21,7 +21,7 @@ from typer.models import ParameterInfo
 from instances import InputError, Instance, Partition, Result
 from instances.errors import WordError, assuming, printable, said
 from instances.json_files import check_writable, write_json
-from instances.results import A, Q
+from instances.results import A, Q, Question
 from mtpp.cli import options
 from mtpp.cli.options import option_of
 from mtpp.questions.files import as_partition
@@ -75,7 +75,7 @@ class Files:
                 if not existed:
                     os.unlink(os.path.realpath(path))  # a symbolic link stays
 
-    def of(self, instance: Instance, instances: Sequence[Instance]) -> Files:
+    def of(self, instance: Question, instances: Sequence[Question]) -> Files:
         """The files for one of several instances, whose names tell them apart."""
         out, plot = (None if path is None else file_for(path, instance, instances) for path in (self.out, self.plot))
         return Files(out, plot)
@@ -141,9 +141,10 @@ def _same(path: str | PathLike[str], other: str | PathLike[str]) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def file_for(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:
-    """The file of one of several instances: with more than one, ``-kK`` is put into the name."""
-    return path.with_name(f"{path.stem}-k{instance.k}{path.suffix}") if len(instances) > 1 else path
+def file_for(path: Path, instance: Question, instances: Sequence[Question]) -> Path:
+    """The file of one of several instances: with more than one, ``-kK``, or its number, is put into the name."""
+    mark = f"k{instance.k}" if isinstance(instance, Instance) else instances.index(instance) + 1
+    return path.with_name(f"{path.stem}-{mark}{path.suffix}") if len(instances) > 1 else path
 
 
 def read_starts(

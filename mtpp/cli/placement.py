@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from instances.errors import assumptions
 from mtpp.cli import options
 from mtpp.cli.command import Files, command
+from mtpp.cli.exit_codes import INTERRUPTED
 from mtpp.cli.printing import Printing
 from mtpp.questions.placement import (
     FlowWords,
@@ -16,7 +20,7 @@ from mtpp.questions.placement import (
     flow_instance,
     placement_instance,
 )
-from mtpp.questions.serving import ServeWords, deployment_instance
+from mtpp.questions.serving import ServeWords, deployment_instance, deployment_instances
 from mtpp.questions.words import pick
 from mtpp.text.numbers import bytes_in_words
 from mtpp.text.tables import fitted, terminal_width
@@ -174,7 +178,8 @@ def serve(
     of each sequence of the batches in flight. The throughput counts sequences: tokens in decoding, prompts in prefill.
 
     With --servers a decoder is deployed on servers in place of that: stages with tensor degrees, several chains side by
-    side, for the prompts, outputs and limits of --help-all.
+    side, for the prompts, outputs and limits of --help-all. With --front there are the best ones for several times of
+    a token.
 
     Example: mtpp serve llama-3-70b --servers 2x8xH100 --input 1000 --output 500 --tpot 50ms --out deployment.json
     """
@@ -182,6 +187,8 @@ def serve(
 
     files = Files(out=out, plot=plot)
     files.check()
+    if words["servers"] is not None and words["front"] is not None:
+        return _deploy_front(deployment_instances(graph, k, memory, words), words, files, printing)
     if words["servers"] is not None:
         return deploy(deployment_instance(graph, k, memory, words), words, files, printing)
 
@@ -210,6 +217,39 @@ def deploy(question: DeploymentInstance, words: ServeWords, files: Files, printi
         lambda result: printing.rows([_deployment_row(result)]),
         printing.own_table,
     )
+
+
+def _deploy_front(questions: Sequence[DeploymentInstance], words: ServeWords, files: Files, printing: Printing) -> int:
+    """Find, print and draw the best deployments for several limits of the time of a token."""
+    from mtpp.api.planning import deployment_front
+    from mtpp.problems.checking import result_document
+
+    instances: list[DeploymentInstance] = []
+    with printing.answers(_front_row, instances, Files(out=files.out)) as answers:
+        with printing.working(questions[0].label, "time a token") as live:
+            results = deployment_front(questions, words["front"] or 1, words["time_limit"], live.show)
+        instances += [result.instance for result in results]
+        for result in results:
+            noted = result.noted(*assumptions())
+            answers.add(noted, partial(result_document, noted))
+    if files.plot is not None and any(result.answer is not None for result in results):
+        from mtpp.plots.partitions import plot_deployments
+        from mtpp.plots.style import save_figure
+
+        save_figure(plot_deployments(results), files.plot)
+    return INTERRUPTED if any(result.interrupted for result in results) else answers.exit_code()
+
+
+def _front_row(result: DeploymentResult) -> dict[str, str]:
+    row = {"context": str(math.ceil(result.instance.resident_tokens))}
+    if result.answer is None:
+        return row | {"status": result.status.value}
+    row |= {
+        name: cell
+        for name, cell in _deployment_row(result).items()
+        if name not in ("servers", "chains", "seconds", "by")
+    }
+    return row | {"chains": result.answer.words}
 
 
 def _deployment_row(result: DeploymentResult) -> dict[str, str]:

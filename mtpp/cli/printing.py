@@ -289,8 +289,8 @@ class Printing:
     @contextmanager
     def answers(
         self,
-        row: Callable[[Result], dict[str, str]],
-        instances: Sequence[Instance],
+        row: Callable[[Result[Any, Any]], dict[str, str]],
+        instances: Sequence[Any],
         files: Files,
         *,
         tables: bool = True,
@@ -301,7 +301,7 @@ class Printing:
         ----------
         row : callable
             The result line of an answer.
-        instances : sequence of Instance
+        instances : sequence
             The questions: of several, the JSON document is a list.
         files : Files
             Where each answer is written and drawn as soon as it is there.
@@ -317,7 +317,7 @@ class Printing:
                 with stop.deferred():
                     self._print(answers, row, tables=tables)
 
-    def _print(self, answers: Answers, row: Callable[[Result], dict[str, str]], *, tables: bool) -> None:
+    def _print(self, answers: Answers, row: Callable[[Result[Any, Any]], dict[str, str]], *, tables: bool) -> None:
         if not answers.results:
             return
         if self.json:
@@ -365,23 +365,23 @@ def question_line(instance: _Hashed) -> str:
 
 @dataclass
 class Answers:
-    """Results of a verb, one for each k, and what makes the JSON document of each."""
+    """Results of a verb, one for each k or point of a front, and what makes the JSON document of each."""
 
-    instances: Sequence[Instance]
+    instances: Sequence[Any]
     files: Files
-    results: list[Result]
+    results: list[Result[Any, Any]]
     documents: list[Callable[[], dict[str, Any]]]
     #: Document of what is known of the question at work; None while that is nothing.
     at_work: tuple[Instance, Callable[[], Mapping[str, Any] | None]] | None = None
     stop: Stop | None = None
 
-    def add(self, result: Result, document: Callable[[], dict[str, Any]]) -> None:
+    def add(self, result: Result[Any, Any], document: Callable[[], dict[str, Any]]) -> None:
         """Take an answer, write and draw it."""
         with nullcontext() if self.stop is None else self.stop.deferred():
             self.at_work = None
             files = self.files.of(result.instance, self.instances)
             try:
-                if any(part is not None for part in (result.impossible, result.partition, result.bound)):
+                if any(part is not None for part in (result.impossible, result.answer, result.bound)):
                     files.write(document)
             finally:
                 self.results.append(result)
@@ -408,7 +408,7 @@ class Answers:
         for answer in self.results:
             if answer.impossible is not None:
                 codes.add(complain(f"{answer.instance.label}: {answer.impossible}", IMPOSSIBLE))
-            elif answer.partition is None and not (bound_will_do and answer.bound is not None):
+            elif answer.answer is None and not (bound_will_do and answer.bound is not None):
                 codes.add(complain(f"{answer.instance.label}: none found", NOTHING))
         return max(codes)
 

@@ -13,15 +13,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from instances import Bound, ComputationGraph, Partition
+from instances import Bound, ComputationGraph, Partition, Result
 from instances.partitioning.serving import ServedPartition
 from instances.placement.placement import Placement
 from instances.runtimes.layers import layers_in_words
 from instances.runtimes.serving_front import Front
+from instances.serving.answer import Deployment
+from instances.serving.problem import DeploymentInstance
 from mtpp.plots.report.partitions import stage_section
 from mtpp.plots.report.plans import step_of_placement
 from mtpp.plots.sections import LABELLED_NODES, FloatArray, block_columns, depth_columns, placed
-from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain
+from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain, readable_log
 from mtpp.text.numbers import time_in_words
 from mtpp.text.tables import drawn
 
@@ -243,6 +245,35 @@ def front_figure(front: Front, bound: Bound | None = None) -> Figure:
     figure = plot_front(front.points).figure
     assert isinstance(figure, Figure)
     return figure
+
+
+def plot_deployments(front: Sequence[Result[DeploymentInstance, Deployment]], ax: Axes | None = None) -> Axes:
+    """Tokens a second over the time of a token, a line of steps for each context, with bounds that are above them.
+
+    Parameters
+    ----------
+    front : sequence of Result
+        As `mtpp.serve` returns them with `front`.
+    """
+    ax = axes_of(ax, 7.5, 4)
+    for i, context in enumerate(dict.fromkeys(result.instance.resident_tokens for result in front)):
+        found = [(r, r.answer) for r in front if r.instance.resident_tokens == context and r.answer is not None]
+        times, rates = [answer.tpot * 1e3 for _, answer in found], [answer.rate for _, answer in found]
+        ax.step(times, rates, "o-", where="post", color=colour(i), label=f"{math.ceil(context)} tokens")
+        over = [(answer.tpot * 1e3, 1 / r.bound.value) for r, answer in found if r.bound and not r.proved]
+        if over:
+            ax.plot(*zip(*over, strict=True), "v", color=colour(i), fillstyle="none", label="no more (proved)")
+    ax.set_xscale("log")
+    readable_log(ax.xaxis)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("time of a token [ms]")
+    ax.set_ylabel("rate [tokens/s]")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ax.margins(x=0.15, y=0.15)
+    ax.set_title(drawn(front[0].instance.label), loc="left", fontsize="medium")
+    plain(ax)
+    legend_beside(ax, title="context")
+    return ax
 
 
 def plot_rules(

@@ -46,7 +46,10 @@ class WorkloadWords(TypedDict, total=False):
     """A workload for a deployment, and its limits."""
 
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
-    input: Annotated[int | None, Word("Tokens of a prompt, in the mean.  [default: 1000]", None, "N", least=1)]
+    input: Annotated[
+        int | str | None,
+        Word("Tokens of a prompt, in the mean; of a front several.  [default: 1000]", None, "N[,N]", least=1),
+    ]
     output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
     weights: Annotated[
         str | PathLike[str] | None,
@@ -105,10 +108,21 @@ class DeploymentWords(WorkloadWords, total=False):
             basic=True,
         ),
     ]
+    front: Annotated[
+        int | None,
+        Word(
+            "The best deployment for each of N limits of the time of a token, from the quickest one on.",
+            None,
+            "N",
+            LIMITS,
+            least=1,
+            most=100,
+        ),
+    ]
 
 
 class OnServersWords(WorkloadWords, total=False):
-    """Words of `mtpp.serve` beside `servers`."""
+    """Words of `mtpp.serve` beside `servers` and `front`."""
 
     runtime: Annotated[str | None, Word("That has to run each chain.", None, "NAME")]
 
@@ -241,6 +255,14 @@ def _degrees(text: str | None, model: ServedModel, servers: Sequence[Servers], r
     return degrees
 
 
+def deployment_instances(model: Any, k: Any, memory: Any, words: ServeWords) -> list[DeploymentInstance]:
+    """The questions of a front, as `deployment_instance`: one for each number of tokens of a prompt."""
+    if words["objective"] not in (None, "throughput"):
+        raise WordError("front", words["front"], f"it is of the most tokens a second; leave out {word('objective')}.")
+    inputs = [None] if words["input"] is None else parse_counts(str(words["input"]), "input")
+    return [deployment_instance(model, k, memory, {**words, "input": count}) for count in inputs]
+
+
 def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> DeploymentInstance:
     """The question of a deployment, with `servers` among the words.
 
@@ -275,6 +297,10 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
         servers = _priced(servers, words["price"])
     names = ("input", "output", "weights", "kv", "reserve", "batch", "objective", "topology", "prefill")
     values: dict[str, Any] = {name: words[name] for name in names if words[name] is not None}  # type: ignore[literal-required]
+    if "input" in values:
+        values["input"], *others = parse_counts(str(values["input"]), "input")
+        if others:
+            raise WordError("input", words["input"], f"several are for {word('front')}; give one, or that, too.")
     values |= _lengths(values, decoder)
     if decoder.source or "weights" not in values:
         values["weights"] = decoder.quantized or "bf16"

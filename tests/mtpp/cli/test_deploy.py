@@ -77,6 +77,12 @@ def test_servers_of_a_file(tmp_path: Path) -> None:
         (["--servers", "1x8xA100", "--price", "1,2"], "there are 1 kinds of servers"),
         (["--servers", "1x8xA100", "--for", "accelerate"], "deployments are for vllm"),
         (["-k", "4", "--memory", "80GB", "--input", "100"], "--input 100: it is for --servers"),
+        (["-k", "4", "--memory", "80GB", "--front", "3"], "--front 3: it is for --servers"),
+        (["--servers", "1x8xA100", "--input", "1,2"], "--input 1,2: several are for --front; give one, or that, too"),
+        (["--servers", "1x8xA100", "--input", "0"], "--input 0: each number must be 1 or more"),
+        (["--servers", "1x8xA100", "--front", "3", "--tpot", "1ms"], "tpot is 1 ms; no chain is faster than"),
+        (["--servers", "1x8xA100", "--front", "0"], "--front 0: "),
+        (["--servers", "1x8xA100", "--front", "3", "--objective", "latency"], "--front 3: it is of the most tokens"),
     ],
 )
 def test_what_is_refused_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,3 +284,37 @@ def test_of_several_files_of_weights_one_is_chosen(tmp_path: Path) -> None:
     (tmp_path / "tiny-00001-of-00002.gguf").rename(tmp_path / "other.gguf")
     with pytest.raises(mtpp.InputError, match="these are weights of another model"):
         mtpp.serve(config, **_ASKED)
+
+
+def test_a_front_has_the_best_deployment_for_each_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rates rise with the time of a token, and longer prompts cost some; each point is the answer to its question."""
+    words = {"servers": "1x2xA100", "output": 200, "batch": 32}
+    found = mtpp.serve("llama-3-8b", **words, front=3, input="500,1000", tpot="20ms")
+    assert [result.instance.input for result in found] == [500, 500, 500, 1000, 1000, 1000]
+    assert all(result.proved and result.answer.tpot <= result.instance.tpot for result in found)
+    rates, times = ([getattr(result.answer, name) for result in found] for name in ("rate", "tpot"))
+    assert all(values == sorted(set(values)) for part in (rates, times) for values in (part[:3], part[3:]))
+    assert all(short > long for short, long in zip(rates[:3], rates[3:], strict=True))
+    quickest = mtpp.serve("llama-3-8b", **words, input=500, objective="latency")
+    assert times[0] == quickest.answer.tpot
+    alone = mtpp.serve("llama-3-8b", **words, input=500, tpot=found[1].instance.tpot)
+    assert alone.answer.rate == rates[1]
+    limits = ["--front", "3", "--input", "500,1000", "--tpot", "20ms"]
+    asked = ["serve", "llama-3-8b", "--servers", "1x2xA100", "--output", "200", "--batch", "32", *limits]
+    out, picture = tmp_path / "front.json", tmp_path / "front.svg"
+    assert main([*asked, "--out", str(out), "--plot", str(picture)]) == 0
+    header, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert [float(row.split()[header.split().index("tokens/s")]) for row in rows] == pytest.approx(rates, rel=1e-5)
+    assert all("A100" in row for row in rows)
+    drawing = picture.read_text()
+    assert all(words in drawing for words in ("700 tokens", "1200 tokens", "time of a token [ms]", "rate [tokens/s]"))
+    assert main(["verify", *(str(tmp_path / f"front-{i}.json") for i in range(1, 7))]) == 0
+    capsys.readouterr()
+    assert main([*asked, "--json"]) == 0
+    assert [point["answer"]["rate"] for point in json.loads(capsys.readouterr().out)] == pytest.approx(rates)
+
+
+def test_a_front_of_pools_leaves_out_what_no_pools_keep() -> None:
+    found = mtpp.serve("llama-3-8b", servers="1x4xA100", prefill="pools", batch=16, front=4)
+    assert all(result.answer.prompt_chains for result in found)
+    assert len(found) > 1
