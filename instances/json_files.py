@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -190,9 +190,10 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
         )
 
 
-def missing(path: str | PathLike[str], what: str = "file", rest: str = "") -> InputError:
-    """An error that says that there is no such file or folder, with the nearest name of one beside it."""
-    near = [name for name in beside(path) if what == "file" or os.path.isdir(os.path.join(os.path.dirname(path), name))]
+def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names: Iterable[str] = ()) -> InputError:
+    """An error that says that there is no such file or folder, with the nearest of `names` and of those beside it."""
+    folder = os.path.dirname(path) if what == "folder" else None
+    near = [*names, *(name for name in beside(path) if folder is None or os.path.isdir(os.path.join(folder, name)))]
     return InputError(f"{path}: there is no such {what}{nearest(near, os.path.basename(path), rest)}")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from instances.architectures.builder import PARAMETER, NetworkBuilder, Operator, Tensor
 from instances.devices import DEFAULT_DEVICE, Device
-from instances.errors import InputError, check_one_of, nearest
+from instances.errors import InputError, assume, check_one_of, nearest
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import merge_graph
 
@@ -42,6 +42,8 @@ def merge_layers(graph: ComputationGraph, operators: Sequence[Operator]) -> Comp
 
 #: Levels of nodes.
 LEVELS = ("operator", "layer")
+#: How default dimensions are said, if not by name and value.
+_DIMS = {"context": "{} tokens of context", "element_bytes": "numbers of {} bytes"}
 
 _LARGEST_DIM = 2**31 - 1
 
@@ -156,6 +158,16 @@ class Architecture:
             attributes={"dims": chosen, "level": level, "training": training, **stated},
         )
         return merge_layers(graph, net.operators) if level == "layer" else graph
+
+    def assume_defaults(self, graph: ComputationGraph, dims: Mapping[str, Dim]) -> None:
+        """Name the defaults that a graph of it has where `dims` and the caller state nothing."""
+        sizes = {"phase": FORWARD} | graph.attributes["dims"]
+        for name in (*self.dims, *(["context"] if "context" in sizes else [])):
+            # What follows from the phase is no default of its own.
+            if name not in dims and (name != "sequence" or "context" not in sizes):
+                assume(f"dims.{name}", _DIMS.get(name, f"{name} {{}}").format(sizes[name]))
+        if graph.attributes["level"] == LEVELS[0]:
+            assume("level", "a node for each operator")
 
     def _chosen(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
         """Complete the dimensions of a graph by their defaults."""

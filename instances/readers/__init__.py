@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
-from instances.architectures.architecture import FORWARD
 from instances.devices import Device, assumed_device
-from instances.errors import InputError, InputWarning, Registry, assume, check_one_of, find, nearest, said, word
+from instances.errors import InputError, InputWarning, Registry, assume, check_one_of, find, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
-from instances.json_files import beside, missing, read_text
+from instances.json_files import missing, read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.huggingface.files import (
     configuration_file,
-    find_architecture,
     read_configuration,
     recognises_configuration,
 )
@@ -37,8 +35,6 @@ from instances.readers.profiles import (
 from instances.readers.pytorch.export import read_torch, recognises_torch
 
 __all__ = ["READERS", "Reader", "load_graph"]
-# How default dimensions are said, if not by name and value.
-_DIMS = {"context": "{} tokens of context", "element_bytes": "numbers of {} bytes"}
 # Bytes that tell a binary format.
 _BINARY_HEAD = 4096
 
@@ -57,6 +53,20 @@ class Reader:
     suffix: str = ""  # of the files of a binary format
     # Which of the keywords dims, training, device, cost, input_work, time_unit and weights `read` takes.
     options: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> str:
+        """The files that it reads, in words."""
+        return f"'{self.name}' files" if self.name in READERS else "architectures"
+
+    @property
+    def remedy(self) -> str:
+        """Advice for a graph whose work is suspiciously large."""
+        if "time_unit" in self.options:
+            return f"if the file gives milliseconds, say {said('time_unit', 'ms')}"
+        if "device" in self.options:
+            return f"check {word('peak_flops')} and {word('memory_bandwidth')}"
+        return "check the unit of the file's times"
 
 
 #: All readers by name. Recognition asks them in this order: the last one takes all other JSON.
@@ -180,29 +190,11 @@ def load_graph(
     'bert-base'
     """
     check_one_of("communication", communication, ("size", "cost"))
-    chosen = None if reader is None else find(READERS, reader, "reader")
     if cost is not None:
         check_one_of("cost", cost, ("roofline", "measured"))
     if cost == "measured" and device is not None:
         raise InputError(f"{spec}: measured work takes no device; leave out peak_flops and memory_bandwidth.")
-    if reader is None and spec in ARCHITECTURES:
-        if communication == "cost":
-            raise InputError(f"{spec}: an architecture has no edge costs; use communication 'size'.")
-        if cost == "measured":
-            raise InputError(f"{spec}: an architecture cannot be measured; give an ONNX model.")
-        for name, value in (("input_work", input_work), ("time_unit", time_unit), ("weights", weights)):
-            if value is not None:
-                raise InputError(f"{spec}: an architecture takes no {name}; leave it out.")
-        architecture = ARCHITECTURES[str(spec)]
-        sizes: dict[str, Any] = architecture.checked(dims or {})
-        graph = architecture.build(level=level, training=training, device=device or assumed_device(), **sizes)
-        return _assuming(graph, spec, dims, level)
-    if not os.path.exists(spec):
-        if reader is not None:
-            raise missing(spec)
-        end = nearest([*ARCHITECTURES, *beside(spec)], os.path.basename(spec), "all are in mtpp list architectures")
-        raise InputError(f"There is no file and no architecture {str(spec)!r}{end}")
-    chosen = chosen or _recognise(spec)
+    source = _source(spec, reader)
     options = {
         "dims": dims,
         "level": None if level == LEVELS[0] else level,
@@ -213,69 +205,82 @@ def load_graph(
         "time_unit": time_unit,
         "weights": weights,
     }
-    set_options = {name: value for name, value in options.items() if value or value == ""}
-    for name in set_options:
-        if name not in chosen.options:
-            details = {"dims": ", ".join(dims or ()), "device": "peak_flops, memory_bandwidth"}
-            option = f"{name} ({details[name]})" if name in details else name
-            takers = [other.name for other in READERS.values() if name in other.options]
-            if name not in ("input_work", "time_unit", "weights"):
-                takers = ["architectures", *takers]
-            raise InputError(f"{spec}: '{chosen.name}' files take no {option}; leave it out ({', '.join(takers)} do).")
-    for dim, size in (dims or {}).items():
-        if isinstance(size, str) and chosen.read is not read_configuration:
-            raise InputError(f"{spec}: dimension {dim} is {size}; give a whole number.")
-    if communication == "size":
-        if device is None and "device" in chosen.options and cost != "measured":
-            set_options["device"] = assumed_device()
-        _assume_words(chosen, input_work, time_unit)
-        graph = _assuming(chosen.read(spec, **set_options), spec, dims, level)
-    elif chosen.read_costs is None:
-        raise InputError(f"{spec}: '{chosen.name}' files have no edge costs; use communication 'size'.")
+    stated = {name: value for name, value in options.items() if value or value == ""}
+    _check_options(spec, source, stated)
+    if communication == "cost":
+        if source.read_costs is None:
+            raise InputError(f"{spec}: {source.files} have no edge costs; use communication 'size'.")
+        graph = source.read_costs(spec)
     else:
-        graph = chosen.read_costs(spec)
-    if chosen.read is read_graph:  # the project's own format says all there is to say, and what was in doubt before
+        _assume_words(source, stated)
+        roofline = {"device": device or assumed_device()} if "device" in source.options and cost != "measured" else {}
+        graph = source.read(spec, **stated | roofline)
+    if source.read in (_build, read_graph):  # they say all there is to say, the format with what was in doubt before
         return graph
-    graph = with_doubts(graph, _unit_remedy(chosen) if time_unit is None else "")
+    graph = with_doubts(graph, source.remedy if time_unit is None else "")
     for text in graph.attributes.get("warnings", ()):
         warnings.warn(f"{spec}: {text}", InputWarning, stacklevel=2)
     return graph
 
 
-def _assuming(
-    graph: ComputationGraph, spec: str | Path, dims: Mapping[str, Dim] | None, level: str
+def _build(
+    name: str | Path,
+    *,
+    dims: Mapping[str, Dim] | None = None,
+    level: str = "operator",
+    training: bool = False,
+    device: Device,
 ) -> ComputationGraph:
-    """The graph; of an architecture or a configuration the defaults are named that it was built with."""
-    architecture = find_architecture(spec)
-    if architecture is None:
-        return graph
-    sizes = {"phase": FORWARD} | graph.attributes["dims"]
-    for name in (*architecture.dims, *(["context"] if "context" in sizes else [])):
-        # What follows from the phase is no default of its own.
-        if name not in (dims or {}) and (name != "sequence" or "context" not in sizes):
-            assume(f"dims.{name}", _DIMS.get(name, f"{name} {{}}").format(sizes[name]))
-    if level == LEVELS[0]:
-        assume("level", "a node for each operator")
+    """The graph of a named architecture."""
+    architecture = ARCHITECTURES[str(name)]
+    sizes: dict[str, Any] = architecture.checked(dims or {})
+    graph = architecture.build(level=level, training=training, device=device, **sizes)
+    architecture.assume_defaults(graph, sizes)
     return graph
 
 
-def _assume_words(reader: Reader, input_work: str | None, time_unit: str | None) -> None:
+#: How the graphs of named architectures come about; no format of files, so not in `READERS`.
+_NAMED = Reader(
+    "architecture",
+    "named architectures",
+    _build,
+    ARCHITECTURES.__contains__,
+    options=("dims", "level", "training", "device"),
+)
+
+
+def _source(spec: str | Path, reader: str | None) -> Reader:
+    """The reader with this name, or that for a named architecture or for what a file holds."""
+    chosen = None if reader is None else find(READERS, reader, "reader")
+    if chosen is None and spec in ARCHITECTURES:
+        return _NAMED
+    if os.path.exists(spec):
+        return chosen or _recognise(spec)
+    if chosen is not None:
+        raise missing(spec)
+    raise missing(spec, "file or architecture", "all architectures are in mtpp list architectures", ARCHITECTURES)
+
+
+def _check_options(spec: str | Path, source: Reader, stated: Mapping[str, Any]) -> None:
+    """Refuse what a reader does not take, and say which do."""
+    for name in stated:
+        if name not in source.options:
+            details = {"dims": ", ".join(stated.get("dims", ())), "device": "peak_flops, memory_bandwidth"}
+            option = f"{name} ({details[name]})" if name in details else name
+            takers = [other.name for other in READERS.values() if name in other.options]
+            if name in _NAMED.options:
+                takers = ["architectures", *takers]
+            raise InputError(f"{spec}: {source.files} take no {option}; leave it out ({', '.join(takers)} do).")
+
+
+def _assume_words(reader: Reader, stated: Mapping[str, Any]) -> None:
     """Name the defaults of files that leave something open."""
     if reader.read_costs is not None:
         assume("communication", "tensors by their size")
-    if input_work is None and "input_work" in reader.options:
+    if "input_work" not in stated and "input_work" in reader.options:
         assume("input_work", "Input nodes with their time")
-    if time_unit is None and "time_unit" in reader.options:
+    if "time_unit" not in stated and "time_unit" in reader.options:
         assume("time_unit", "times in s")
-
-
-def _unit_remedy(reader: Reader) -> str:
-    """Advice for a graph whose work is suspiciously large."""
-    if "time_unit" in reader.options:
-        return f"if the file gives milliseconds, say {said('time_unit', 'ms')}"
-    if "device" in reader.options:
-        return f"check {word('peak_flops')} and {word('memory_bandwidth')}"
-    return "check the unit of the file's times"
 
 
 def _recognise(path: str | Path) -> Reader:

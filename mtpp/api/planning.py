@@ -129,7 +129,7 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
 
 def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
     """As `flow`, with words that are checked."""
-    methods = flow_methods(question, words["seed"], search_only=words["search_only"])
+    methods = flow_methods(words["seed"], search_only=words["search_only"])
     options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
     return answered(question, methods, options, on_progress).noted(question.terms)
 

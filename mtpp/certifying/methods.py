@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -86,12 +88,12 @@ def _telling(controls: Controls, bound: float | None = None) -> Tell:
     return tell
 
 
-def _bounds_behind(search: Method[Q, A], prove: Callable[[A, Controls], Sequence[Bound]]) -> list[Method[Q, A]]:
+def _bounds_behind(search: Method[Q, A], prove: Callable[[A, Deadline], Sequence[Bound]]) -> list[Method[Q, A]]:
     """A search for plans, and the bounds that hold for plans like the best one."""
 
     def run(best: Result[Q, A], controls: Controls) -> Result[Q, A] | None:
         watch, plan = Stopwatch(), best.answer
-        bounds = [] if plan is None else prove(plan, controls)
+        bounds = [] if plan is None else prove(plan, controls.deadline)
         seconds = watch.seconds(bound=watch.passed)
         results = [Result(bound.method, best.instance, plan, bound, seconds) for bound in bounds]
         return combine(*results) if results else None
@@ -115,23 +117,17 @@ _RESOLUTION = 1e-4
 _JUST_ABOVE = 1e-6
 
 
-def flow_methods(
-    instance: FlowInstance, seed: int, *, search_only: bool = False
-) -> list[Method[FlowInstance, FlowAnswer]]:
+def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowInstance, FlowAnswer]]:
     """A search alone; or all layers of few devices, a search, bounds, and both again where that can close the gap."""
     rng = np.random.default_rng(seed)
 
-    enumerate_all = enumerate_flows if instance.steps is None else bound_ticks
-
-    def enumerate_few(best: FlowResult, controls: Controls) -> FlowResult | None:
-        return enumerate_all(instance, _FEW, best.answer, controls.deadline)
-
-    def enumerate_many(best: FlowResult, controls: Controls) -> FlowResult | None:
-        return enumerate_all(instance, _MANY, best.answer, controls.deadline)
+    def enumerate_all(best: FlowResult, controls: Controls, most: int) -> FlowResult | None:
+        enumerate_or_bound = enumerate_flows if best.instance.steps is None else bound_ticks
+        return enumerate_or_bound(best.instance, most, best.answer, controls.deadline)
 
     def search(best: FlowResult, controls: Controls) -> FlowResult:
         target = None if best.bound is None else best.bound.value * (1 + _JUST_ABOVE)
-        return search_flow(instance, rng, Limits(controls.deadline, target=target), best.answer)
+        return search_flow(best.instance, rng, Limits(controls.deadline, target=target), best.answer)
 
     def search_again(best: FlowResult, controls: Controls) -> FlowResult | None:
         return search(best, controls) if (best.gap or 0.0) > _RESOLUTION else None
@@ -140,7 +136,7 @@ def flow_methods(
         def tell(_: str, flow: float) -> None:
             controls.report(Progress("bounds", 0.0, best.cost, 1 / flow if flow else None, None))
 
-        return combine(*bound_flow(instance, best.answer, controls.deadline, tell))
+        return combine(*bound_flow(best.instance, best.answer, controls.deadline, tell))
 
     def prove_again(best: FlowResult, controls: Controls) -> FlowResult | None:
         return prove(best, controls) if best.answer is not best.parts[0].answer else None
@@ -148,9 +144,9 @@ def flow_methods(
     if search_only:
         return [Method("annealing", search, timeless=True, exact=True)]
     return [
-        Method("enumeration", enumerate_few, _SEARCH, counted=True),
+        Method("enumeration", partial(enumerate_all, most=_FEW), _SEARCH, counted=True),
         Method("annealing", search, _SEARCH, timeless=True, exact=True),
-        Method("enumeration", enumerate_many, _SEARCH, counted=True),
+        Method("enumeration", partial(enumerate_all, most=_MANY), _SEARCH, counted=True),
         Method("bounds", prove, _PROVE, timeless=True, exact=True),
         Method("annealing again", search_again, 1 - _PROVE),
         Method("bounds again", prove_again, timeless=True, exact=True),
@@ -195,23 +191,24 @@ def certify_grid(
         If nothing fits.
     """
     provenance = {"planner": "grid", "time_limit": time_limit}
+    options = SolveOptions(time_limit=None if time_limit is None else 2 * time_limit)
+    result = answered(question, _grid_methods(runtime, top, provenance), options, on_progress)
+    return replace(result, method="grid", provenance=provenance)
 
-    def search(_: GridResult, controls: Controls) -> GridResult:
-        watch = Stopwatch()
+
+def _grid_methods(runtime: str | None, top: int, provenance: Mapping[str, Any]) -> list[Method[GridInstance, GridPlan]]:
+    """A search for half of the time, and bounds behind it."""
+
+    def search(start: GridResult, controls: Controls) -> GridResult:
+        question, watch = start.instance, Stopwatch()
         plans = plan_in_grid(question, Limits(controls.deadline), runtime, _telling(controls))
         seconds = watch.seconds(search=watch.passed)
         best = GridResult("grid", question, plans.best, seconds=seconds, provenance=provenance)
+        uniform = [] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]
         others = [GridResult(OTHER, question, plan) for plan in plans.of_other_degrees(top)]
-        return combine(
-            best, *([] if plans.uniform is None else [GridResult(UNIFORM, question, plans.uniform)]), *others
-        )
+        return combine(best, *uniform, *others)
 
-    methods = _bounds_behind(
-        Method("search", search, 0.5, timeless=True, exact=True),
-        lambda plan, controls: grid_bounds(plan, controls.deadline),
-    )
-    options = SolveOptions(time_limit=None if time_limit is None else 2 * time_limit)
-    return replace(answered(question, methods, options, on_progress), method="grid", provenance=provenance)
+    return _bounds_behind(Method("search", search, 0.5, timeless=True, exact=True), grid_bounds)
 
 
 def uniform_plan(result: GridResult) -> GridPlan | None:
@@ -320,8 +317,8 @@ def certify_plan(
             iteration = settings.reorder(iteration)
         return PlanResult(settings.planner, instance, iteration, seconds=watch.seconds(search=watch.passed))
 
-    def prove(iteration: Iteration, controls: Controls) -> list[Bound]:
-        stopped = controls.deadline.interrupted.is_set()
+    def prove(iteration: Iteration, deadline: Deadline) -> list[Bound]:
+        stopped = deadline.interrupted.is_set()
         return bounds_of_plan(iteration, hurried=settings.time_limit is not None, stopped=stopped)
 
     methods = _bounds_behind(Method("search", find, timeless=True, exact=True), prove)

@@ -351,8 +351,6 @@ def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:
 
 
 def _decoding(graph: GraphLike, words: DecoderWords) -> ReadingWords:
-    from instances.readers.huggingface.files import find_architecture
-
     reading = dict(words)
     network = find_architecture(graph)
     if network is not None and network.served:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike, fspath
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
 from instances.graph.graph import ComputationGraph
-from instances.json_files import beside
+from instances.json_files import beside, missing
+from instances.readers.huggingface.files import find_architecture
 from mtpp.questions.grid import GridReportWords, GridWords, rates_of_servers
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
@@ -348,11 +350,11 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
     from instances.planning import LayerChain
     from instances.planning.chains import collapse
     from instances.planning.plan_files import is_chain_file, load_chain
-    from instances.readers.huggingface.files import find_architecture
     from instances.runtimes import RUNTIMES
     from instances.runtimes.modules import whole_layers
 
-    dims, stated = _dims(chain, words), words["dims"]
+    known, stated = _known_dims(chain), words["dims"]
+    dims = _dims(known, words)
     if isinstance(chain, LayerChain):
         if read := chosen(ChainWords, words):
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
@@ -361,10 +363,9 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
         text = fspath(chain)
         if text == _SIMULATION:
             return _simulation(words)
-        is_named = Path(text).exists() or find_architecture(text) is not None
-        if not is_named and (end := nearest([_SIMULATION], text)) != ".":
-            raise InputError(f"There is no file and no architecture {text!r}{end}")
-        if stated and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
+        if not (known or Path(text).exists()) and nearest([_SIMULATION], text) != ".":
+            raise missing(text, "file or architecture", names=[_SIMULATION])
+        if stated and Path(text).is_file() and Path(text).suffix != ".onnx" and not known:
             first = "=".join(map(str, next(iter(stated.items()))))
             raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
         if is_chain_file(text):
@@ -392,23 +393,21 @@ def _simulation(words: PlanningWords) -> LayerChain:
     return bert_chain(sequence=_SIMULATED_TOKENS if words["sequence"] is None else words["sequence"])
 
 
-def _dims(chain: object, words: PlanningWords) -> dict[str, Any]:
-    """Dimensions of an architecture, with those of dtype and sequence."""
+def _dims(known: Mapping[str, Any], words: PlanningWords) -> dict[str, Any]:
+    """The stated dimensions of an architecture that knows these, with those of dtype and sequence."""
     from instances.planning.problem import ELEMENT_BYTES
 
-    dims, priced = dict(words["dims"] or {}), _known_dims(chain)
+    dims = dict(words["dims"] or {})
     dtype = words["dtype"]
     others = {"element_bytes": dtype and ELEMENT_BYTES[dtype], "sequence": words["sequence"]}
     for name, value in others.items():
-        if value is not None and name in priced and dims.setdefault(name, value) != value:
+        if value is not None and name in known and dims.setdefault(name, value) != value:
             raise WordError("dims", f"{name}={dims[name]}", f"another option says {value}; leave one out.")
     return dims
 
 
 def _known_dims(chain: object) -> dict[str, Any]:
     """Dimensions of an architecture with their defaults; none of anything else."""
-    from instances.readers.huggingface.files import find_architecture
-
     architecture = find_architecture(chain)
     return {} if architecture is None else dict(architecture.dims)
 

@@ -96,7 +96,7 @@ def faults_of_solution(
     instance = replace(flow_instance_of(case), longest_path=longest_path)
     largest = float(largest_flow(case, longest_path))
     counts = Counter() if counts is None else counts
-    result = answered(instance, flow_methods(instance, 0), SolveOptions(time_limit=20.0))
+    result = answered(instance, flow_methods(0), SolveOptions(time_limit=20.0))
     if largest == 0 or result.answer is None or result.bound is None:
         lost = largest > 0 or result.impossible is None
         return [f"{largest!r} passes, and the answer is {result!r}"] if lost else []
@@ -125,7 +125,7 @@ def faults_of_steps(case: StepsCase, counts: Counter[str] | None = None) -> list
     """List how the answer to a question with steps, its bound and its certificate fall short of the largest flow."""
     instance, largest = instance_of_steps(case), float(largest_flow_of_steps(case))
     counts = Counter() if counts is None else counts
-    result = answered(instance, flow_methods(instance, 0), SolveOptions(time_limit=20.0))
+    result = answered(instance, flow_methods(0), SolveOptions(time_limit=20.0))
     if largest == 0 or result.answer is None or result.bound is None:
         lost = largest > 0 or result.impossible is None
         return [f"{largest!r} passes, and the answer is {result!r}"] if lost else []

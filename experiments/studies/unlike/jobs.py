@@ -113,7 +113,7 @@ class FlowJob(StudyJob):
     def answer(self, start: Sequence[Run]) -> Run:
         """Requests per second: of the published layers, of ours, and the most that is proved."""
         instance = read_flow_question(self.file)
-        result = answered(instance, flow_methods(instance, _SEED), SolveOptions(time_limit=self.limit, seed=_SEED))
+        result = answered(instance, flow_methods(_SEED), SolveOptions(time_limit=self.limit, seed=_SEED))
         assert result.answer is not None
         assert result.bound is not None
         interval = [instance.published.get(i, (0, 0)) for i in range(instance.n)]

@@ -127,6 +127,7 @@ def read_configuration(
         graph = replace(graph, source=f"{graph.source}; bytes of parameters as in {stored.source}")
         graph, more = with_others(graph, parts, stored)
         warnings += more
+    architecture.assume_defaults(graph, dims or {})
     attributes = dict(graph.attributes)
     if isinstance(record, Encoder) or _is_alone(config, record):
         attributes["modules"] = record.modules
@@ -212,4 +213,7 @@ def find_architecture(spec: object) -> Architecture | None:
     if isinstance(spec, str) and spec in ARCHITECTURES:
         return ARCHITECTURES[spec]
     file = configuration_file(spec)
-    return None if file is None else configured_architecture(_read(file), _name(file))[0]
+    if file is None:
+        return None
+    name, config = _name(file), _read(file)
+    return configured_architecture(config, name)[0]

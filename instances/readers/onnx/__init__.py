@@ -54,6 +54,9 @@ def read_onnx(
         If onnx is not installed, the file is not a valid model, or a shape is open.
     """
     check_one_of("cost", cost, ("roofline", "measured"))
+    for dim, size in (dims or {}).items():
+        if isinstance(size, str):
+            raise InputError(f"{path}: dimension {dim} is {size}; give a whole number.")
     try:
         from instances.readers.onnx.graph import build
     except ImportError as error:

@@ -370,7 +370,7 @@ def test_the_word_is_one_of_all_verbs(tmp_path, monkeypatch, capsys):
     for words in ({"training": True}, {"weights": "missing.gguf"}, {"weights": "config.json"}):
         with pytest.raises(InputError, match=r"weights|there is no such file"):
             mtpp.load(path, **{"weights": "q4.gguf"} | words)
-    with pytest.raises(InputError, match="bert-base: an architecture takes no weights"):
+    with pytest.raises(InputError, match="bert-base: architectures take no weights"):
         mtpp.load("bert-base", weights="q4.gguf")
 
 

@@ -90,7 +90,7 @@ def test_other_choices_and_other_files_are_refused(path: Path) -> None:
         read_pipedream(path, input_work="some")
     with pytest.raises(InputError, match=r"take no time_unit; leave it out \(piper, dot do\)"):
         load_graph(path, time_unit="ms")
-    with pytest.raises(InputError, match="an architecture takes no input_work"):
+    with pytest.raises(InputError, match="architectures take no input_work"):
         load_graph("bert-base", input_work="drop")
 
 

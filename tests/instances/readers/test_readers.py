@@ -40,11 +40,11 @@ def test_the_format_is_recognised_by_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("bert-bse", {}, "no file and no architecture 'bert-bse'; did you mean bert-base"),
-        ("zzz", {}, "'zzz'; all are in mtpp list architectures"),
+        ("bert-bse", {}, "bert-bse: there is no such file or architecture; did you mean bert-base"),
+        ("zzz", {}, "zzz: there is no such file or architecture; all architectures are in mtpp list architectures"),
         ("bert-base", {"reader": "mrs"}, "There is no reader 'mrs'; did you mean msr"),
         ("bert-base", {"communication": "bytes"}, "communication is 'bytes'; give one of size, cost"),
-        ("bert-base", {"communication": "cost"}, "an architecture has no edge costs"),
+        ("bert-base", {"communication": "cost"}, "architectures have no edge costs"),
         ("bert-base", {"dims": {"device": 3}}, "bert-base: there is no dimension 'device'; it has batch"),
         ("bert-base", {"dims": {"batch": 0}}, "dimension batch is 0"),
         ("bert-base", {"cost": "free"}, "cost is 'free'; give one of roofline, measured"),

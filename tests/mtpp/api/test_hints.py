@@ -164,7 +164,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str, Callable[[], Any]]] = {
     ),
     "weights of an architecture": (
         lambda: mtpp.load("bert-base", weights="q8.gguf"),
-        "an architecture takes no weights; leave it out",
+        "architectures take no weights; leave it out",
         lambda: mtpp.load("bert-base"),
     ),
 }

@@ -76,11 +76,11 @@ def test_what_could_not_be_priced_is_named(folder: Path, capsys: pytest.CaptureF
         ),
         ("path.json --peak-flops 1e12", "mtpp: path.json: 'json' files take no device"),
         ("path.json --cost measured", "mtpp: path.json: 'json' files take no cost"),
-        ("gnmt --cost measured", "mtpp: gnmt: an architecture cannot be measured; give an ONNX model."),
+        ("gnmt --cost measured", "mtpp: gnmt: architectures take no cost; leave it out (onnx do)."),
         ("gnmt --peak-flops 0", "mtpp: Device: peak_flops is 0.0; it must be positive."),
         ("path.json --out path.json", "mtpp: --out path.json: this is a file to read; give another name."),
         ("gnmt --out missing/graph.json", "mtpp: missing/graph.json: "),
-        ("nothing.onnx", "mtpp: There is no file and no architecture 'nothing.onnx'"),
+        ("nothing.onnx", "mtpp: nothing.onnx: there is no such file or architecture"),
     ],
 )
 @pytest.mark.usefixtures("folder")
