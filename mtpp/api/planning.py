@@ -17,7 +17,7 @@ from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.annealing import Tell
 from heuristics.placement.placeto import Checkpoint
-from instances import Bound, ComputationGraph, Result, combine
+from instances import Bound, ComputationGraph, Result
 from instances.deadline import Stopwatch
 from instances.errors import InputError, WordError, is_refused
 from instances.json_files import read_text
@@ -27,11 +27,12 @@ from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid.transformer import Transformer
 from instances.runtimes.serving_front import Front
-from instances.serving.answer import Deployment
 from instances.serving.model import ServedModel
 from instances.serving.problem import DeploymentInstance
-from mtpp.certifying.loop import Method, ignore
+from mtpp.certifying.loop import ignore
 from mtpp.certifying.methods import (
+    DEPLOYMENT_METHODS,
+    DeploymentResult,
     PlanResult,
     PlanSearch,
     answered,
@@ -67,9 +68,7 @@ from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.numbers import Quantity, how_many
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.serving import serving_front
-from mtpp_models.flow.deployments import deployed
 from mtpp_models.placement.cp import CP_SOLVER, cp_version
-from mtpp_models.solvers.interface import Controls
 from mtpp_models.solvers.registry import find_solver
 
 if TYPE_CHECKING:
@@ -500,30 +499,12 @@ def _in_listed_order(iteration: Iteration, path: Path) -> Iteration:
 
 _TIGHT = "weights leave less than 15 % of the memory of a device; there, measured rates differ by up to 1.8 times"
 
-#: Outcome of a search for a deployment, with its proof.
-DeploymentResult = Result[DeploymentInstance, Deployment]
-
 
 def deployment(
     question: DeploymentInstance, time_limit: float | None, on_progress: Callable[[Progress], None] = ignore
 ) -> DeploymentResult:
     """The best deployment by a time limit [s], and bounds; why there is none if there is none."""
-
-    def search(best: DeploymentResult, controls: Controls) -> DeploymentResult:
-        watch = Stopwatch()
-
-        def tell(devices: str, rate: float) -> None:
-            controls.report(Progress(f"chains on {devices}", 0.0, None, None, None))
-
-        answer, bounds, reason = deployed(question, controls.deadline, tell)
-        seconds = watch.seconds(solve=watch.passed)
-        if answer is None:
-            return Result("chains", question, seconds=seconds, impossible=reason)
-        results = [Result(bound.method, question, answer, bound, seconds) for bound in bounds]
-        return combine(*results) if results else Result("chains", question, answer, None, seconds)
-
-    methods = [Method[DeploymentInstance, Deployment]("chains", search, timeless=True, once=True)]
-    result = answered(question, methods, SolveOptions(time_limit=time_limit), on_progress)
+    result = answered(question, DEPLOYMENT_METHODS, SolveOptions(time_limit=time_limit), on_progress)
     answer = result.answer
     is_tight = answer is not None and any(chain.is_tight for _, chain, _ in answer.pools)
     return result.noted(_TIGHT) if is_tight else result

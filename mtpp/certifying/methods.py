@@ -32,11 +32,14 @@ from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.grid import GridInstance, GridPlan
 from instances.results import A, Q
+from instances.serving.answer import Deployment
+from instances.serving.problem import DeploymentInstance
 from instances.system.processes import catch_interrupt
 from mtpp.certifying.loop import Loop, Method, ignore
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.exchange.files import write_built
 from mtpp_models.flow.bounds import bound_flow, bound_ticks
+from mtpp_models.flow.deployments import deployed
 from mtpp_models.flow.enumeration import enumerate_flows
 from mtpp_models.placement.cp import CP, CP_SOLVER
 from mtpp_models.placement.exact import EXACT
@@ -400,3 +403,29 @@ def guarantees(iteration: Iteration) -> list[str]:
         bound = iteration_bound(instance, allow_idle=False, ceiling=iteration.time)
         results.append(theorem_1(instance, iteration.time, bound.value))
     return [str(guarantee) for guarantee in results]
+
+
+# Deployments of decoders on servers.
+
+
+#: Outcome of a search for a deployment, with its proof.
+DeploymentResult = Result[DeploymentInstance, Deployment]
+
+
+def _deploy(best: DeploymentResult, controls: Controls) -> DeploymentResult:
+    """The best deployment with its bounds, or why there is none."""
+    question, watch = best.instance, Stopwatch()
+
+    def tell(devices: str, rate: float) -> None:
+        controls.report(Progress(f"chains on {devices}", 0.0, None, None, None))
+
+    answer, bounds, reason = deployed(question, controls.deadline, tell)
+    seconds = watch.seconds(solve=watch.passed)
+    if answer is None:
+        return Result("chains", question, seconds=seconds, impossible=reason)
+    results = [Result(bound.method, question, answer, bound, seconds) for bound in bounds]
+    return combine(*results) if results else Result("chains", question, answer, None, seconds)
+
+
+#: The search proves its deployment itself.
+DEPLOYMENT_METHODS = [Method[DeploymentInstance, Deployment]("chains", _deploy, timeless=True, once=True)]

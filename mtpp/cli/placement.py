@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.partitioning.serving import ServedPartition
     from instances.serving.problem import DeploymentInstance
-    from mtpp.api.planning import DeploymentResult, ServingResult
-    from mtpp.certifying.methods import FlowResult
+    from mtpp.api.planning import ServingResult
+    from mtpp.certifying.methods import DeploymentResult, FlowResult
 
 # The verb ``mtpp place``: a placement, and what is printed of it.
 
