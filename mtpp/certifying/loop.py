@@ -37,7 +37,7 @@ def leaving_out(name: str, note: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except MethodError as fault:
-        note(f"{name} left out: {fault}")
+        note(f"{name} left out: {fault}".removesuffix("."))
     except (ArithmeticError, MemoryError) as fault:
         note(f"{name} left out: {type(fault).__name__}: {fault}".removesuffix(": "))
 

@@ -278,7 +278,14 @@ def _load(place: Place) -> Any:
         if Path(file).parent.is_dir():
             sys.path.append(str(Path(file).parent))  # for what lies beside it
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        exec(compile(text, file, "exec", dont_inherit=True), vars(module))
+        try:
+            exec(compile(text, file, "exec", dont_inherit=True), vars(module))
+        except ImportError as error:
+            if "relative import" not in str(error):
+                raise
+            raise MethodError(
+                f"{error}; a file alone has no package: import without the dot, or name it package.module:{name}"
+            ) from None
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part)

@@ -346,6 +346,8 @@ def _check_name(file: str, text: str, name: str) -> None:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: cannot be read as Python ({error}).") from None
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    if any(isinstance(n, ast.AsyncFunctionDef) and n.name == name for n in tree.body):
+        raise InputError(f"{file}: {name} is asynchronous; define it with def, and run what it awaits by asyncio.run.")
     names += [n.targets[0].id for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     stored |= {(a.asname or a.name) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}

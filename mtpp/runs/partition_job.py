@@ -132,7 +132,7 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
             methods[method] = RunMethod(method, _sources(method, homes))
             continue
         if method.name in methods and (methods[method.name].own or method).sources != method.sources:
-            remedy = "give one another __name__, or another name if it is a model."
+            remedy = "give one another __name__, or another name to its file or its model."
             raise InputError(f"methods: two are called {method.name}; {remedy}")
         if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
             raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
@@ -218,6 +218,7 @@ def proved(name: str, instance: Instance, options: SolveOptions, start: Partitio
     if result.bound is not None:
         optimal = result.proved if name == CERTIFY else result.bound.optimal
         answer |= {"bound": result.bound.value, "optimal": optimal}
+        answer |= {name: value for name, value in result.bound.witness.items() if name == "at_most"}
     moments = thinned(list(result.moments), _MOST_POINTS)
     trace = [[round(moment.seconds, 6), _finite(moment.cost), moment.bound] for moment in moments]
     return answer | ({"trace": trace} if len(trace) > 1 else {})

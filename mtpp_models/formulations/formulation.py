@@ -155,7 +155,7 @@ class CaseResult(NamedTuple):
     """Result of one case, in the time unit of the instance, and its seconds in each phase."""
 
     bound: float  # proved; infinite where the case is infeasible
-    optimum: float  # objective of the solution, where the solver ran to its end; infinite where it did not
+    cost: float  # objective of the solution, which no bound of the case exceeds; infinite where there is none
     # (n,): where the solution puts each node, counted from 0; None where there is none or it is not integral.
     superblock: IntArray | None
     log: str
@@ -222,7 +222,7 @@ class Case:
             relaxation = replace(linear, case=self.name, bound=None if linear.value is None else max(0.0, proved))
         return CaseResult(
             bound=proved,
-            optimum=_optimum(outcome) * data.unit,
+            cost=math.inf if outcome.objective is None else outcome.objective * data.unit,
             superblock=None if outcome.objective is None or self.superblock is None else _read(model, solver),
             log=outcome.log,
             build=built,
@@ -285,14 +285,6 @@ def _proved(outcome: SolverOutcome, solver: Solver) -> float:
     if outcome.bound is None:
         return 0.0
     return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
-
-
-def _optimum(outcome: SolverOutcome) -> float:
-    """Objective of the optimum; infinite if there is none or a gap is left."""
-    if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
-        return math.inf
-    closed = outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))
-    return outcome.objective if closed else math.inf
 
 
 def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
@@ -488,12 +480,14 @@ class Formulation:
                 solution = _solution(instance, result, prepared.group, solver)
                 partitions += [] if solution is None else [solution]
                 # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
-                tolerated = result.optimum * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
+                tolerated = result.cost * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
                 rounded |= solution is None or solution.bottleneck > tolerated
         bound, notes = None, tuple[str, ...]()
         if self.is_bound:
             floor = simple(instance)
-            proved, closed = _combined(prepared, results, floor, solver.margin)
+            proved, most, closed = _combined(prepared, results, floor, solver.margin)
+            if not closed and most < np.inf:
+                options["at_most"] = max(floor, most)
             answers = [*partitions, *([] if whole is None else [whole])]
             least = min(answers, key=lambda partition: partition.bottleneck, default=None)
             if least is None and proved == np.inf:
@@ -547,13 +541,13 @@ def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) 
 
 def _combined(
     prepared: PreparedModel, results: Sequence[CaseResult], floor: float, margin: float
-) -> tuple[float, bool]:
-    """The least bound of all cases [time unit], and whether solving on could not raise it."""
+) -> tuple[float, float, bool]:
+    """The least bound of all cases, what solving on could raise it to [time unit], and whether it could not at all."""
     finished = len(results) == len(prepared.cases)
     # A case that was not started has proved nothing beyond *simple*.
     proved = min((prepared.cutoff, *(result.bound for result in results))) if finished else floor
-    most_possible = min((prepared.cutoff, *(result.optimum for result in results)))
+    most = min((prepared.cutoff, *(result.cost for result in results)))
     # What the solver found may be this much more: far below the unit it says nothing.
-    surely = most_possible + margin * prepared.data.unit
-    reached = proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely
-    return proved, finished and reached and not prepared.data.leaves_out_overflow
+    surely = most + margin * prepared.data.unit
+    reached = proved >= most * (1 - PROOF_TOLERANCE) or floor >= surely
+    return proved, surely, finished and reached and not prepared.data.leaves_out_overflow

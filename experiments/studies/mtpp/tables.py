@@ -43,7 +43,10 @@ from mtpp_models.solvers.registry import find_solver
 
 
 #: Fields of a run that tables use; those that a file lacks are missing.
-_NUMBERS = ("bottleneck", "bound", "simple", "seconds", "cpu_seconds", "communication_over_work", "time_limit")
+_NUMBERS = (
+    *("bottleneck", "bound", "at_most", "simple", "seconds", "cpu_seconds"),
+    *("communication_over_work", "time_limit"),
+)
 _TEXTS = ("key", "question", "instance", "cluster", "kind", "method", "error", "solver", "version", "sources")
 _FIELDS = (*_TEXTS, *_NUMBERS, "parameters", "n", "m", "k", "seed", "optimal")
 #: What tells runs of one method apart, besides the seed, over which tables take means.

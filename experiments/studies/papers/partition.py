@@ -273,7 +273,10 @@ class PartitionMeasures:
         return self._grids[item, later]
 
     def _later(self, item: str) -> pd.DataFrame:
-        """Runs of an item in which bounds that could still rise within the paper's limit are at the best partition."""
+        """Runs of an item in which bounds that could still rise within the paper's limit are at the most they can be.
+
+        That is the cost of the best partition, or of a solution of the method's own program.
+        """
         stopped = {
             method
             for row in self._study.rows
@@ -285,7 +288,8 @@ class PartitionMeasures:
         }
         frame = self.frame(item)
         could_rise = frame["method"].isin(stopped) & ~frame["optimal"].eq(True)
-        reached = frame["bound"].combine(frame["question"].map(self._least), np.fmax)
+        most = frame["at_most"].combine(frame["question"].map(self._least), np.fmin)
+        reached = frame["bound"].combine(most, np.fmax)
         return frame.assign(
             bound=frame["bound"].where(~could_rise, reached), error=frame["error"].where(~could_rise, None)
         )

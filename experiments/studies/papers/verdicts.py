@@ -250,29 +250,34 @@ def _judged(
         reached = " and ".join(f"{end.value:.4g} ({finding})" for end, finding in zip(ends, findings, strict=True))
         return Finding.UNDECIDED, f": with the paper's time limit between {reached}"
     if findings[0] is Finding.TIE and part.test is not None:
-        return Finding.TIE, f": equal on {part.test.clusters - part.test.differ} of {part.test.clusters} clusters"
+        equal, of = part.test.clusters - part.test.differ, part.test.clusters
+        return Finding.TIE, f": equal on {equal} of {of} clusters" if part.test.is_tie else ": equal as printed"
     return findings[0], ": the interval leaves both open" if findings[0] is Finding.UNDECIDED else ""
 
 
 def _finding(number: PaperNumber, comparison: Comparison, part: Part, error: float) -> Finding:
     """Verdict on one interval at a level of error, without words."""
     if comparison.kind == "order":
-        return order_of(part, error)
+        return order_of(part, error, float(_half_of_last_digit(number.value) / Decimal(number.value)))
     low, high = (part.low, part.high) if part.at is None else part.at(1 - error)
     return decide(comparison.kind, number.value, comparison.tolerance, low, high, relative=comparison.relative)
 
 
-def order_of(part: Part, error: float) -> Finding:
+def order_of(part: Part, error: float, rounding: float) -> Finding:
     """Whether the ratio of two methods is below 1, above it, or they tie.
 
-    They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 % interval, as of
-    `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what is equal ties.
+    They tie if the interval at that level of error says that they differ by less than `rounding`, a part of the printed
+    number. They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 % interval,
+    as of `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what is equal ties.
     """
-    if part.test is None and math.isclose(part.value, 1.0, rel_tol=1e-9):
-        return Finding.TIE
-    if (part.test is None or part.test.p < error) and not part.low <= 1 <= part.high:
+    if part.test is None or part.at is None:
+        equal, differ = math.isclose(part.value, 1.0, rel_tol=1e-9), True
+    else:
+        low, high = part.at(1 - error)
+        equal, differ = 1 - rounding <= low and high <= 1 + rounding, part.test.p < error
+    if not equal and differ and not part.low <= 1 <= part.high:
         return Finding.HOLDS if part.high < 1 else Finding.FAILS
-    return Finding.TIE if part.test is not None and part.test.is_tie else Finding.UNDECIDED
+    return Finding.TIE if equal or (part.test is not None and part.test.is_tie) else Finding.UNDECIDED
 
 
 def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *, relative: bool = False) -> Finding:
@@ -297,7 +302,7 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
     ['holds', 'fails', 'undecided']
     """
     value = Decimal(paper)
-    t = tolerance * (abs(value) if relative else 1) + Decimal((0, (5,), int(value.as_tuple().exponent) - 1))
+    t = tolerance * (abs(value) if relative else 1) + _half_of_last_digit(paper)
     lower, upper = float(value - t), float(value + t)
     if kind == "at most":
         return _three(high <= upper, low > upper)
@@ -305,6 +310,10 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
         return _three(low >= lower, high < lower)
     assert kind == "equal"
     return _three(lower <= low and high <= upper, low >= upper or high <= lower)
+
+
+def _half_of_last_digit(printed: str) -> Decimal:
+    return Decimal((0, (5,), int(Decimal(printed).as_tuple().exponent) - 1))
 
 
 def percent_above(ratio: float) -> float:

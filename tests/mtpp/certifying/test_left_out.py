@@ -11,6 +11,7 @@ from command_line import mtpp
 
 import mtpp as api
 from instances import ComputationGraph, InputError, Instance, Platform
+from instances.errors import MethodError
 from instances.graph.graph_file import save_graph
 from instances.random_graphs import regal_style
 from mtpp.certifying.certify import certify
@@ -66,6 +67,14 @@ def test_bug_a_fault_of_arithmetic_ended_the_question(
     assert note in document["provenance"]["notes"]
     assert api.read("answer.json").cost is not None
     assert mtpp("verify answer.json") in (0, 4)
+
+
+def test_bug_a_fault_that_is_a_sentence_ends_with_one_full_stop() -> None:
+    """Notes are printed with one of their own."""
+    notes: list[str] = []
+    with leaving_out("mine", notes.append):
+        raise MethodError("It returned a list, not a Partition.")
+    assert notes == ["mine left out: It returned a list, not a Partition"]
 
 
 def test_what_is_no_fault_of_a_method_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:

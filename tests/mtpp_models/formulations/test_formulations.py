@@ -64,6 +64,19 @@ def test_three_superblocks_with_y_fixed_cost_what_the_block_of_most_work_costs(
     assert fixed_objective(case.model(start)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("name", ["bottleneck", "guess-the-bottleneck", "exact"])
+def test_a_bound_that_stopped_early_says_what_its_program_can_be_at_most(
+    name: str, instance: Instance, start: Partition
+) -> None:
+    """By the cost of the solution that its solver knows, however large the gap at which it stops."""
+    early, end = (solve(instance, name, SolveOptions(gap=gap), start=start).bound for gap in (0.5, 0.0))
+    assert early is not None
+    assert end is not None
+    assert not early.optimal
+    assert early.value <= end.value <= early.witness["at_most"]
+    assert "at_most" not in end.witness
+
+
 @pytest.mark.parametrize("work", [0.1, 1 / 3, 0.7, 1.1e-9, 3e15 / 7])
 def test_rounding_does_not_cut_off_a_block_of_exactly_its_share(work: float) -> None:
     """(14) beside sums that differ in their last digit."""

@@ -169,8 +169,11 @@ def test_the_fingerprint_of_regal_comes_first(comparable: str, tmp_path: Path) -
     assert {measures.comparison_of(one).comparable for one in cells} == {comparable}
 
 
-def stopped(k: int, bound: float, proof: float | None) -> PartitionMeasures:
-    """Bounds on twelve networks that stopped at some multiple of *simple*, and optima that are proved at another."""
+def stopped(k: int, bound: float, proof: float | None, most: float | None = None) -> PartitionMeasures:
+    """Bounds on twelve networks that stopped at some multiple of *simple*, and optima that are proved at another.
+
+    A solution of the programs of the bounds costs `most`.
+    """
     methods = (("bottleneck", 1.0), ("exact", bound), ("ideals", proof))
     rows = [
         Row(
@@ -186,16 +189,20 @@ def stopped(k: int, bound: float, proof: float | None) -> PartitionMeasures:
         if job.method in ("kahn", "ideals"):
             runs.append(job.record(1.0, bottleneck=least * (value or 4.0), bound=None, optimal=value is not None))
         else:
-            runs.append(job.record(1.0, bound=least * (value or 0.0), optimal=job.method == "simple"))
+            reached = {} if most is None else {"at_most": least * most}
+            runs.append(job.record(1.0, bound=least * (value or 0.0), optimal=job.method == "simple", **reached))
     return PartitionMeasures(study, runs, regal=False)
 
 
 @pytest.mark.parametrize(
-    ("bound", "proof", "verdict"), [(2.1, 2.2, "holds"), (1.2, 1.3, "fails"), (1.2, None, "undecided")]
+    ("bound", "proof", "most", "verdict"),
+    [(2.1, 2.2, None, "holds"), (1.2, 1.3, None, "fails"), (1.2, None, None, "undecided"), (1.2, None, 1.3, "fails")],
 )
-def test_optima_bracket_bounds_that_stopped(bound: float, proof: float | None, verdict: str) -> None:
-    """That bounds double *simple* is decided where the bound that was reached and the optimum say the same."""
-    measures = stopped(16, bound, proof)
+def test_optima_bracket_bounds_that_stopped(
+    bound: float, proof: float | None, most: float | None, verdict: str
+) -> None:
+    """That bounds double *simple* is decided where the bound that was reached and the most it can be say the same."""
+    measures = stopped(16, bound, proof, most)
     (claim,) = (one for one in numbers() if (one.paper, one.item) == ("mtpp", "Abstract"))
     measured = measures.measured(claim)
     assert judge(claim, measures.comparison_of(claim), measured)[0].value == verdict

@@ -53,7 +53,7 @@ def test_more_certainty_changes_no_verdict(kind: str, ends: list[float]) -> None
     assert wide in (UNDECIDED, narrow)
 
 
-def number(value: str = "1.2", column: str = "k=2") -> PaperNumber:
+def number(value: str = "1.200", column: str = "k=2") -> PaperNumber:
     return PaperNumber("mtpp", "Table 6", "exact", column, value, "ratio", "")
 
 
@@ -122,6 +122,15 @@ def test_bug_methods_that_tie_do_not_fail() -> None:
         assert verdict is TIE
         assert "of 12 clusters" in why
     assert judged(pair_of(np.linspace(0.01, 0.02, 12)), kind="order", clusters=12)[0] is FAILS
+
+
+@pytest.mark.parametrize(("rest", "verdict"), [(0.0004, TIE), (0.0006, HOLDS)])
+def test_what_differs_by_less_than_the_last_printed_digit_ties(rest: float, verdict: Finding) -> None:
+    """Of 1.200; the smaller difference is as sure as the larger one."""
+    logs = -(1.2**-1) * rest * np.linspace(0.99, 1.01, 24)
+    found, why = judged(pair_of(logs), kind="order", clusters=24)
+    assert found is verdict
+    assert ("equal as printed" in why) == (verdict is TIE)
 
 
 @pytest.mark.parametrize("ties", [0.5, 0.75, 0.9, 1.0])
