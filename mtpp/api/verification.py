@@ -122,6 +122,8 @@ def verify(
         Of a plan for a global batch, as for `train`; with `graph` all of it is compared.
     in_flight
         Of a serving front, or of a flow.
+    servers, between, input, output, kv, reserve, degrees, batch, tpot, ttft, objective, topology, prefill, price
+        Of a deployment, as for `serve`.
     rerun : bool
         Also let the solvers and programs of this machine prove again what is trusted.
     time_limit : float

@@ -42,8 +42,8 @@ ServersLike = str | PathLike[str] | Servers | Sequence[Servers]
 ONE_DEGREE, NO_DEGREE = ("vllm", "sglang", "tensorrt-llm"), ("llama-cpp", "exo")
 
 
-class WorkloadWords(TypedDict, total=False):
-    """A workload for a deployment, and its limits."""
+class TrafficWords(TypedDict, total=False):
+    """Traffic of a deployment, and how it may be served."""
 
     between: Annotated[Quantity | None, Word("Between two servers.  [default: 50GB/s]", None, "RATE", MACHINES)]
     input: Annotated[
@@ -51,15 +51,6 @@ class WorkloadWords(TypedDict, total=False):
         Word("Tokens of a prompt, in the mean; of a front several.  [default: 1000]", None, "N[,N]", least=1),
     ]
     output: Annotated[int | None, Word("Tokens that follow it.  [default: 1000]", None, "N", least=1)]
-    weights: Annotated[
-        str | PathLike[str] | None,
-        Word(
-            "With servers the width of weights, or which file of weights counts beside a config.json.  "
-            "[default: as stored, as quantised, or bf16]",
-            None,
-            "|".join((*WEIGHTS, "FILE")),
-        ),
-    ]
     kv: Annotated[str | None, Word("Width of keys and values.  [default: bf16]", None, "|".join(CACHES))]
     reserve: Annotated[
         str | None, Word("Room for all tokens of a sequence, or for their mean.  [default: full]", None, "full|mean")
@@ -68,7 +59,6 @@ class WorkloadWords(TypedDict, total=False):
     batch: Annotated[
         int | None, Word("The most sequences of a batch.  [default: 4096]", None, "N", least=1, most=65536)
     ]
-    tpot: Annotated[Quantity | None, Word("The longest time of a token: 50ms.", None, "TIME", LIMITS, basic=True)]
     ttft: Annotated[Quantity | None, Word("The longest time to the first token: 1s.", None, "TIME", LIMITS)]
     objective: Annotated[
         str | None,
@@ -91,6 +81,21 @@ class WorkloadWords(TypedDict, total=False):
         ),
     ]
     price: Annotated[str | None, Word("Of an hour of each server, in their order: 24.5,6.", None, "X[,X]", MACHINES)]
+
+
+class WorkloadWords(TrafficWords, total=False):
+    """A workload for a deployment, and its limits."""
+
+    weights: Annotated[
+        str | PathLike[str] | None,
+        Word(
+            "With servers the width of weights, or which file of weights counts beside a config.json.  "
+            "[default: as stored, as quantised, or bf16]",
+            None,
+            "|".join((*WEIGHTS, "FILE")),
+        ),
+    ]
+    tpot: Annotated[Quantity | None, Word("The longest time of a token: 50ms.", None, "TIME", LIMITS, basic=True)]
     time_limit: Annotated[float | None, Word("For a deployment with its proof, or none.", 60.0, "SECONDS", LIMITS)]
 
 
@@ -236,7 +241,9 @@ def servers_of(servers: ServersLike) -> tuple[Servers, ...]:
     return servers_of_document(read_json(text))
 
 
-def _degrees(text: str | None, model: ServedModel, servers: Sequence[Servers], runtime: str | None) -> tuple[int, ...]:
+def degrees_of(
+    text: str | None, model: ServedModel, servers: Sequence[Servers], runtime: str | None
+) -> tuple[int, ...]:
     """Degrees to choose from: those of the word, or all that divide the heads and fit into a server."""
     largest = max(server.devices for server in servers)
     if text is not None:
@@ -294,7 +301,7 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
     decoder, servers = _decoder_of(model, words["weights"]), servers_of(given)
     served = decoder.model
     if words["price"] is not None:
-        servers = _priced(servers, words["price"])
+        servers = priced(servers, words["price"])
     names = ("input", "output", "weights", "kv", "reserve", "batch", "objective", "topology", "prefill")
     values: dict[str, Any] = {name: words[name] for name in names if words[name] is not None}  # type: ignore[literal-required]
     if "input" in values:
@@ -320,7 +327,7 @@ def deployment_instance(model: Any, k: Any, memory: Any, words: ServeWords) -> D
         served,
         servers,
         between,
-        degrees=_degrees(words["degrees"], served, servers, runtime),
+        degrees=degrees_of(words["degrees"], served, servers, runtime),
         uniform=runtime in ONE_DEGREE,
         runtime=runtime,
         **values,
@@ -344,7 +351,8 @@ def _lengths(given: Mapping[str, Any], decoder: _Decoder) -> dict[str, int]:
     return lengths
 
 
-def _priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
+def priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
+    """The servers with the prices of a word."""
     parts = str(text).split(",")
     try:
         prices = [float(part) for part in parts]

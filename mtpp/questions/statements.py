@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,12 +36,14 @@ from mtpp.questions.partitioning import (
     runtime_rules,
 )
 from mtpp.questions.planning import PlanStepWords, load_cluster
-from mtpp.questions.words import MACHINES, Word
-from mtpp.text.numbers import Quantity, parse_bytes
+from mtpp.questions.serving import ServersLike, TrafficWords, degrees_of, priced, servers_of
+from mtpp.questions.words import LIMITS, MACHINES, Word, words_of
+from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_seconds
 
 if TYPE_CHECKING:
     from instances.placement.problem import PlacementInstance
     from instances.planning.problem import TrainingInstance
+    from instances.serving.problem import DeploymentInstance
 
 
 #: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
@@ -49,7 +52,7 @@ Compare = dict[str, Callable[[], str | None]]
 _HASH = re.compile(rf"{HASH}[0-9a-f]{{16,64}}")
 
 
-class StatementWords(GridWords, PlanStepWords, total=False):
+class StatementWords(GridWords, PlanStepWords, TrafficWords, total=False):
     """Statements of a caller on a question; what has its default is not compared."""
 
     question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", basic=True)]
@@ -71,6 +74,10 @@ class StatementWords(GridWords, PlanStepWords, total=False):
     ]
     microbatches: Annotated[int | None, Word("Microbatches of a plan.", None, "M")]
     in_flight: Annotated[int | None, Word("Batches in flight of a serving front, or of a flow.", None, "M")]
+    servers: Annotated[
+        ServersLike | None, Word("Servers of a deployment, as mtpp serve takes them.", None, "SERVERS|FILE", MACHINES)
+    ]
+    tpot: Annotated[Quantity | None, Word("Of a deployment, the longest time of a token.", None, "TIME", LIMITS)]
     dtype: Annotated[str | None, Word("Element type of a plan.", None, "NAME")]
     sequence: Annotated[int | None, Word("Tokens of a sample of a plan.", None, "N")]
 
@@ -307,6 +314,46 @@ def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> Network:
     return cluster_of(name, rates, words.get("nic") or "full")
 
 
+def of_deployment(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
+    """Statements of deployments: servers, traffic and limits."""
+    question: DeploymentInstance = stated.instance
+
+    def number(name: str, parse: Callable[[Any, str], float], unit: str) -> str | None:
+        true, asked = getattr(question, name), parse(statements[name], name)
+        return None if true == asked else unlike(name, *_apart(true, asked, unit))
+
+    def servers() -> str | None:
+        asked = servers_of(statements["servers"])
+        labels = [",".join(printable(server.label) for server in kinds) for kinds in (question.servers, asked)]
+        if labels[0] != labels[1]:
+            return unlike("servers", *labels)
+        for own, other in zip(question.servers, asked, strict=True):
+            for name, true in vars(own).items():
+                if true != getattr(other, name) and (name, other.price) != ("price", None):
+                    return unlike(f"{name} of {printable(own.kind)}", true, getattr(other, name))
+        return None
+
+    def degrees() -> str | None:
+        asked = degrees_of(statements["degrees"], question.model, question.servers, question.runtime)
+        return unlike("degrees", *(",".join(map(str, degrees)) for degrees in (question.degrees, asked)))
+
+    def price() -> str | None:
+        asked = priced(question.servers, statements["price"])
+        prices = [[server.price for server in kinds] for kinds in (question.servers, asked)]
+        return unlike("price", *(",".join("none" if x is None else f"{x:g}" for x in row) for row in prices))
+
+    plain = (*words_of(TrafficWords), "runtime")
+    return {
+        **{name: partial(lambda name: unlike(name, getattr(question, name), statements[name]), name) for name in plain},
+        "input": lambda: unlike("input", question.input, _one(statements["input"], "input")),
+        "between": lambda: number("between", lambda rate, name: parse_bandwidth(rate, word=name), "bytes/s"),
+        **{name: partial(number, name, parse_seconds, "s") for name in ("tpot", "ttft")},
+        "servers": servers,
+        "degrees": degrees,
+        "price": price,
+    }
+
+
 def unlike(name: str, true: Any, stated: Any) -> str | None:
     """The difference of a number or a text from what is stated; None if there is none."""
     return None if true == stated else f"{name.replace('_', ' ')} is {true}, you ask for {stated}"
@@ -328,8 +375,8 @@ def _apart(true: float, stated: float, unit: str) -> tuple[str, str]:
     return (texts[0], texts[1]) if texts[0] != texts[1] else (repr(true), repr(stated))
 
 
-def _one(k: Blocks) -> int:
-    count, *more = counts_of(k)
+def _one(value: Blocks, name: str = "k") -> int:
+    count, *more = counts_of(value) if name == "k" else parse_counts(str(value), name)
     if more:
-        raise WordError("k", k, "a file answers the question for one k; give that.")
+        raise WordError(name, value, f"a file answers the question for one {name}; give that.")
     return count

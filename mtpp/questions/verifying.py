@@ -32,6 +32,7 @@ from mtpp.questions.statements import (
     StatementWords,
     devices_asked,
     of_blocks,
+    of_deployment,
     of_grid,
     of_placement,
     of_plan,
@@ -257,8 +258,9 @@ def _by_graph(own: OwnGraph | None, names: Iterable[str]) -> Compare:
 
 
 def compare_deployment(stated: Envelope, statements: Mapping[str, Any], graph: OwnGraph | None) -> Comparisons:
-    """Compare the decoder of a deployment; of the rest there is nothing to state but the hash."""
-    return Comparisons(_with_graph(graph, lambda graph: graph.of_deployment(stated.instance)), ())
+    """The question of a deployment: its decoder, servers, traffic and limits."""
+    words = of_deployment(stated, statements)
+    return Comparisons(words | _with_graph(graph, lambda graph: graph.of_deployment(stated.instance)), ())
 
 
 def _with_graph(graph: OwnGraph | None, other: Callable[[OwnGraph], str | None]) -> Compare:

@@ -35,11 +35,55 @@ def test_a_deployment_is_found_written_verified_and_exported(
     assert "question.graph: it is not llama-3-70b: 32 layers against 80" in "".join(capsys.readouterr())
     assert main(["verify", str(out), "--graph", "llama-2-7b"]) == 1
     assert "8030261248 parameters against 6738415616" in "".join(capsys.readouterr())
+    stated = ["--graph", "llama-3-8b", "--servers", "1x2xA100", "--batch", "64", "--for", "vllm", "--degrees", "1,2"]
+    assert main(["verify", str(out), *stated, "--input", "1000", "--between", "50GB/s", "--kv", "bf16"]) == 0
+    compared = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("compared"))
+    assert all(word in compared for word in [*stated[::2], "--input", "--between", "--kv"])
     assert main(["verify", str(out), "-k", "4"]) == 2
     assert "-k says nothing of a deployment" in capsys.readouterr().err
     assert main(["export", str(out), "--for", "vllm"]) == 0
     assert "--max-model-len 2000" in capsys.readouterr().out
     assert main(["export", str(out), "--for", "accelerate"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "difference"),
+    [
+        ({"servers": "1x2xH100"}, "servers is 1x2xL4, you ask for 1x2xH100"),
+        ({"servers": "2x2xL4"}, "servers is 1x2xL4, you ask for 2x2xL4"),
+        ({"between": "1GB/s"}, "between is 50 GB/s, you ask for 1 GB/s"),
+        ({"input": 9}, "input is 8, you ask for 9"),
+        ({"output": 9}, "output is 8, you ask for 9"),
+        ({"kv": "fp8"}, "kv is bf16, you ask for fp8"),
+        ({"reserve": "mean"}, "reserve is full, you ask for mean"),
+        ({"degrees": "1"}, "degrees is 1,2, you ask for 1"),
+        ({"batch": 5}, "batch is 4, you ask for 5"),
+        ({"tpot": "2s"}, "tpot is 1 s, you ask for 2 s"),
+        ({"ttft": "2s"}, "ttft is unlimited, you ask for 2 s"),
+        ({"objective": "latency"}, "objective is throughput, you ask for latency"),
+        ({"topology": "chain"}, "topology is replicas, you ask for chain"),
+        ({"prefill": "none"}, "prefill is mixed, you ask for none"),
+        ({"price": "3"}, "price is 2, you ask for 3"),
+        ({"runtime": "vllm"}, "runtime is None, you ask for vllm"),
+    ],
+)
+def test_verify_says_in_words_what_else_was_asked(words: dict[str, Any], difference: str, tmp_path: Path) -> None:
+    asked = {"servers": "1x2xL4", "input": 8, "output": 8, "batch": 4, "tpot": 1.0, "price": "2"}
+    file = mtpp.serve("gpt2", **asked).save(tmp_path / "deployment.json")
+    same = {"servers": "1x2xL4", "between": "50GB/s", "kv": "bf16", "tpot": 1.0, "price": "2", "degrees": "1,2"}
+    assert mtpp.verify(file, **same).faults == ()
+    assert mtpp.verify(file, **words).faults == (f"question: {difference}",)
+
+
+def test_verify_says_how_servers_of_one_name_differ(tmp_path: Path) -> None:
+    card = {"kind": "card", "devices": 1, "peak_flops": 1e14, "memory_bandwidth": 1e12, "memory": 24e9}
+    for name, memory in (("own", 24e9), ("other", 25e9)):
+        document = {"format": "mtpp-servers/1", "servers": [card | {"memory": memory}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    file = mtpp.serve("gpt2", servers=tmp_path / "own.json", input=8, output=8, batch=4).save(tmp_path / "d.json")
+    assert mtpp.verify(file, servers=tmp_path / "own.json").faults == ()
+    other = mtpp.verify(file, servers=tmp_path / "other.json").faults
+    assert other == ("question: memory of card is 24000000000.0, you ask for 25000000000.0",)
 
 
 def test_servers_of_a_file(tmp_path: Path) -> None:
