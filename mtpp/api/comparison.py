@@ -171,6 +171,8 @@ def compare(
     fit : bool
     devices : str, Machines or file, optional
         As for `mtpp.partition`, of all graphs; for graphs of a suite they state their speeds.
+    dims : mapping of str to int or str, optional
+        Of all graphs, which are architectures or models.
     weights : str or path, optional
         Which weights count beside a ``config.json``; suites take none.
     time_limit : float, optional
@@ -328,6 +330,8 @@ def features(
         Numbers of blocks; a row for each.
     most_ideals : int
         More ideals than that are not counted; a count takes about two microseconds for each.
+    dims : mapping of str to int or str, optional
+        Of all graphs, which are architectures or models.
     weights : str or path, optional
         Which weights count beside a ``config.json``; suites take none.
     bandwidth, memory, activation_buffer, fit

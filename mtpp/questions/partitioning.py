@@ -30,7 +30,7 @@ from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines, devices_of_text, read_kinds
 from instances.partitioning.constraints import KINDS, BlockRules, Constraints, read_constraints
 from instances.partitioning.problem import Instance
-from mtpp.questions.reading import ReadingWords, WeightsWords, read_graph
+from mtpp.questions.reading import NetworkWords, ReadingWords, read_graph
 from mtpp.questions.words import (
     LIMITS,
     MACHINES,
@@ -393,8 +393,8 @@ class ReportWords(PartitioningWords, total=False):
     time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", LIMITS, basic=True)]
 
 
-class FeatureWords(PlatformWords, WeightsWords, total=False):
-    """The devices but for their number, and the weights of a configuration."""
+class FeatureWords(PlatformWords, NetworkWords, total=False):
+    """The devices but for their number, and dimensions and weights of a network."""
 
 
 class KindWords(DevicesWords, FeatureWords, total=False):

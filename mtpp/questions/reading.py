@@ -39,11 +39,16 @@ class WeightsWords(TypedDict, total=False):
     ]
 
 
-class _SourceWords(TimeUnitWords, WeightsWords, total=False):
+class NetworkWords(WeightsWords, total=False):
+    """Dimensions and weights of a network."""
+
     dims: Annotated[
         Mapping[str, int | str] | None,
         Word("Dimension of a network, such as batch=8 or phase=decode; may be repeated.", metavar="NAME=N", basic=True),
     ]
+
+
+class _SourceWords(TimeUnitWords, NetworkWords, total=False):
     input_work: Annotated[
         str | None,
         Word(

@@ -11,8 +11,8 @@ from instances.json_files import Value
 # Numbers of a configuration: what it says, else the default of its model type; absurd ones are refused.
 
 
-#: Largest width, vocabulary or number of experts, and largest number of layers.
-_MOST, MOST_LAYERS = 2**28, 10_000
+#: Largest width, vocabulary or number of experts, and largest number of layers, of which graphs of operators are made.
+_MOST, MOST_LAYERS = 2**28, 1000
 
 
 @dataclass(frozen=True)

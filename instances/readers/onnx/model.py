@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,9 @@ from instances.json_files import check_readable
 _USUAL = {"seq": 128, "length": 128, "token": 128, "height": 224, "width": 224, "sample": 16000, "frame": 100}
 _SHOWN = 20
 #: In place of 1, where a model does not take that, as one whose convolutions need more.
-_LARGER = (512, 64, 4096)
+_LARGER = (512, 256, 64, 4096)
+#: Proposals that are tried; each may run the model.
+_TRIED = 16
 
 
 class OpenDimensionsError(InputError):
@@ -44,11 +47,16 @@ class OpenDimensionsError(InputError):
 
 
 def proposals(missing: Iterable[str]) -> Iterator[dict[str, int]]:
-    """Sizes for dimensions, the most usual ones first."""
+    """Sizes for dimensions, the most usual ones first: then larger ones for all that are 1, and for each alone."""
     usual = {name: _usual(name) for name in missing}
-    yield usual
-    for size in _LARGER:
-        yield {name: size if value == 1 and not _is_one(name) else value for name, value in usual.items()}
+    free = [name for name in usual if not _is_one(name)]
+    changes = [[name for name in free if usual[name] == 1], *([name] for name in free)]
+    larger = ({**usual, **dict.fromkeys(names, size)} for size in _LARGER for names in changes)
+    tried: list[dict[str, int]] = []
+    for sizes in islice((usual, *larger), _TRIED):
+        if sizes not in tried:
+            tried.append(sizes)
+            yield sizes
 
 
 def no_value(missing: Mapping[str, str], sizes: Mapping[str, int] | None) -> str:

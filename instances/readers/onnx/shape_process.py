@@ -78,6 +78,8 @@ def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> Model
 
 def _types_of_run(model: ModelProto, wanted: list[str]) -> list[ValueInfoProto]:
     """Types of tensors of a model that is run."""
+    if not wanted:  # onnxruntime refuses to give nothing
+        return []
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     options = onnxruntime.SessionOptions()

@@ -130,3 +130,12 @@ def test_causal_models_of_transformers_are_read_or_refused_by_what_they_have():
         if f"{kind}_text" not in read:
             with pytest.raises(InputError, match=f"'{kind}' is not known, which has .*; in Python, give the module"):
                 decoder_of(parse_json(json.dumps({"model_type": kind}), "config.json"))
+
+
+def test_bug_the_most_layers_of_a_refusal_are_read(tmp_path):
+    """Their operators were too many."""
+    with pytest.raises(InputError, match="num_hidden_layers") as caught:
+        load_graph(written(tmp_path, LLAMA | {"num_hidden_layers": 10**9}))
+    most = int(str(caught.value).rpartition(" to ")[2].rstrip("."))
+    assert load_graph(written(tmp_path, LLAMA | {"num_hidden_layers": most}), level="layer").n > most
+    assert load_graph(written(tmp_path, LLAMA | {"num_hidden_layers": most})).n > 10 * most

@@ -87,6 +87,22 @@ def test_proposed_sizes_are_those_that_the_model_takes(tmp_path: Path) -> None:
     assert read(tmp_path, strict, n=77).n == 1
 
 
+def test_bug_one_proposed_size_may_be_larger_than_the_others(tmp_path: Path) -> None:
+    """A convolution over the samples of one sequence, whose state is added to its result."""
+    two = model("g (float[1,1,n] x, float[m,3] h) => (float[1,2,c] y) {a = Conv(x, w) y = Add(a, h)}", w=(2, 1, 510))
+    with pytest.raises(InputError, match=r"give for example dims='n=512' dims='m=1'"):
+        read(tmp_path, two)
+    assert read(tmp_path, two, n=512, m=1).n == 2
+
+
+def test_bug_branches_are_run_where_all_else_is_known(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    inner = "q = NonZero(h) s = Shape(q) f = ConstantOfShape(s) z = ReduceSum<keepdims=0>(f) b = Add(h, z)"
+    text = BRANCHES.replace("b = Neg(h)", inner)
+    graph = read(tmp_path, model(text, w=(8, 8)))
+    assert graph.attributes["shapes"] == "run"
+
+
 def test_a_dimension_without_a_name_has_its_place(tmp_path: Path) -> None:
     network = model("g (float[batch,?,4] x) => (float[a,b,c] y) {h = Relu(x) y = Relu(h)}")
     assert read(tmp_path, network, **{"batch": 2, "x:1": 3}).tensors.bytes.tolist() == [96, 96]

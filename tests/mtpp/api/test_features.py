@@ -89,6 +89,14 @@ def test_weights_beside_a_configuration_are_chosen(tmp_path: Path) -> None:
     assert frame["n"].tolist() == [36]
 
 
+def test_dimensions_of_networks_are_given_as_a_refusal_says() -> None:
+    frame = mtpp.features(["bert-base", "gnmt"], 2, dims={"batch": 4}, memory="8GB")
+    assert (frame["params_over_memory"] > 0).all()
+    assert run_verb("features bert-base -k 2 --dim batch=4 --quiet") == 0
+    with pytest.raises(InputError, match="leave out dims"):
+        mtpp.features("quick", 2, dims={"batch": 4})
+
+
 @pytest.mark.parametrize("most", [0, 2.5, True])
 def test_a_wrong_limit_is_refused(most: object) -> None:
     with pytest.raises(InputError, match="most_ideals"):
