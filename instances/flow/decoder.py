@@ -49,7 +49,7 @@ class DecoderLayers:
         dims = graph.attributes.get("dims", {})
         if "batch" not in dims:
             raise InputError(f"{graph.name}: it has no batch; give an architecture that is a decoder, or its config.")
-        stack, batch = LayerStack.of(graph), int(dims["batch"])
+        stack, batch = LayerStack.of_decoder(graph), int(dims["batch"])
         resident, state = (_by_unit(row, stack) for row in (held_alone(graph), graph.state_bytes))
         within = (stack.unit >= 1) & (stack.unit <= stack.layers)
         return cls(

@@ -19,6 +19,7 @@ from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition
 from instances.planning.plan import Plan
+from instances.serving.model import NO_TOKENS
 
 # Numbered layers of a network, found by the names of its nodes: ``decoder.7``, ``/model/layers.7/attn/MatMul``.
 
@@ -75,6 +76,13 @@ class LayerStack:
             for reader in below[~named[below]].tolist():
                 unit[reader] = max(unit[reader], unit[v])
         return cls(stem, layers, _in_a_row(graph, unit))
+
+    @classmethod
+    def of_decoder(cls, graph: ComputationGraph) -> LayerStack:
+        """As `of`; what predicts no tokens is refused, too."""
+        if "labels" in graph.attributes:
+            raise InputError(f"{graph.name}: {NO_TOKENS}.")
+        return cls.of(graph)
 
     @property
     def unit_names(self) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def serving_chain(
             f"{graph.name}: it tells of no cache of keys and values; give a decoder with phase=decode or phase=prefill."
         )
     context, batch = int(dims["context"]), int(dims["batch"])
-    stack = LayerStack.of(graph)
+    stack = LayerStack.of_decoder(graph)
     unit = stack.unit
     if devices is not None and isinstance(runtime, LayerRuntime):
         lowest, highest = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)

@@ -11,7 +11,7 @@ from instances.errors import InputError
 from instances.planning.grid.transformer import LayerSizes, Transformer
 from instances.readers.huggingface.record import Decoder, LatentAttention
 from instances.readers.huggingface.weights import AFTER, BEFORE, Parts, Stored, other_sizes, stored_sizes
-from instances.serving.model import LayerShape, ServedModel
+from instances.serving.model import NO_TOKENS, LayerShape, ServedModel
 
 #: Bytes of a number of weights that are as they are multiplied.
 _PLAIN = 2
@@ -26,7 +26,7 @@ def served_model(model: Transformer) -> ServedModel:
         If it predicts no tokens.
     """
     if not (model.causal and model.head):
-        raise InputError(f"{model.name}: it predicts no tokens one after the other; give a decoder with its head.")
+        raise InputError(f"{model.name}: {NO_TOKENS}.")
     kinds = {layer: i for i, layer in enumerate(model.kinds)}
     return ServedModel(
         name=model.name,

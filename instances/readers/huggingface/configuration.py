@@ -263,7 +263,7 @@ def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words
         *_TOWERS,
         *_DRAFTERS,
     }
-    names |= {*_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
+    names |= {"num_labels", *_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
     return [
         name
         for name, value in members.items()

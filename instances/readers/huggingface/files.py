@@ -133,6 +133,8 @@ def read_configuration(
         attributes["modules"] = record.modules
     if isinstance(record, Decoder) and "phase" in attributes["dims"]:
         attributes["caches"] = other_caches(record, attributes["dims"])
+    if isinstance(record, Decoder) and record.labels is not None:
+        attributes["labels"] = record.labels
     if warnings:
         attributes["warnings"] = warnings
     return replace(graph, attributes=attributes)

@@ -119,6 +119,26 @@ def test_parameters_of_the_defaults_of_transformers(kind):
     assert graph.attributes["parameter_count"] == count
 
 
+def test_contexts_are_those_of_the_papers(tmp_path):
+    """Llama 2 (Table 1), Llama 3 (Section 3.4.2 and its first release), Mixtral (Table 1); as their configurations."""
+    papers = {"llama-2-7b": 4096, "llama-3-8b": 8192, "llama-3-70b": 8192, "mixtral-8x7b": 32768, "gpt2": 1024}
+    assert {name: ARCHITECTURES[name].longest for name in papers} == papers
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    configurations = {
+        4096: {"max_position_embeddings": 4096, "rope_scaling": None},
+        8192: {"max_position_embeddings": 8192, "rope_theta": 500000.0},
+        131072: {
+            "max_position_embeddings": 131072,
+            "rope_scaling": scaling | {"original_max_position_embeddings": 8192},
+        },
+    }
+    for longest, fields in configurations.items():
+        graph = load_graph(written(tmp_path, LLAMA | fields), dims={"phase": "decode"})
+        assert graph.attributes["longest"] == longest
+    mixtral = written(tmp_path, {"model_type": "mixtral", "max_position_embeddings": 32768, "sliding_window": None})
+    assert load_graph(mixtral, dims={"phase": "decode"}, level="layer").attributes["longest"] == 32768
+
+
 def test_layers_of_one_part_by_letters(tmp_path):
     sizes = {"hidden_size": 8, "intermediate_size": 12, "head_dim": 4, "num_attention_heads": 2, "vocab_size": 10}
     config = {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*-", "num_key_value_heads": 1} | sizes

@@ -10,6 +10,7 @@ import pytest
 from transformers_configurations import GEMMA, LLAMA, written
 from weight_files import gguf, shapes_of_llama, stored, stored_bytes, tensors_of_gguf
 
+import mtpp
 from instances import InputError, InputWarning
 from instances.json_files import parse_json
 from instances.readers import load_graph
@@ -118,6 +119,17 @@ def test_the_class_says_which_head_there_is(tmp_path, name, more, head):
         count = read(tmp_path, config).attributes["parameter_count"]
         assert count == COUNT - TABLE + (head if not (tied and head == TABLE) else 0)
         assert read(tmp_path, config, level="layer", dims={"phase": "decode"}).n > 2
+
+
+@pytest.mark.parametrize("name", ["LlamaForSequenceClassification", "LlamaForTokenClassification", "LlamaModel"])
+def test_bug_what_yields_no_words_is_not_served(tmp_path, name):
+    """The head counted as that of a decoder; that a class has labels is known."""
+    path = written(tmp_path, LLAMA | {"architectures": [name], "num_labels": 3})
+    refused = pytest.raises(InputError, match="predicts no tokens one after the other; give a decoder with its head")
+    with refused:
+        mtpp.serve(path, k=2, memory="1GB")
+    with refused:
+        mtpp.flow(path, devices="2xT4", dims={"batch": 4})
 
 
 def test_labels_are_of_a_sane_number(tmp_path):
