@@ -49,6 +49,7 @@ from mtpp.questions.placement import (
     PlacementWords,
     PlaceWords,
     ServingWords,
+    check_context,
     flow_instance,
     placement_instance,
     serving_instance,
@@ -254,6 +255,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     """As `serve` without servers, with words that are checked."""
     refuse_deployment(words)
     question, watch = serving_instance(graph, k, memory, words), Stopwatch()
+    check_context(question.instance.graph)
     outcome = serving_front(question)
     seconds = watch.seconds(solve=watch.passed)
     if not outcome.points:

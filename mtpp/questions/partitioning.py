@@ -462,7 +462,7 @@ def instances_of(
         _check_limits(machines, buffer, fit=words["fit"], is_open=is_open)
         works = works_of_kinds(graph, loaded, machines, pick(ReadingWords, words))
     if runtime is not None:
-        needed, whole = runtime.rules(loaded), loaded
+        needed, whole = runtime_rules(runtime.name, loaded, counts if counts and works is None else ()), loaded
         loaded = runtime.seen(whole)
         if works is not None:
             works = np.array([runtime.seen(replace(whole, work=row)).work for row in works])
@@ -557,9 +557,15 @@ def _same_colour(graph: ComputationGraph) -> Constraints:
     return Constraints.of(graph, together=classes)
 
 
-def runtime_rules(runtime: str, graph: ComputationGraph) -> Constraints:
+def runtime_rules(runtime: str, graph: ComputationGraph, counts: Iterable[int] = ()) -> Constraints:
     """The constraints under which a runtime can express each answer; an `InputError` if there is no such runtime."""
-    return runtime_of(runtime).rules(graph)
+    rules = runtime_of(runtime).rules(graph)
+    for k in counts:
+        for least, nodes in rules.at_least:
+            if k * least > len(nodes):
+                why = f"each stage of {runtime} has one or more of {len(nodes)} layers; give a smaller k."
+                raise WordError("k", k, why)
+    return rules
 
 
 def runtime_of(name: str) -> Runtime:

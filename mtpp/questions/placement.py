@@ -32,6 +32,7 @@ from mtpp.questions.partitioning import (
     disregard_device,
     memory_limits,
     memory_of,
+    runtime_rules,
     work_on_kind,
     works_of_kinds,
 )
@@ -162,6 +163,7 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
     reading = checked(ReadingWords, {**pick(DeviceWords, words), **pick(WeightsWords, words), "dims": dims})
 
     loaded = read_graph(question, reading)
+    check_context(loaded)
     disregard_device(devices)
 
     def work(kind: Kind, batch: int) -> FloatArray:
@@ -266,6 +268,7 @@ def serving_instance(
     if words["devices"] is None:
         if memory is None:
             raise InputError(f"{word('memory')} is missing; give that of a device.")
+        runtime_rules(runtime.name, loaded, [count or 1])
         platform = Platform(count or 1, rate, limit, fit=True)
         return serving_chain(loaded, platform, runtime, in_flight=_in_flight(platform.k, runtime, words))
     devices = devices_of(words["devices"], rate, limit)
@@ -275,7 +278,7 @@ def serving_instance(
                 "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
             )
     works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
-    most = count or min(devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
+    most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
     question = Instance(loaded, devices, k=most, works=works, fit=True)
     in_flight = _in_flight(question.k, runtime, words)
     if question.is_alike:
@@ -323,6 +326,14 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
     longest = question.instance.graph.attributes.get("longest")
     taken = f", and the model takes {longest} tokens" if type(longest) is int and longest < capacity else ""
     return f"times: {', '.join(terms)}; contexts: {held}{taken}"
+
+
+def check_context(graph: ComputationGraph) -> None:
+    """Refuse a decoder whose context is longer than it takes, where that is known."""
+    context, longest = graph.attributes["dims"]["context"], graph.attributes.get("longest")
+    if type(longest) is int and context > longest:
+        known = f"the network knows {longest} positions; give at most that."
+        raise InputError(f"{graph.name}: context is {context}, but {known}")
 
 
 def throughput_at_capacity(
