@@ -32,11 +32,11 @@ _ALL: tuple[Runtime, ...] = (
 RUNTIMES = Registry(_ALL, "mtpp.runtimes")
 
 
-def writers() -> dict[str, Callable[[Cut], str]]:
-    """Function that writes a cut into stages, for each runtime."""
-    return {name: runtime.settings for name, runtime in RUNTIMES.items()}
+def writers(*runtimes: Runtime) -> dict[str, Callable[[Cut], str]]:
+    """Function that writes a cut into stages, for each runtime, or for these."""
+    return {runtime.name: runtime.settings for runtime in runtimes or RUNTIMES.values()}
 
 
-def no_writers() -> dict[str, Callable[[Cut], str]]:
+def no_writers(*runtimes: Runtime) -> dict[str, Callable[[Cut], str]]:
     """Nothing, for answers that are no cuts into stages."""
     return {}

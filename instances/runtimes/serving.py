@@ -288,9 +288,9 @@ OPENVINO = NodeRuntime(
 _WORDS = {"vllm": vllm_words, "sglang": sglang_words, "tensorrt-llm": tensorrt_words, "llama-cpp": llama_words}
 
 
-def writers() -> dict[str, Callable[[Deployment], str]]:
-    """Function that writes a deployment, for each runtime."""
-    return {name: partial(deployment_settings, runtime=name) for name in _WORDS}
+def writers(*runtimes: Runtime) -> dict[str, Callable[[Deployment], str]]:
+    """Function that writes a deployment, for each runtime that takes one, or for these."""
+    return {name: partial(deployment_settings, runtime=name) for name in [r.name for r in runtimes] or _WORDS}
 
 
 def deployment_settings(answer: Deployment, runtime: str) -> str:

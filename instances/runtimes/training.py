@@ -17,7 +17,7 @@ from instances.planning.grid.transformer import Transformer, norm_parameters
 from instances.readers.huggingface.record import Attention, FeedForward, LatentAttention, Layer
 from instances.records import read
 from instances.runtimes.layers import LayerCut, Naming
-from instances.runtimes.runtime import LayerRuntime
+from instances.runtimes.runtime import LayerRuntime, Runtime
 
 # Megatron-Core: the layout of all stages as one word, E for embeddings, t for a layer, L for the loss.
 
@@ -345,9 +345,9 @@ def _flavor(plan: GridPlan) -> tuple[tuple[str, str] | None, str]:
 GRID_SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan}
 
 
-def writers() -> dict[str, Callable[[GridPlan], str]]:
-    """Function that writes a plan, for each runtime that takes one."""
-    return {name: partial(grid_settings, runtime=name) for name in GRID_SETTINGS}
+def writers(*runtimes: Runtime) -> dict[str, Callable[[GridPlan], str]]:
+    """Function that writes a plan, for each runtime that takes one, or for these."""
+    return {name: partial(grid_settings, runtime=name) for name in [r.name for r in runtimes] or GRID_SETTINGS}
 
 
 # Models as runtimes that train are told them.

@@ -300,12 +300,9 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
 
 
 def _settings(runtime: Runtime, answer: _Cut) -> str:
-    from instances.runtimes.serving import deployment_settings
-    from instances.runtimes.training import grid_settings
-
-    if isinstance(answer, Deployment):
-        return deployment_settings(answer, runtime.name)
-    return grid_settings(answer, runtime.name) if isinstance(answer, GridPlan) else runtime.settings(answer)
+    """The cut as the runtime takes it."""
+    text: str = PROBLEMS.of(answer.instance).settings(runtime)[runtime.name](answer)
+    return text
 
 
 def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:

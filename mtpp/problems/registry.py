@@ -73,7 +73,7 @@ class Problem:
     again: Mapping[str, Named] = field(default_factory=dict)
     #: A file to the cut that runtimes take, and what it states of all answers; refuses files without one.
     cut: Named = Named("mtpp.questions.files:no_cut")
-    settings: Named = Named("instances.runtimes:no_writers")  # a cut to what writes it for each runtime
+    settings: Named = Named("instances.runtimes:no_writers")  # runtimes, by default all, to what writes a cut for each
     #: The method of a bound to the answers that it holds for, in words; empty for all.
     covers: Named = Named("mtpp.problems.registry:all_answers")
     facts: Named  # an answer to its question, label to text, for a page
