@@ -246,6 +246,7 @@ def test_each_claim_counts_once() -> None:
 
 def test_graphs_in_regals_style_are_compared_up_to_eight_blocks() -> None:
     study = PartitionRuns(_rows(ks=KS), None)
+    assert max(job.instance.k for job in study.jobs) == 8
     measures = PartitionMeasures(study, made_up(study, 1.0), regal=False)
     for one in numbers():
         if one.item in ("Table 4", "Table 5", "Table 6"):
