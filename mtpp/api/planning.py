@@ -19,7 +19,7 @@ from heuristics.placement.annealing import Tell
 from heuristics.placement.placeto import Checkpoint
 from instances import Bound, ComputationGraph, Result
 from instances.deadline import Stopwatch
-from instances.errors import InputError, WordError, is_refused
+from instances.errors import InputError, WordError, is_refused, word
 from instances.json_files import read_text
 from instances.partitioning.serving import ServingInstance
 from instances.placement.networks import group_nodes
@@ -508,8 +508,11 @@ def deployment(
     """The best deployment by a time limit [s], and bounds; why there is none if there is none."""
     result = answered(question, DEPLOYMENT_METHODS, SolveOptions(time_limit=time_limit), on_progress)
     answer = result.answer
-    is_tight = answer is not None and any(chain.is_tight for _, chain, _ in answer.pools)
-    return result.noted(_TIGHT) if is_tight else result
+    chains = [] if answer is None else [chain for _, chain, _ in answer.pools]
+    notes = [_TIGHT] if any(chain.is_tight for chain in chains) else []
+    if question.objective != "latency" and question.batch in [chain.chain.batch for chain in chains]:
+        notes.append(f"a batch has the most sequences that it may have, {question.batch}; {word('batch')} changes it")
+    return result.noted(*notes)
 
 
 def deployment_front(

@@ -19,6 +19,7 @@ from instances.errors import (
     WordError,
     assume,
     check_one_of,
+    is_refused,
     nearest,
     word,
 )
@@ -186,7 +187,8 @@ def _decoder_of(model: Any, weights: Any) -> _Decoder:
         return _Decoder(served_model(TRANSFORMERS[text]), longest)
     record = find_record(text)
     if record is None:
-        end = nearest(TRANSFORMERS, text, f"give {', '.join(TRANSFORMERS)} or a config.json")
+        known = [name for name, sizes in TRANSFORMERS.items() if not is_refused(served_model, sizes)]
+        end = nearest(known, text, f"give {', '.join(known)} or a config.json")
         raise InputError(f"{text}: there is no such decoder{end}")
     return _configured(text, *record, weights)
 

@@ -7,6 +7,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from instances.errors import InputWarning, WordError, printable, said
@@ -167,7 +168,7 @@ _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf)\s*(\D*)", re
 _UNIT = re.compile(r"(?:([kmgtp])(i?))?(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
 _PREFIXES = "kmgtp"
 # Units of time [s].
-_SECONDS_OF_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_SECONDS_OF_UNITS = {"s": Fraction(1), "ms": Fraction(1, 10**3), "us": Fraction(1, 10**6)}
 # Bare numbers below this are rarely meant.
 _SMALL = 1e6
 
@@ -294,15 +295,15 @@ def parse_seconds(given: Quantity, word: str) -> float:
 
     Examples
     --------
-    >>> parse_seconds("50ms", "tpot")
-    0.05
+    >>> parse_seconds("7.48ms", "tpot")
+    0.00748
     """
     match = _NUMBER.fullmatch(str(given).strip())
     value = float(match[1]) if match and (match[2] or "s") in _SECONDS_OF_UNITS else math.nan
     if not 0 < value < math.inf:
         raise WordError(word, given, "give a positive time, such as 0.05, 50ms or 1s.")
     assert match is not None
-    return value * _SECONDS_OF_UNITS[match[2] or "s"]
+    return float(Fraction(match[1]) * _SECONDS_OF_UNITS[match[2] or "s"])
 
 
 def parse_throughput(given: Quantity, time_unit: str) -> float:

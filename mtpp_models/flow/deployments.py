@@ -97,7 +97,8 @@ def _unfit(question: DeploymentInstance) -> str:
     least = int(((weights[:, -1] - costs_of(question).tied) * np.array(question.degrees)).min())
     if least > total:
         memory = sum(servers.count * servers.devices * servers.memory for servers in question.servers)
-        return f"{least / 1e9:.4g} GB of weights do not fit into {memory / 1e9:.4g} GB."
+        filled = f", of which {max(0, total) / 1e9:.4g} GB may be filled" if least <= memory else ""
+        return f"{least / 1e9:.4g} GB of weights do not fit into {memory / 1e9:.4g} GB{filled}."
     decoding = question.pools[1] if question.prefill == "pools" else question
     free = replace(decoding, objective="latency", tpot=math.inf, ttft=math.inf)
     quickest = _DeploymentSearch(free, Deadline(), lambda what, rate: None).whole()

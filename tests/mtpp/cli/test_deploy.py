@@ -284,7 +284,7 @@ def test_bug_bytes_of_weights_beside_a_configuration_did_not_count(tmp_path: Pat
     matrices, vectors = 2 * 36864 + 2 * 32768, 5 * 64
     assert sum(result.answer.chains[0][0].weight_bytes) == pytest.approx(matrices * 34 / 32 + 4 * vectors, abs=2)
     assert asked.question_words.count("in bf16, bytes as stored") == 1
-    assert result.notes == (f"Assumed: bytes of weights as in {tmp_path}/tiny-Q8_0.gguf; weights changes it",)
+    assert f"Assumed: bytes of weights as in {tmp_path}/tiny-Q8_0.gguf; weights changes it" in result.notes
     file = result.save(tmp_path / "answer.json")
     assert mtpp.verify(file, graph=config).faults == ()
     assert mtpp.serve(config, weights="bf16", **_ASKED).answer.instance.question_hash == alone.question_hash
@@ -362,3 +362,23 @@ def test_a_front_of_pools_leaves_out_what_no_pools_keep() -> None:
     found = mtpp.serve("llama-3-8b", servers="1x4xA100", prefill="pools", batch=16, front=4)
     assert all(result.answer.prompt_chains for result in found)
     assert len(found) > 1
+
+
+def test_notes_and_reasons_name_the_limit_that_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The most sequences of a batch, the part of the memory that may be filled, and decoders alone as other names."""
+    assert main(["serve", "gpt2", "--servers", "1x1xA100", "--batch", "9"]) == 0
+    assert "a batch has the most sequences that it may have, 9; --batch changes it." in capsys.readouterr().out
+    assert main(["serve", "llama-3-8b", "--servers", "1x1xA100"]) == 0
+    assert "the most sequences" not in capsys.readouterr().out
+    card = {"kind": "card", "devices": 1, "peak_flops": 1e14, "memory_bandwidth": 1e12, "memory": 16.5e9}
+    (tmp_path / "servers.json").write_text(json.dumps({"format": "mtpp-servers/1", "servers": [card]}))
+    assert main(["serve", "llama-3-8b", "--servers", str(tmp_path / "servers.json")]) == 5
+    assert "16.06 GB of weights do not fit into 16.5 GB, of which 14.97 GB may be filled" in capsys.readouterr().err
+    assert main(["serve", "t5-small", "--servers", "1x1xA100"]) == 2
+    assert "give gpt2, llama-2-7b" in capsys.readouterr().err
+
+
+def test_bug_limits_of_a_front_were_none_that_could_be_stated(tmp_path: Path) -> None:
+    """7.48 times a thousandth is no nearest number to 0.00748."""
+    file = mtpp.serve("gpt2", servers="1x1xL4", input=8, output=8, batch=4, tpot=0.00748).save(tmp_path / "d.json")
+    assert mtpp.verify(file, tpot="7.48ms").faults == ()
