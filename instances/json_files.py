@@ -172,8 +172,6 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        if os.path.islink(path):
-            raise InputError(f"{path}: this link leads to no file; get the file anew, or remove the link.") from None
         raise missing(path) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({_reason(error)}).") from None
@@ -192,16 +190,19 @@ def check_readable(path: str | Path, limit: float = math.inf) -> None:
 
 def missing(path: str | PathLike[str], what: str = "file", rest: str = "", names: Iterable[str] = ()) -> InputError:
     """An error that says that there is no such file or folder, with the nearest of `names` and of those beside it."""
+    if os.path.islink(path):
+        return InputError(f"{path}: this link leads to no file; get the file anew, or remove the link.")
     folder = os.path.dirname(path) if what == "folder" else None
     near = [*names, *(name for name in beside(path) if folder is None or os.path.isdir(os.path.join(folder, name)))]
     return InputError(f"{path}: there is no such {what}{nearest(near, os.path.basename(path), rest)}")
 
 
 def beside(path: str | PathLike[str]) -> list[str]:
-    """Names of the first files in the folder of a path, which need not exist; none if that cannot be read."""
+    """Names of the first other files in the folder of a path, which need not exist; none if that cannot be read."""
+    folder, own = os.path.split(path)
     try:
-        with os.scandir(os.path.dirname(path) or ".") as entries:
-            return [entry.name for entry in islice(entries, _MOST_BESIDE)]
+        with os.scandir(folder or ".") as entries:
+            return [entry.name for entry in islice(entries, _MOST_BESIDE) if entry.name != own]
     except (OSError, ValueError):
         return []
 
@@ -248,7 +249,7 @@ def read_text(path: str | Path) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; this is not a text file.") from None
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; save it as UTF-8, if it is a text.") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({_reason(error)}).") from None
     if not text.strip():

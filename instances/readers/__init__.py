@@ -18,7 +18,9 @@ from instances.json_files import missing, read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.huggingface.files import (
+    CONFIGURATION,
     configuration_file,
+    is_configuration,
     read_configuration,
     recognises_configuration,
 )
@@ -301,8 +303,8 @@ def _recognise(path: str | Path) -> Reader:
     if file.suffix == ".json" and '"format"' not in text and '"nodes"' not in text:
         if '"peft_type"' in text:
             raise InputError(f"{path}: this is an adapter; give the config.json of the model that it adapts.")
-        if configuration_file(file) is None and (model := configuration_file(file.absolute().parent)) is not None:
-            raise InputError(f"{path}: this is no graph; the configuration of the model beside it is {model.name}.")
+        if not is_configuration(file) and is_configuration(file.absolute().parent / CONFIGURATION):
+            raise InputError(f"{path}: this is no graph; the configuration of the model beside it is {CONFIGURATION}.")
     for reader in READERS.values():
         if not reader.suffix and reader.recognises(text):
             return reader

@@ -12,7 +12,7 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
-from instances.readers.huggingface.files import configuration_file
+from instances.readers.huggingface.files import CONFIGURATION, is_configuration
 from instances.suites.suite import NETWORKS, SETTINGS, Entry, Suite, folder_suite, network_suite, regal_suite
 
 # Random graphs of any number in the style of REGAL's.
@@ -223,7 +223,7 @@ def is_suite(word: str) -> bool:
     if word in SUITES or word.partition(":")[0] in _FAMILIES:
         return True
     is_folder = word not in ARCHITECTURES and os.path.isdir(word)
-    return is_folder and (configuration_file(word) is None or os.path.exists(os.path.join(word, SETTINGS)))
+    return is_folder and not (is_configuration(Path(word, CONFIGURATION)) and not Path(word, SETTINGS).exists())
 
 
 def find_suite(word: str) -> Suite:

@@ -166,7 +166,8 @@ def read_accelerator(name: str) -> Accelerator:
     names = {key.lower(): device for device in ACCELERATORS.values() for key in (device.name, device.name + "GB")}
     names |= {listed.name.lower(): ACCELERATORS[listed.training] for listed in listed_devices().values()}
     if name.lower() not in names:
-        raise InputError(unknown(ACCELERATORS, name.upper(), "device"))
+        begin = [device for device in ACCELERATORS if name and device.lower().startswith(name.lower())]
+        raise InputError(unknown(begin or ACCELERATORS, name.upper(), "device"))
     return names[name.lower()]
 
 

@@ -230,7 +230,7 @@ CONFIGURED_FORMAT = "mtpp-chain/2"
 #: Members of a chain beside its layers.
 CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops")
 _NUMBERS = tuple(field.name for field in fields(Configuration) if field.name not in (*_NAMES, "recompute"))
-_MOST_LAYERS = 10_000
+MOST_LAYERS = 10_000
 
 
 def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
@@ -263,8 +263,8 @@ def configured_from_document(document: Value) -> ConfiguredChain:
         else {}
     )
     items = members["layers"].items()
-    if len(items) > _MOST_LAYERS:
-        members["layers"].fail(f"there are {len(items)} layers; give at most {_MOST_LAYERS}.")
+    if len(items) > MOST_LAYERS:
+        members["layers"].fail(f"there are {len(items)} layers; give at most {MOST_LAYERS}.")
     layers = []
     for number, item in enumerate(items):
         layer = item.members((), ("name", "kind", "configurations", "forward_bytes", "backward_bytes"))

@@ -40,6 +40,8 @@ from instances.records import written
 
 _TILE = (128, 256)
 _SHORT_SUM = 256
+#: Words of a chain's source whose passes do not wait for tensor collectives.
+HIDDEN = "hidden tensor collectives, "
 _UNFUSED = 0.5 / 0.7  # of what fused attention reaches
 #: Part of bandwidths that transfers reach.
 REACHED = 0.8
@@ -411,6 +413,7 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         If a degree divides something that it cannot.
     """
     model, device = costs.model, costs.clock.device
+    hides = costs.clock.constants.tp_exposed == 0
     _check_degrees(costs, degrees)
     parts = [
         ConfiguredLayer("embedding", "embedding", tuple(way for triple in degrees for way in costs.embedding(triple))),
@@ -423,7 +426,7 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         sequence=costs.sequence,
         flops=costs.operations,
         name=model.name,
-        source=f"{'fused' if costs.fused else 'unfused'} attention, {basis(device)}",
+        source=f"{'fused' if costs.fused else 'unfused'} attention, {HIDDEN * hides}{basis(device)}",
         dtype=dtype,
         device=device.name,
         model=written(model),

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 from instances.architectures.transformers import Encoder
 from instances.errors import InputError, UnknownLayersError, check_one_of
 from instances.json_files import Value
+from instances.planning.grid.configurations import MOST_LAYERS
 from instances.readers.huggingface.record import (
-    MOST_LAYERS,
     Attention,
     Decoder,
     Experts,

@@ -192,7 +192,7 @@ def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int |
     if stated is not None:
         return stated, biased
     names = members["id2label"].open_members(()) if "id2label" in members and members["id2label"].data else {}
-    if not names and "num_labels" in members:
+    if not names and "num_labels" in members and members["num_labels"].data is not None:
         count = members["num_labels"].whole()
         if not 1 <= count <= _MOST_LABELS:
             members["num_labels"].fail(f"the number is {count}; it must be from 1 to {_MOST_LABELS}.")

@@ -45,19 +45,25 @@ _INFINITE = re.compile(r"(?<=[\[\s,:])Infinity(?=[\s,\]}])")
 
 
 def configuration_file(spec: object) -> Path | None:
-    """The configuration that a path names, or that is in the folder that it names; None if there is none."""
+    """The configuration that a path names, or what is called so in the folder that it names; None if there is none."""
     if not isinstance(spec, str | os.PathLike):
         return None
     path = Path(spec)
-    if path.is_dir():
-        path = path / CONFIGURATION
+    if os.path.isdir(path):
+        file = path / CONFIGURATION
+        return file if os.path.lexists(file) else None
+    return path if is_configuration(path) else None
+
+
+def is_configuration(path: Path) -> bool:
+    """Whether a file can be read, and is the configuration of a model."""
     try:
         if path.suffix != ".json" or not path.is_file() or path.stat().st_size > _MOST:
-            return None
+            return False
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
-        return None
-    return path if recognises_configuration(text) else None
+        return False
+    return recognises_configuration(text)
 
 
 def recognises_configuration(text: str) -> bool:
@@ -167,7 +173,7 @@ def _name(file: Path) -> str:
     folder = Path(os.path.abspath(file)).parent
     if folder.parent.name == "snapshots":
         return folder.parent.parent.name.rpartition("--")[2]
-    return file.resolve().parent.name or file.stem
+    return Path(os.path.realpath(file)).parent.name or file.stem
 
 
 def _read(file: Path) -> Value:

@@ -6,6 +6,7 @@ import warnings
 import pytest
 from transformers_configurations import GEMMA, LLAMA, written
 
+import mtpp
 from instances import InputError, InputWarning
 from instances.json_files import parse_json
 from instances.readers import load_graph
@@ -139,3 +140,42 @@ def test_bug_the_most_layers_of_a_refusal_are_read(tmp_path):
     most = int(str(caught.value).rpartition(" to ")[2].rstrip("."))
     assert load_graph(written(tmp_path, LLAMA | {"num_hidden_layers": most}), level="layer").n > most
     assert load_graph(written(tmp_path, LLAMA | {"num_hidden_layers": most})).n > 10 * most
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (json.dumps(LLAMA).encode("utf-16"), "byte 0 is not UTF-8; save it as UTF-8"),
+        (json.dumps(LLAMA).encode()[:-9], "not valid JSON"),
+        (b"null", "expected an object"),
+        (None, "cannot be read"),
+    ],
+)
+def test_bug_a_folder_says_what_is_wrong_with_its_configuration(tmp_path, content, message):
+    """Each said of the folder that it is none of what can be read; None is a link to itself."""
+    file = tmp_path / "config.json"
+    if content is None:
+        file.symlink_to(file)
+    else:
+        file.write_bytes(content)
+    words = {"bandwidth": "300GB/s", "global_batch": 4}
+    for ask in (
+        lambda: load_graph(tmp_path),
+        lambda: mtpp.serve(tmp_path, k=2, memory="1GB"),
+        lambda: mtpp.serve(tmp_path, servers="1x2xH100"),
+        lambda: mtpp.train(tmp_path, "1x2", **words),
+        lambda: mtpp.flow(tmp_path, devices="2xT4"),
+    ):
+        with pytest.raises(InputError, match=f"config.json: {message}"):
+            ask()
+
+
+def test_bug_a_path_is_not_near_itself(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match="loop: this link leads to no file"):
+        load_graph(tmp_path / "loop")
+    (tmp_path / "models").mkdir()
+    with pytest.raises(InputError) as caught:
+        mtpp.train(tmp_path / "models", "1x2", bandwidth="300GB/s", global_batch=4)
+    assert "did you mean" not in str(caught.value)

@@ -104,6 +104,13 @@ def test_a_run_of_llama_has_all_its_arguments() -> None:
     assert parameters_of(arguments) == plan.chain.parameters == 8_030_261_248
 
 
+@pytest.mark.parametrize(("overlap", "tensor", "hides"), [("tp", 4, True), ("none", 4, False), ("tp", 1, False)])
+def test_tensor_collectives_are_hidden_as_in_the_times(overlap: str, tensor: int, hides: bool) -> None:
+    plan = planned("llama-3-8b", "2x8", f"pp=2,tp={tensor},dp={8 // tensor}", sequence=4096, overlap=overlap)
+    assert ("tp-comm-overlap" in arguments_of(grid_settings(plan, "megatron"), **NODE)) == hides
+    assert ("enable_async_tensor_parallel" in grid_settings(plan, "torchtitan")) == hides
+
+
 def test_experts_and_latent_attention_have_theirs() -> None:
     plan = planned(model_of(LATENT), fix="pp=2,tp=1,dp=2,ep=2,v=1", attention="eager")
     arguments = arguments_of(grid_settings(plan, "megatron"))

@@ -130,7 +130,7 @@ def test_profiles_need_their_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(InputError, match=f"{DATA_VARIABLE} names; set it"):
         SUITES["profiles"].instances(2)
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
-    with pytest.raises(InputError, match="no file"):
+    with pytest.raises(InputError, match="there is no such file"):
         SUITES["profiles"].instances(2)
 
 

@@ -244,7 +244,7 @@ def test_bug_more_servers_gave_a_slower_plan() -> None:
         ("1x8 --bandwidth 100MB/s", "that is 100 MB/s within a server; give from 1 GB/s to 10 TB/s."),
         ("2x8 --bandwidth 300GB/s,1MB/s", "of a device to other servers; give from 10 MB/s to 300 GB/s."),
         ("1x8 --bandwidth 300GB/s --memory 80MB", "that is 80 MB; give from 1 GB to 4 TB."),
-        ("1x8 --bandwidth 300GB/s --device H10", "did you mean H20?"),
+        ("1x8 --bandwidth 300GB/s --device H10", "There are H100-80, H100-96, H100-PCIe"),
         ("2xDGX-H10", "There is no server 'DGX-H10'; did you mean DGX-H100?"),
         ("1xDGX-A100 --dtype fp8", "A100-80 has no products of 8-bit numbers; use bf16 or fp16."),
         ("1xDGX-H100 --imbalance 0.5", "--imbalance"),
