@@ -144,6 +144,8 @@ _GEMM_EIGHT = 0.12
 _LEAST_EXPOSED, _LEAST, _STEP, _ROUNDS = 0.05, 1e-12, 0.01, 4
 #: Of the standard normal distribution, for 80 %; how far a step may be from what all steps say together.
 _EIGHTY, _CONTRADICTION = 1.28, 0.25
+#: No step is so many times longer or shorter than predicted.
+_ABSURD = 10.0
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
         raise InputError(
             f"The steps are of {' and '.join(' '.join(kind) for kind in sorted(kinds))}; give one of them."
         )
+    unmoved = steps[0].estimate.constants
     steps = [replace(step, estimate=_movable(step.estimate)) for step in steps]
     first = steps[0].estimate
     spreads = np.array([*_SPREADS.values()])
@@ -281,16 +284,15 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
         rows = [_slopes(step.estimate, step.plan, theta) for step in steps]
         J = np.array([slopes for _, slopes in rows])
         y = np.array([math.log(step.seconds) - here for step, (here, _) in zip(steps, rows, strict=True)])
+        if not theta.any():
+            _check_apart(steps, y, math.log(_ABSURD), "what is predicted; check its seconds and words")
         gain = before @ J.T @ np.linalg.inv(J @ before @ J.T + errors)
         theta = gain @ (y + J @ theta)
     residuals = [math.log(step.seconds) - _log_time(step.estimate, step.plan, theta) for step in steps]
-    worst = int(np.argmax(np.abs(residuals)))
-    if abs(residuals[worst]) > max(_CONTRADICTION, 4 * sigma) and len(steps) > 1:
-        factor = math.exp(residuals[worst])
-        raise InputError(
-            f"Step {worst} ({steps[worst].plan.instance.label}) took {steps[worst].seconds:g} s, {factor:.2f} times "
-            "what all steps together say; check it, or leave it out."
-        )
+    if len(steps) > 1:
+        most = max(_CONTRADICTION, 4 * sigma)
+        _check_apart(steps, residuals, most, "what all steps together say; check it, or leave it out")
+    untold = {name: getattr(unmoved, name) for name, part in zip(_SPREADS, theta.tolist(), strict=True) if part == 0}
     ((device, dtype, runtime),) = kinds
     covariance = before - gain @ J @ before
     return Calibration(
@@ -298,7 +300,7 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
         device,
         dtype,
         runtime,
-        _moved(first.constants, theta),
+        replace(_moved(first.constants, theta), **untold),
         tuple(tuple(row) for row in covariance.tolist()),
         sigma,
         software,
@@ -307,6 +309,15 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
             for step, residual in zip(steps, residuals, strict=True)
         ),
     )
+
+
+def _check_apart(steps: Sequence[Step], logs: Sequence[float], most: float, what: str) -> None:
+    """Refuse the step whose seconds are furthest from others, by their logarithms, if that is more than `most`."""
+    worst = int(np.argmax(np.abs(logs)))
+    if abs(logs[worst]) > most:
+        step, factor = steps[worst], math.exp(logs[worst])
+        times = f"{factor:.2f}" if 0.1 < factor < 100 else f"{factor:.2g}"
+        raise InputError(f"Step {worst} ({step.plan.instance.label}) took {step.seconds:g} s, {times} times {what}.")
 
 
 def spread(estimate: Estimate, plan: GridPlan, calibration: Calibration | None = None) -> float:

@@ -74,6 +74,22 @@ def test_constants_of_simulated_steps_are_found_again() -> None:
     assert calibration.constants.gemm == pytest.approx(0.6, rel=0.03)
 
 
+def test_bug_constants_that_steps_do_not_tell_are_kept() -> None:
+    """Without tensor degree none of its collectives counts; a twentieth of their time was exposed."""
+    estimate = STEPS["8b-8"].question.estimate
+    assert estimate is not None
+    fitted = calibrated([taken(STEPS["8b-8"])]).constants
+    for name in ("tp_exposed", "zero3_exposed", "row", "scale"):
+        assert getattr(fitted, name) == getattr(estimate.constants, name)
+
+
+@pytest.mark.parametrize("seconds", [1e9, 1e-9])
+def test_bug_an_absurd_step_is_named(seconds: float) -> None:
+    """In place of a constant that is out of its range."""
+    with pytest.raises(InputError, match=r"Step 0 \(llama-3-8b on 1x8, 128 samples\) took .* predicted; check its"):
+        calibrated([taken(STEPS["8b-8"], seconds)])
+
+
 def test_what_is_left_unknown_shrinks_with_steps() -> None:
     one, two = (calibrated([taken(STEPS[name]) for name in names]) for names in (("8b-8",), ("8b-8", "70b-64")))
     assert (
