@@ -427,6 +427,13 @@ def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
         device = read_accelerator(name)
     except InputError as error:
         raise WordError("device", name, str(error)) from None
+    if network.device is not None and read_accelerator(network.device) != device:
+        warnings.warn(
+            f"{word('device')}: the servers of {word('cluster')} have {network.device}; {device.name} counts, with "
+            "the links of these servers.",
+            InputWarning,
+            stacklevel=2,
+        )
     if words["peak_flops"] is not None:
         device = replace(device, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
     if words["memory_bandwidth"] is not None:
@@ -574,6 +581,7 @@ def _fixed(text: str | None) -> dict[str, int | None]:
     for part in text.split(",") if text else ():
         match = re.fullmatch(r"(\w+)=([1-9]\d{0,5})", part)
         if match is None or match[1] not in _FIXED or match[1] in fixed:
-            raise WordError("fix", text, f"give each of {', '.join(_FIXED)} at most once, such as pp=8,tp=4.")
+            names = f"give each of {', '.join(_FIXED)} at most once, with a whole number from 1"
+            raise WordError("fix", text, f"{names}, such as pp=8,tp=4.")
         fixed[match[1]] = int(match[2])
     return fixed

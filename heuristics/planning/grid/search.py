@@ -185,7 +185,12 @@ def no_plan(
             even[kind] = min(even[kind], t * min(states))
         share = min(share, sum(counts[kind] * even[kind] for kind in counts) / (question.servers.devices // used))
     if not least:
-        return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
+        ep = min(way.degrees[2] for way in layers[0].configurations)
+        of = "dp times cp" + " times tp" * question.whole_experts
+        divides = f"; an expert degree of {ep} or more has to divide {of}" if ep > 1 else ""
+        return InputError(
+            f"{question.label}: no degrees that the question allows fit into a server{divides}; allow others."
+        )
     groups = range(2, question.servers.devices + 1) if question.fixed.pp is None else (question.fixed.pp,)
     if (question.fixed.v or 1) > 1 and all(fitting_of(setting).M % S for setting, _ in settings for S in groups):
         return InputError(

@@ -311,7 +311,7 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
     )
 
 
-def _check_apart(steps: Sequence[Step], logs: Sequence[float], most: float, what: str) -> None:
+def _check_apart(steps: Sequence[Step], logs: FloatArray | list[float], most: float, what: str) -> None:
     """Refuse the step whose seconds are furthest from others, by their logarithms, if that is more than `most`."""
     worst = int(np.argmax(np.abs(logs)))
     if abs(logs[worst]) > most:

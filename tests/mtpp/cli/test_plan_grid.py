@@ -14,7 +14,7 @@ from runtime_readers import megatron
 from transformers_configurations import random_sizes
 
 import mtpp as python
-from instances import InputError
+from instances import InputError, InputWarning
 from instances.json_files import write_json
 from instances.planning.grid.configurations import chain_document
 from tests.helpers.grid_cases import equal_chain
@@ -172,6 +172,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --fix pp=99", "devices"),
         ("--global-batch 8 --fix pp=1,v=2", "stages in turns need two groups of devices"),
         ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
+        ("--global-batch 8 --fix pp=0", "with a whole number from 1, such as pp=8,tp=4"),
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
         ("--global-batch 8 --device T5000", "There is no device 'T5000'"),
@@ -258,6 +259,18 @@ def test_units_and_names_that_cannot_be_are_one_line(
     err = capsys.readouterr().err
     assert message in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_bug_an_expert_degree_that_divides_nothing_is_named() -> None:
+    words = {"global_batch": 8, "sequence": 512, "fix": "ep=8,dp=1,tp=1,pp=8"}
+    with pytest.raises(InputError, match="an expert degree of 8 or more has to divide dp times cp; allow others"):
+        python.train("mixtral-8x7b", "1xDGX-H100", **words)
+
+
+def test_bug_a_device_that_servers_by_name_do_not_have_is_warned_of() -> None:
+    """It was taken in silence."""
+    with pytest.warns(InputWarning, match="the servers of cluster have H100; A100-80 counts"):
+        python.train("gpt2", "1xDGX-H100", global_batch=8, sequence=64, device="A100", fix="pp=1,tp=1")
 
 
 def test_large_models_are_planned_and_proved_again_across_servers(
