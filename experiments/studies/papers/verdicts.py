@@ -258,22 +258,23 @@ def _judged(
 def _finding(number: PaperNumber, comparison: Comparison, part: Part, error: float) -> Finding:
     """Verdict on one interval at a level of error, without words."""
     if comparison.kind == "order":
-        return order_of(part, error, float(_half_of_last_digit(number.value) / Decimal(number.value)))
+        return order_of(part, error, number.value)
     low, high = (part.low, part.high) if part.at is None else part.at(1 - error)
     return decide(comparison.kind, number.value, comparison.tolerance, low, high, relative=comparison.relative)
 
 
-def order_of(part: Part, error: float, rounding: float) -> Finding:
+def order_of(part: Part, error: float, printed: str) -> Finding:
     """Whether the ratio of two methods is below 1, above it, or they tie.
 
-    They tie if the interval at that level of error says that they differ by less than `rounding`, a part of the printed
-    number. They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 % interval,
-    as of `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what is equal ties.
+    They tie if the interval at that level of error says that they differ by less than half of the last digit of the
+    printed number. They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 %
+    interval, as of `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what is equal ties.
     """
     if part.test is None or part.at is None:
         equal, differ = math.isclose(part.value, 1.0, rel_tol=1e-9), True
     else:
         low, high = part.at(1 - error)
+        rounding = float(_half_of_last_digit(printed) / Decimal(printed))
         equal, differ = 1 - rounding <= low and high <= 1 + rounding, part.test.p < error
     if not equal and differ and not part.low <= 1 <= part.high:
         return Finding.HOLDS if part.high < 1 else Finding.FAILS

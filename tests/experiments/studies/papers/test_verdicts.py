@@ -124,6 +124,11 @@ def test_bug_methods_that_tie_do_not_fail() -> None:
     assert judged(pair_of(np.linspace(0.01, 0.02, 12)), kind="order", clusters=12)[0] is FAILS
 
 
+def test_bug_where_the_paper_has_no_memory_an_order_is_judged() -> None:
+    """It printed no number whose digits count."""
+    assert judge(number("OOM"), held("order"), Measured(Part(0.9, 0.9, 0.9), 1, 1))[0] is HOLDS
+
+
 @pytest.mark.parametrize(("rest", "verdict"), [(0.0004, TIE), (0.0006, HOLDS)])
 def test_what_differs_by_less_than_the_last_printed_digit_ties(rest: float, verdict: Finding) -> None:
     """Of 1.200; the smaller difference is as sure as the larger one."""
