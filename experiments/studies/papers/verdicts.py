@@ -268,7 +268,8 @@ def order_of(part: Part, error: float, printed: str) -> Finding:
 
     They tie if the interval at that level of error says that they differ by less than half of the last digit of the
     printed number. They are told apart if the p value of the paired test is below `error` and 1 outside of the 95 %
-    interval, as of `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what is equal ties.
+    interval, as of `Pair`. Otherwise, they tie if they are equal on most clusters. Without chance, only what
+    is equal ties.
     """
     if part.test is None or part.at is None:
         equal, differ = math.isclose(part.value, 1.0, rel_tol=1e-9), True
