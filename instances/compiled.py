@@ -21,6 +21,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import secrets
 import sys
 import tempfile
@@ -47,8 +48,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("instances", "heuristics", "mtpp_models", "mtpp/verification")
 
-#: A file with one of them has a kernel, or a tuple that kernels may take.
+#: A file with the first has a kernel, and one with the second a tuple that kernels may take.
 _MARKS = (b"import compiled", b"NamedTuple")
+_IMPORT = re.compile(rb"^ *from ([\w.]+) import", re.MULTILINE)
 
 #: How names of files with machine code end.
 CODE = ".code"
@@ -217,9 +219,16 @@ def made_for_all() -> dict[str, str]:
 
 
 def kernel_sources() -> list[Path]:
-    """Find the files that machine code may depend on."""
-    files = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("[!.]*.py"))
-    return [path for path in files if any(mark in path.read_bytes() for mark in _MARKS)]
+    """Find the files that machine code may depend on: those with kernels, and tuples that these import."""
+    files = (path for package in _PACKAGES for path in (_ROOT / package).rglob("[!.]*.py"))
+    texts = {path: text for path in files if any(mark in (text := path.read_bytes()) for mark in _MARKS)}
+    modules = {".".join(path.relative_to(_ROOT).with_suffix("").parts).encode(): path for path in texts}
+    sources = {path: None for path, text in texts.items() if _MARKS[0] in text}
+    for path in (waiting := [*sources]):
+        read = [modules[name] for name in _IMPORT.findall(texts[path]) if name in modules]
+        waiting += (new := {other: None for other in read if other not in sources})
+        sources |= new
+    return sorted(sources)
 
 
 @cache

@@ -64,8 +64,8 @@ class Value:
         fields = (*required, *optional)
         for name in values:
             if name not in fields:
-                known = f"known fields are {', '.join(fields)}"
-                self.fail(f"unknown field '{name}'{nearest(fields, name, known)}")
+                listed = f"known fields are {', '.join(fields)}"
+                self.fail(f"unknown field '{name}'{nearest(fields, name, listed)}")
         return values
 
     def open_members(self, required: Sequence[str]) -> dict[str, Value]:

@@ -204,8 +204,8 @@ class Machines:
     def in_sequence(self) -> Machines:
         """The same devices in a fixed order, each kind with its bandwidth."""
         kinds = zip(self.kinds, self.own_rates, strict=True)
-        own = self.kinds if self.rates else [replace(kind, bandwidth=rate) for kind, rate in kinds]
-        return Machines(own, "fixed", self.rates)
+        with_rates = self.kinds if self.rates else [replace(kind, bandwidth=rate) for kind, rate in kinds]
+        return Machines(with_rates, "fixed", self.rates)
 
     @cached_property
     def between(self) -> FloatArray | None:
@@ -346,10 +346,10 @@ def devices_of_text(text: str) -> Machines | None:
     for part in parts:
         assert part is not None
         count, name = int(part[1]), part[2]
-        known = next((kind for kind in SHIPPED.values() if kind.name.lower() == name.lower()), None)
-        if known is None:
+        shipped = next((kind for kind in SHIPPED.values() if kind.name.lower() == name.lower()), None)
+        if shipped is None:
             raise WordError("devices", text, unknown(SHIPPED, name, "kind of devices"))
-        kinds.append(replace(known, count=count))
+        kinds.append(replace(shipped, count=count))
     return Machines(kinds)
 
 

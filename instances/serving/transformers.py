@@ -60,8 +60,8 @@ def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[Se
         kinds.setdefault(replace(shape, stored=sizes[layer][0]), len(kinds))
     order = [kinds[replace(shape, stored=sizes[layer][0])] for layer, shape in enumerate(shapes)]
     ends = _ends(model, sizes, after)
-    own = (ends[0] + towers, ends[1] + heads)
-    return replace(model, shapes=tuple(kinds), order=np.array(order), stored=own), doubts
+    ends_with_others = (ends[0] + towers, ends[1] + heads)
+    return replace(model, shapes=tuple(kinds), order=np.array(order), stored=ends_with_others), doubts
 
 
 def _ends(model: ServedModel, sizes: Mapping[int, tuple[int, int]], after: int) -> tuple[int, int]:

@@ -258,16 +258,16 @@ def export(
     """
     from instances.runtimes import RUNTIMES
 
-    found = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
+    target_runtime = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
     target = None if out is None else path_of("out", out)
     if isinstance(answer, str | PathLike):
         if target is not None and target.exists() and Path(answer).exists() and target.samefile(answer):
             raise WordError("out", str(target), "this is the file that the cut is read from; give another name.")
-        result = exported(Path(fspath(answer)), found, graph, words, "export(file, runtime, graph=…)")
+        result = exported(Path(fspath(answer)), target_runtime, graph, words, "export(file, runtime, graph=…)")
     else:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError("An answer has its graph; leave out all that says another one.")
-        result = Exported(found, _settings(found, _cut(answer)), (), None)
+        result = Exported(target_runtime, _settings(target_runtime, _cut(answer)), (), None)
     if target is not None:
         result.write(target)
     return result.text

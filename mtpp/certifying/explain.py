@@ -324,23 +324,25 @@ def explain(
         As `certify`.
     """
     fits = partition.bottleneck < math.inf
-    bounds, known = list(stated), Result("given", partition.instance, partition if fits else None)
+    bounds, certified = list(stated), Result("given", partition.instance, partition if fits else None)
     best = max(bounds, key=lambda bound: bound.value, default=None)
     if best is None or _is_more(partition.bottleneck, best.value):
         limited = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
         start = partition if fits else None
-        known = certify(partition.instance, limited, start=start, on_progress=on_progress, on_fault=on_fault)
-        if known.bound is not None and (best is None or known.bound.value > best.value):
-            best = known.bound
+        certified = certify(partition.instance, limited, start=start, on_progress=on_progress, on_fault=on_fault)
+        if certified.bound is not None and (best is None or certified.bound.value > best.value):
+            best = certified.bound
     findings = Findings(
         partition=partition,
         bound=best,
-        stated=best is not None and best is not known.bound,
-        better=known.partition if known.cost is not None and _is_more(partition.bottleneck, known.cost) else None,
-        impossible=known.impossible,
+        stated=best is not None and best is not certified.bound,
+        better=certified.partition
+        if certified.cost is not None and _is_more(partition.bottleneck, certified.cost)
+        else None,
+        impossible=certified.impossible,
     )
-    if known.interrupted or not 0 < partition.bottleneck < math.inf or partition.kind_names:
-        return findings, known.interrupted
+    if certified.interrupted or not 0 < partition.bottleneck < math.inf or partition.kind_names:
+        return findings, certified.interrupted
     nodes = np.flatnonzero(partition.block == findings.slowest).tolist()
     with catch_interrupt() as interrupted:
         cut = pinned(partition, Deadline.after(options.time_limit, interrupted).share(_CUTS), nodes).bound

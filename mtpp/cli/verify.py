@@ -160,17 +160,17 @@ def verify(
             with printing.working(str(file)):
                 verdict = verified(file, own, words)
         except InputError as error:
-            found = complain(str(error), WRONG)
+            outcome = complain(str(error), WRONG)
         except NotBoundedError as error:
-            found = complain(f"{file}: not checked: {error}; give more --time-limit, or do not trust it.", UNCHECKED)
+            outcome = complain(f"{file}: not checked: {error}; give more --time-limit, or do not trust it.", UNCHECKED)
         else:
             printing.say("\n" * (bool(number) and not printing.quiet) + left_aligned(_headlines(verdict, printing)))
             printing.detail(left_aligned(verdict.table()))
             documents.append(verdict.document())
-            found = UNCHECKED if verdict.ran_out else TRUSTED if verdict.rests_on_trust else DONE
+            outcome = UNCHECKED if verdict.ran_out else TRUSTED if verdict.rests_on_trust else DONE
             for fault in verdict.faults:
-                found = complain(f"{file}: {fault}", FALSE)
-        code = max(code, found, key=_SEVERITY.index)
+                outcome = complain(f"{file}: {fault}", FALSE)
+        code = max(code, outcome, key=_SEVERITY.index)
     if documents:
         printing.document(lambda: documents if len(certificates) > 1 else documents[0])
     return code

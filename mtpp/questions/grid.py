@@ -384,10 +384,10 @@ def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> G
     """
     from instances.planning.grid import ConfiguredChain
 
-    model, servers, own = _model(chain, words), true.servers, true.chains[0]
+    model, servers, layers = _model(chain, words), true.servers, true.chains[0]
     same: dict[str, Any] = {"global_batch": true.global_batch, "memory": None}
     if not isinstance(model, ConfiguredChain):
-        same |= {"dtype": own.dtype, "sequence": own.sequence}
+        same |= {"dtype": layers.dtype, "sequence": layers.sequence}
     network = Network(servers.count, servers.size, servers.inner, servers.outer, None)
     return replace(grid_question(model, network, {**words, **same}).instance, memory=true.memory)
 
@@ -448,10 +448,10 @@ def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
     if words["overlap"] != "auto":
         constants = replace(constants, tp_exposed=float(words["overlap"] == "none"))
     assume("overlap", f"{constants.tp_exposed:.0%} of tensor collectives exposed")
-    own = figures(device.memory_bandwidth, "bytes/s")
+    memory_rate = figures(device.memory_bandwidth, "bytes/s")
     speed = f"{device.peak_flops / 1e12:g} TFLOP/s" + f" ({device.eight:g} times that with 8 bits)" * (dtype == "fp8")
     if words["device"] is None:
-        assume("device", f"devices like {device.name} with {speed} and {own} to their memory")
+        assume("device", f"devices like {device.name} with {speed} and {memory_rate} to their memory")
     return _Basis(dtype, device, runtime, constants, calibration)
 
 

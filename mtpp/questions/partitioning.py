@@ -239,8 +239,8 @@ def devices_of(
         disregard("memory")
     if all(kind.bandwidth is not None for kind in devices.kinds):
         disregard("bandwidth")
-        own = ", ".join(printable(kind.name) for kind in devices.kinds)
-        warn_if_given("bandwidth", f"{own} {'has its own' if len(devices.kinds) == 1 else 'have their own'}")
+        names = ", ".join(printable(kind.name) for kind in devices.kinds)
+        warn_if_given("bandwidth", f"{names} {'has its own' if len(devices.kinds) == 1 else 'have their own'}")
     kinds = tuple(replace(kind, memory=min(kind.memory, memory)) for kind in devices.kinds)
     return replace(devices, kinds=kinds, bandwidth=bandwidth)
 
@@ -253,8 +253,10 @@ def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Mac
     kinds, at, rate = text.rpartition("@")
     apart = devices_of_text(kinds) if at else None
     if apart is not None:
-        between, own = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
-        return Machines(apart.kinds, apart.order, [[math.inf if s == t else between for t in own] for s in own])
+        between, kinds_apart = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
+        return Machines(
+            apart.kinds, apart.order, [[math.inf if s == t else between for t in kinds_apart] for s in kinds_apart]
+        )
     return devices_of_text(text) or read_kinds(text, memory, order)
 
 

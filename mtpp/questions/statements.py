@@ -306,11 +306,11 @@ def of_grid(stated: Envelope, statements: Mapping[str, Any]) -> Compare:
 
 def servers_asked(instance: GridInstance, words: Mapping[str, Any]) -> Network:
     """The servers that a caller states, with the rates of the question where they are their numbers alone."""
-    own = instance.servers
-    name, rates = words.get("cluster") or own.name, words.get("bandwidth")
+    servers = instance.servers
+    name, rates = words.get("cluster") or servers.name, words.get("bandwidth")
     if rates is None and re.fullmatch(r"\d{1,6}x\d{1,6}", str(name)):
         count, size = map(int, name.split("x"))
-        return Network(count, size, own.inner, own.outer, None)
+        return Network(count, size, servers.inner, servers.outer, None)
     return cluster_of(name, rates, words.get("nic") or "full")
 
 

@@ -99,8 +99,8 @@ class OwnGraph:
 
     def _loaded(self) -> ComputationGraph:
         if "graph" not in self._read:
-            own = self._graph
-            self._read["graph"] = own.graph if isinstance(own, Instance) else read_graph(own, self._reading())
+            source = self._graph
+            self._read["graph"] = source.graph if isinstance(source, Instance) else read_graph(source, self._reading())
         graph: ComputationGraph = self._read["graph"]
         return graph
 
@@ -111,9 +111,9 @@ class OwnGraph:
 
     def _other_works(self, instance: Instance, loaded: ComputationGraph) -> str | None:
         """Hold a graph, and its works on each kind of devices that is stated, against those of a question."""
-        own = self._graph.graph if isinstance(self._graph, Instance) else self._graph
+        source = self._graph.graph if isinstance(self._graph, Instance) else self._graph
         devices = devices_asked(instance, self._words, instance.platform.bandwidth)
-        works = works_of_kinds(own, loaded, devices, self._reading())
+        works = works_of_kinds(source, loaded, devices, self._reading())
         seen = [self._seen(replace(loaded, work=row)) for row in works]
         if instance.is_alike:
             return _other_graph(instance.graph, seen[0])
@@ -137,17 +137,19 @@ class OwnGraph:
         if "decoder" not in self._read:
             self._read["decoder"] = decoder_of(self._graph, self._reading())
         runtime = layer_runtime(stated.source.runtime)
-        own = self._read["decoder"]
+        decoder = self._read["decoder"]
         if stated.instance.is_alike and self._words.get("devices") is not None:
             devices = devices_asked(stated.instance, self._words, stated.instance.platform.bandwidth)
             reading = {**self._reading(), "dims": {"phase": "decode", **(self._words.get("dims") or {})}}
-            own = replace(own, work=works_of_kinds(self._graph, own, devices, checked(ReadingWords, reading))[0])
-        seen = runtime.seen(own)
+            decoder = replace(
+                decoder, work=works_of_kinds(self._graph, decoder, devices, checked(ReadingWords, reading))[0]
+            )
+        seen = runtime.seen(decoder)
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
         instance, works = stated.instance, stated.source.works
         kinds = None if instance.is_alike else instance.machines
-        chain = serving_chain(own, instance.platform, runtime, kinds, works, in_flight=stated.in_flight)
+        chain = serving_chain(decoder, instance.platform, runtime, kinds, works, in_flight=stated.in_flight)
         same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 
@@ -175,14 +177,14 @@ class OwnGraph:
         weights = self._words.get("weights") if any(shape.stored for shape in stated.shapes) else instance.weights
         if ("served", weights) not in self._read:
             self._read["served", weights] = model_of(self._graph, weights)
-        own = self._read["served", weights]
+        model = self._read["served", weights]
         for name, true, other in (
-            ("layers", stated.layers, own.layers),
-            ("parameters", stated.parameters, own.parameters),
+            ("layers", stated.layers, model.layers),
+            ("parameters", stated.parameters, model.parameters),
         ):
             if true != other:
                 return f"{true} {name} against {other}"
-        same = replace(instance, model=own).question_hash == instance.question_hash
+        same = replace(instance, model=model).question_hash == instance.question_hash
         return None if same else "sizes of layers are others"
 
     def _reading(self) -> ReadingWords:

@@ -213,8 +213,8 @@ def _over_kinds(rng: random.Random, case: Case, speeds: Sequence[float], memory:
     counts, memories = [rng.randint(1, 2) for _ in speeds], [memory] * len(speeds)
     if rng.random() < 0.5:
         memories = [memory * rng.choice((0.5, 1.0, 3.0)) for _ in speeds]
-    own = [rng.choice((None, 0.5, 2.0, math.inf)) if rng.random() < 0.5 else None for _ in speeds]
-    traits = enumerate(zip(counts, speeds, memories, own, strict=True))
+    rates = [rng.choice((None, 0.5, 2.0, math.inf)) if rng.random() < 0.5 else None for _ in speeds]
+    traits = enumerate(zip(counts, speeds, memories, rates, strict=True))
     kinds = tuple(Kind(f"kind {t}", count, speed, None, held, rate) for t, (count, speed, held, rate) in traits)
     case = replace(case, kinds=kinds, fit=case.fit and memory < math.inf)
     if rng.random() < 0.3:

@@ -63,8 +63,8 @@ class Stage:
     def _needs(self, rank: int) -> set[Place]:
         """Places that a stage reads, for the last one also those of the outputs of the whole program."""
         stages = self._layout["stages"]
-        own = {tuple(place) for place in stages[rank]["inputs"]}
-        return own | (set(map(tuple, self._layout["outputs"])) if rank == len(stages) - 1 else set())
+        inputs = {tuple(place) for place in stages[rank]["inputs"]}
+        return inputs | (set(map(tuple, self._layout["outputs"])) if rank == len(stages) - 1 else set())
 
     def run(self, batches: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
         """Outputs of each batch of inputs in the last stage, none in others; all stages are given the same batches."""

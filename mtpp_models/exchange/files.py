@@ -161,8 +161,8 @@ def build(
     if isinstance(chosen, int) and not isinstance(chosen, bool) and 1 <= chosen <= len(names):
         chosen = names[chosen - 1]
     if not isinstance(chosen, str) or chosen not in each:
-        known = f"1 to {len(names)}: {', '.join(names)}" if len(names) > 1 else f"1: {names[0]}"
-        raise InputError(f"The model has the cases {known}; name one by case=, not {case!r}.")
+        listed = f"1 to {len(names)}: {', '.join(names)}" if len(names) > 1 else f"1: {names[0]}"
+        raise InputError(f"The model has the cases {listed}; name one by case=, not {case!r}.")
     return each[chosen]()
 
 

@@ -249,8 +249,10 @@ def _check_model(name: str, model: Any) -> None:
         raise InputError(f"The case {name} builds {type(model).__name__}; return a ConcreteModel.")
     goals = list(model.component_data_objects(pyo.Objective, active=True))
     if [goal.sense for goal in goals] != [pyo.minimize]:
-        found = "an objective that is maximised" if len(goals) == 1 else f"{len(goals)} active objectives"
-        raise InputError(f"The model of the case {name} has {found}; a bound is the least value of one, minimised.")
+        objectives = "an objective that is maximised" if len(goals) == 1 else f"{len(goals)} active objectives"
+        raise InputError(
+            f"The model of the case {name} has {objectives}; a bound is the least value of one, minimised."
+        )
 
 
 def _row_seconds() -> float:

@@ -28,9 +28,9 @@ def metis(instance: Instance, rng: np.random.Generator, limits: Limits | None = 
     best: Partition | None = None
     for _ in range(limits.allow(_STARTS)):
         part = PLACERS["metis"].run(question, rng).device
-        found = Partition(instance, _forwards(instance, part))
-        if best is None or found.bottleneck < best.bottleneck:
-            best = found
+        partition = Partition(instance, _forwards(instance, part))
+        if best is None or partition.bottleneck < best.bottleneck:
+            best = partition
         if limits.reached(best.bottleneck):
             break
     assert best is not None

@@ -277,14 +277,14 @@ def _views(described: Any) -> Iterator[tuple[str, _View]]:
     """The tensors in mappings within mappings, with the keys that lead to them."""
     waiting, passed = [("", described)], 0
     while waiting:
-        path, found = waiting.pop()
-        if isinstance(found, _View):
-            yield path, found
-        elif isinstance(found, dict | list | tuple) and not isinstance(found, _Name | _Storage):
-            passed += len(found)
+        path, value = waiting.pop()
+        if isinstance(value, _View):
+            yield path, value
+        elif isinstance(value, dict | list | tuple) and not isinstance(value, _Name | _Storage):
+            passed += len(value)
             if passed > _MOST_ITEMS or len(path) > _MOST_LETTERS:
                 raise ValueError
-            items = [*(found.items() if isinstance(found, dict) else enumerate(found))]
+            items = [*(value.items() if isinstance(value, dict) else enumerate(value))]
             waiting += [(f"{path}.{key}" if path else _text_of(key), inner) for key, inner in reversed(items)]
 
 

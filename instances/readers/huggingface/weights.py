@@ -111,9 +111,11 @@ class _Weights:
             if lacking := sorted(first.keys() ^ other.keys()):
                 raise InputError(f"{file}: not both it and {self.files[0].name} have {lacking[0]}; get both anew.")
             for name, tensor in other.items():
-                own = first[name]
+                joined = first[name]
                 if not tensor.vector:
-                    first[name] = own._replace(elements=own.elements + tensor.elements, bytes=own.bytes + tensor.bytes)
+                    first[name] = joined._replace(
+                        elements=joined.elements + tensor.elements, bytes=joined.bytes + tensor.bytes
+                    )
         return [*first.values()]
 
 
@@ -392,8 +394,8 @@ def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Enco
     if record.labels is None and not headed:
         return replace(record, labels=0, head_bias=False), ["its weights have no head; it counts without one."]
     if record.labels:
-        own = sum(tensor.elements for tensor in stored.tensors if Parts.is_of_own_head(tensor.name))
-        if own != record.labels * (record.embedding + record.head_bias):
+        elements = sum(tensor.elements for tensor in stored.tensors if Parts.is_of_own_head(tensor.name))
+        if elements != record.labels * (record.embedding + record.head_bias):
             return replace(record, labels=0, head_bias=False), []
     return record, []
 
