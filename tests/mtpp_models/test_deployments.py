@@ -42,6 +42,12 @@ def test_deployments_cost_what_enumeration_finds(seed: int) -> None:
         assert max(bound.value for bound in bounds) == pytest.approx(answer.cost, rel=1e-9)
 
 
+@pytest.mark.parametrize(("weights", "bits"), [("bf16", 16), ("fp8", 8), ("fp4", 4 + 8 / 16), ("int4", 4 + 32 / 128)])
+def test_weights_are_stored_with_the_scales_of_their_groups(weights: str, bits: float) -> None:
+    """16 numbers of fp4 share a scale of 8 bits, 128 of int4 a scale and a zero of 16 bits each."""
+    assert 8 * question("gpt2", "1x1xL4", weights=weights, degrees=(1,)).weight_bytes == bits
+
+
 # Golden instances: seconds a layer by degree, the most layers of a stage, servers and hops; cycles by batches [s].
 
 _TWO = {"times": [[3.0, 2.0]], "room": [99], "devices": [2], "counts": [1], "hops": [[1.0, 1.0]], "total": 4}

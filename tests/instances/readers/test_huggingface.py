@@ -32,6 +32,14 @@ def test_a_llama_by_hand(tmp_path):
     assert held.sum() == 2 * 5 * 8
 
 
+def test_heads_of_the_width_one_by_hand(tmp_path):
+    """As many heads as the hidden width: of keys and values each of the two layers keeps 2 g numbers a token."""
+    path = written(tmp_path, LLAMA | {"num_attention_heads": 8, "num_key_value_heads": 2})
+    graph = load_graph(path, dims={"phase": "decode", "context": 5, "kv_bytes": 1})
+    assert graph.state_bytes.sum() == 2 * 5 * 2 * 2
+    assert graph.attributes["parameter_count"] == 1160 - 2 * 2 * 8 * (4 - 2)
+
+
 def test_a_window_and_tied_weights_by_hand(tmp_path):
     path = written(tmp_path, GEMMA)
     assert load_graph(path).attributes["parameter_count"] == 1128
