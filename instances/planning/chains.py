@@ -116,10 +116,13 @@ def _assumptions(graph: ComputationGraph, layer: IntArray) -> Iterator[str]:
     """Yield assumptions behind the costs of the layers."""
     if any("attention" in name and name.endswith("softmax") for name in graph.names):
         yield "attention is unfused"
+    names: dict[int, list[str]] = {}  # by the number of layers
     for parameter in graph.parameters:
-        count = len(set(layer[list(parameter.users)].tolist()))
+        names.setdefault(len(set(layer[list(parameter.users)].tolist())), []).append(parameter.name)
+    for count, (first, *others) in names.items():
         if count > 1:
-            yield f"{parameter.name} counts in each of {count} layers"
+            text = f"{1 + len(others)} parameters such as {first} count" if others else f"{first} counts"
+            yield f"{text} in each of {count} layers"
 
 
 def by_block(chain: LayerChain) -> LayerChain:

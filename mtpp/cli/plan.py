@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from instances.errors import InputError
+from instances.errors import InputError, said
 from mtpp.cli import options
 from mtpp.cli.command import PlanFiles, command
 from mtpp.cli.exit_codes import DONE
@@ -108,7 +108,7 @@ def train(
     if model == _CALIBRATE and steps is not None:
         return _calibrate(steps, files, printing)
     if steps is not None:
-        raise InputError(f"{steps}: a plan has no such argument; steps are for {_CALIBRATE}.")
+        raise InputError(f"{steps}: a plan has one argument, the model; give servers as {said('cluster', steps)}.")
     if files.export is not None:
         _check_settings(files.export, words["runtime"])
     return _show_grid(grid_question(model, cluster, words, words["time_limit"]), files, printing)
