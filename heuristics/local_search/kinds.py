@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heuristics.local_search.annealing import Cooling, factor_of
 from heuristics.local_search.schedule import search_by_gain
@@ -20,7 +21,7 @@ from heuristics.orders.slicing import at_once
 from instances import Platform
 from instances.compiled import compiled
 from instances.errors import NothingFoundError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, components
 from instances.machines import Kind, Machines
 from instances.partitioning.kind_paths import layers_in_a_row
 from instances.partitioning.partition import IDLE, Partition
@@ -177,8 +178,9 @@ _HOT, _COLD = 0.5, 0.002
 _EXCHANGES = 0.02
 # Evaluations of the search for devices that are alike, and the part of the time that all of them take.
 _EQUAL_MOVES, _EQUAL = 300_000, 0.15
-# Part of the time for the slowest rates, where there is a rate for each pair of kinds.
-_SLOWEST = 0.4
+# Part of the time for the slowest rates, where there is a rate for each pair of kinds; the most groups of kinds that
+# fast rates join, and the part of the time and the moves for each.
+_SLOWEST, _GROUPS, _OF_GROUP, _MOVES_OF_GROUP = 0.4, 3, 0.1, 300_000
 # Memory that is never too small.
 _AMPLE = 2.0**62
 
@@ -210,8 +212,7 @@ def search_kinds(
     candidates = list(starts)
     rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
     if rated:
-        with suppress(NothingFoundError):
-            candidates.append(_at_slowest_rates(instance, rng, limits))
+        candidates += _at_slow_rates(instance, rng, limits)
     orders: Iterator[IntArray] = iter((instance.graph.topological_order,))
     if not has_one_order(instance):
         orders = _orders(instance, rng, limits)
@@ -227,18 +228,44 @@ def search_kinds(
     return _exchanged(best, limits) if rated and not instance.machines.is_fixed else best
 
 
-def _at_slowest_rates(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
-    """An answer of a search that gives each kind the slowest of its rates; later walks give it the fastest."""
+def _at_slow_rates(instance: Instance, rng: np.random.Generator, limits: Limits) -> Iterator[Partition]:
+    """Answers of searches with the slowest rates: on all kinds, and on fewer that faster rates join."""
+    groups = _groups(instance)
+    half = None if limits.evaluations is None else max(1, limits.evaluations // 2)
+    searches = [(np.ones(instance.kinds, dtype=bool), rng, _SLOWEST, half)]
+    searches += [
+        (group, child, _OF_GROUP, limits.allow(_MOVES_OF_GROUP))
+        for group, child in zip(groups, rng.spawn(len(groups)), strict=True)
+    ]
+    for group, child, part, evaluations in searches:
+        with suppress(NothingFoundError):
+            yield _on_group(instance, group, child, Limits(limits.deadline.share(part), evaluations))
+
+
+def _groups(instance: Instance) -> list[NDArray[np.bool_]]:
+    """(T,) kinds that rates join, of each rate those that are as fast at least; the ablest, but for all kinds."""
     assert instance.rates is not None
-    slowest = np.minimum(instance.rates.min(axis=0), instance.rates.min(axis=1)).tolist()
+    rates, groups = np.minimum(instance.rates, instance.rates.T), dict[bytes, NDArray[np.bool_]]()
+    for rate in np.unique(rates)[1:].tolist():
+        label = components(np.argwhere(rates >= rate), instance.kinds, directed=False)
+        groups |= {(label == i).tobytes(): label == i for i in range(label.max() + 1)}
+    runs = [group for group in groups.values() if instance.able[group].any(axis=0).all() and not group.all()]
+    able = np.array(instance.machines.counts) / np.maximum(instance.finite_works.sum(axis=1), np.finfo(float).tiny)
+    return sorted(runs, key=lambda group: -float(able[group].sum()))[:_GROUPS]
+
+
+def _on_group(instance: Instance, group: NDArray[np.bool_], rng: np.random.Generator, limits: Limits) -> Partition:
+    """An answer of a search on a group of kinds, each with the slowest of its rates; later walks give the fastest."""
+    assert instance.rates is not None
+    rates = np.where(group[:, None] & group, instance.rates, np.inf)
+    slowest = np.where(group, np.minimum(rates.min(axis=0), rates.min(axis=1)), 1.0).tolist()
     kinds = [
         Kind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
         for t, (kind, rate) in enumerate(zip(instance.machines.kinds, slowest, strict=True))
     ]
-    question = replace(instance, machines=Machines(kinds, instance.machines.order))
-    evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
-    partition = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
-    return partition.under(instance)
+    works = np.where(group[:, None], instance.work, np.inf)
+    question = replace(instance, machines=Machines(kinds, instance.machines.order), works=works)
+    return search_kinds(question, rng, limits).under(instance)
 
 
 def _exchanged(best: Partition, limits: Limits) -> Partition:

@@ -389,7 +389,7 @@ def placed(
 
 @takes_words(PlanWords)
 def plan(
-    chain: str | PathLike[str] | LayerChain | ComputationGraph,
+    chain: str | PathLike[str] | LayerChain | ComputationGraph | nx.DiGraph[Any],
     cluster: str | PathLike[str] | Cluster,
     microbatches: int | None = None,
     planner: str = "improved",
@@ -399,7 +399,7 @@ def plan(
 
     Parameters
     ----------
-    chain : str, path, LayerChain or ComputationGraph
+    chain : str, path, LayerChain, ComputationGraph or networkx.DiGraph
         A chain file, a PipeDream profile, an architecture, a graph, or "simulation".
     cluster : str, path or Cluster
         A file, servers as "8x4", a testbed of the paper, or "simulation-SEED".

@@ -191,7 +191,8 @@ def memory_of(memory: Quantity | None) -> float:
 
 def _plausible_bandwidth(graph: ComputationGraph) -> float:
     """The rate below which to send the largest tensor takes longer than all work."""
-    work = float(graph.work.sum())
+    with np.errstate(over="ignore"):  # costs that exceed the largest number are refused where there is a question
+        work = float(graph.work.sum())
     return float(graph.tensors.bytes.max(initial=0.0)) / work if work > 0 else 0.0
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
-from instances.graph.graph import ComputationGraph
 from instances.json_files import beside, missing
 from instances.readers.huggingface.files import find_architecture
 from mtpp.questions.grid import GridReportWords, GridWords, rates_of_servers
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
-from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, is_module, read_graph
+from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, read_graph
 from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick
 from mtpp.text.numbers import Quantity, parse_bandwidth
 
@@ -370,9 +369,6 @@ def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerCh
             raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
         if is_chain_file(text):
             return load_chain(text, input_work=words["input_work"], time_unit=words["time_unit"], device=device)
-    elif not (isinstance(chain, ComputationGraph) or is_module(chain)):
-        kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
-        raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
     reading: Any = {**pick(ChainWords, words), "dims": dims or None}
     graph = read_graph(chain, reading)
     if words["runtime"] is not None:

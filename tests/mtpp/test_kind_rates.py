@@ -16,7 +16,8 @@ from kinds_cases import U1, chain, question
 from kinds_oracle import draw_case
 
 from heuristics import Limits, search
-from instances import Instance, Platform
+from instances import Instance, Platform, load_graph
+from instances.devices import Device
 from instances.json_files import json_text, parse_json, write_json
 from instances.machines import Kind, Machines, devices_document, read_kinds
 from instances.partitioning.partition import Partition
@@ -85,6 +86,22 @@ def test_graphs_are_searched_at_their_rates() -> None:
     assert found is not None
     assert found.bottleneck < 9
     assert solve(instance, "ideals", SolveOptions(time_limit=2.0), start=found).bound is not None
+
+
+def test_bug_kinds_far_away_are_left_out_where_they_slow_all() -> None:
+    """A search at the slowest rates of all kinds, and walks at the fastest, missed the cut over the near devices."""
+    roofs = {"near": Device(312e12, 2e12), "far": Device(121e12, 3e11)}
+    graphs = [load_graph("gpt2", device=roof) for roof in roofs.values()]
+    near, far = (Kind(name, 4, roofline=roof, bandwidth=25e9) for name, roof in roofs.items())
+    apart = Instance(
+        graphs[0],
+        Machines([near, far], "free", [[math.inf, 1e9], [1e9, math.inf]]),
+        works=[graph.work for graph in graphs],
+    )
+    alone = Instance(graphs[0], Platform(4, 25e9))
+    limits = Limits(evaluations=20_000)
+    costs = [search(instance, "portfolio", np.random.default_rng(0), limits).cost for instance in (apart, alone)]
+    assert costs[0] <= 1.02 * costs[1]
 
 
 def test_forgeries_are_found() -> None:

@@ -24,6 +24,7 @@ from shrinking import minimised
 from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
+import mtpp
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
 from instances.machines import Machines
 from instances.partitioning.memory import proof_of_no_fit
@@ -200,6 +201,14 @@ def test_costs_beyond_the_largest_number_are_refused() -> None:
             Instance(graph, platform)
     with pytest.raises(InputError, match="largest number"):
         PlacementInstance(graph, Machines.alike(2, 1e-300))
+
+
+@pytest.mark.filterwarnings("error")
+def test_work_beyond_the_largest_number_is_refused_without_a_warning() -> None:
+    """The sum of all work, which a rate is compared with, was infinite with a warning of numpy."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1e308, 1e308], [1.0, 0.0], [0.0, 0.0])
+    with pytest.raises(InputError, match="largest number"):
+        mtpp.certify(graph, 2, bandwidth=1.0)
 
 
 def test_a_huge_tensor_does_not_round_the_peak_of_another_block() -> None:

@@ -70,7 +70,7 @@ def test_bug_fixed_degrees_that_nothing_has_are_named() -> None:
 
 
 def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> None:
-    with pytest.raises(InputError, match=r"A chain is a file.* no ConfiguredChain"):
+    with pytest.raises(InputError, match=r"A graph is .* no ConfiguredChain"):
         python.plan(equal_chain(4), "1x4", 4, bandwidth="300GB/s")  # type: ignore[call-overload]
 
 
