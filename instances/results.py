@@ -424,7 +424,7 @@ class Result(Displayed, Generic[Q, A]):
         if Result.documenting is None:
             raise InputError("Files of results are written by mtpp; import mtpp.api first.")
         if self.impossible is not None and not isinstance(self.instance, Instance):
-            raise InputError(f"{self.instance.label}: {self.impossible}; there is no answer to write.")
+            raise InputError(f"{self.instance.label}: {self.impossible.rstrip('.')}; there is no answer to write.")
         if not isinstance(path, str | PathLike):
             raise InputError(f"A result is saved to a path, no {type(path).__name__}.")
         file = Path(path)
