@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -65,7 +66,7 @@ def explain(
     if isinstance(findings, Findings):
         _show_partition(findings, text, result, printing)
     else:
-        printing.say(left_aligned([*result._facts().items()]))
+        printing.say(left_aligned([*replace(result, notes=())._facts().items()]))
         printing.notes(result)
         printing.detail(text, question_line(result.instance))
         printing.document(lambda: result_summary(result) | {"sentences": sentences, "notes": list(result.notes)})
