@@ -243,7 +243,8 @@ def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterat
         takes = f"{'they take' if pool else 'a token takes'} {time_in_words(chain.tpot, 's')}"
         yield (
             f"{pool}{count} x {printable(chain.words)}: {how_many(chain.chain.batches, 'batch')} of "
-            f"{how_many(chain.chain.batch, 'sequence')} in flight; {takes}, by {limit} (stage {slowest} takes {time_in_words(times[slowest] / PICO, 's')})."
+            f"{how_many(chain.chain.batch, 'sequence')} in flight; {takes}, by {limit} (stage {slowest} takes "
+            f"{time_in_words(times[slowest] / PICO, 's')})."
         )
         rows = zip(chain.chain.stages, chain.weight_bytes, chain.cache_bytes, strict=True)
         filled = [(weights + caches) / float(room[stage.servers]) for stage, weights, caches in rows]
