@@ -527,7 +527,7 @@ def deployment_front(
     Those that no deployment keeps are left out, and so is what is no faster than with a smaller limit. A time limit [s]
     is that of each deployment.
     """
-    found = list[DeploymentResult]()
+    front = list[DeploymentResult]()
     for question in questions:
         loosest, points = deployment(question, time_limit, on_progress), list[DeploymentResult]()
         for tpot in _limits(question, loosest, count, time_limit):
@@ -538,11 +538,11 @@ def deployment_front(
         for point in [*points, loosest]:
             rate = 0.0 if point.answer is None else point.answer.rate
             if rate > best or (point is loosest and not best):
-                found.append(point)
+                front.append(point)
             best = max(best, rate)
         if any(point.interrupted for point in [*points, loosest]):
             break
-    return found
+    return front
 
 
 def _limits(

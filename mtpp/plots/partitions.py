@@ -257,10 +257,10 @@ def plot_deployments(front: Sequence[Result[DeploymentInstance, Deployment]], ax
     """
     ax = axes_of(ax, 7.5, 4)
     for i, context in enumerate(dict.fromkeys(result.instance.resident_tokens for result in front)):
-        found = [(r, r.answer) for r in front if r.instance.resident_tokens == context and r.answer is not None]
-        times, rates = [answer.tpot * 1e3 for _, answer in found], [answer.rate for _, answer in found]
+        points = [(r, r.answer) for r in front if r.instance.resident_tokens == context and r.answer is not None]
+        times, rates = [answer.tpot * 1e3 for _, answer in points], [answer.rate for _, answer in points]
         ax.step(times, rates, "o-", where="post", color=colour(i), label=f"{math.ceil(context)} tokens")
-        over = [(answer.tpot * 1e3, 1 / r.bound.value) for r, answer in found if r.bound and not r.proved]
+        over = [(answer.tpot * 1e3, 1 / r.bound.value) for r, answer in points if r.bound and not r.proved]
         if over:
             ax.plot(*zip(*over, strict=True), "v", color=colour(i), fillstyle="none", label="no more (proved)")
     ax.set_xscale("log")

@@ -332,8 +332,9 @@ def check_context(graph: ComputationGraph) -> None:
     """Refuse a decoder whose context is longer than it takes, where that is known."""
     context, longest = graph.attributes["dims"]["context"], graph.attributes.get("longest")
     if type(longest) is int and context > longest:
-        known = f"the network knows {longest} positions; give at most that."
-        raise InputError(f"{graph.name}: context is {context}, but {known}")
+        raise InputError(
+            f"{graph.name}: context is {context}, but the network knows {longest} positions; give at most that."
+        )
 
 
 def throughput_at_capacity(
