@@ -141,6 +141,8 @@ class Architecture:
             raise InputError(f"{self.name}: phase is {chosen['phase']}, but training keeps no cache; leave out one.")
         net = NetworkBuilder(int(chosen["element_bytes"]), widths)
         try:
+            if cache is not None:
+                _check_positions("context", cache.context, self.longest)
             self.network(net, **{dim: chosen[dim] for dim in self.sizes}, **({"cache": cache} if self.served else {}))
         except ValueError as error:  # also of numpy, where the elements of a tensor are too many to count
             raise InputError(f"{self.name}: {error}") from None
@@ -393,10 +395,8 @@ def feed_forward(
 
 def positions(net: NetworkBuilder, available: int, sequence: int, hidden: int, cache: Cache | None = None) -> Tensor:
     """The rows of a learned table of positions that the sequence needs, the last ones of the cache if there is one."""
-    if cache is not None and cache.context > available:
-        raise InputError(f"context is {cache.context}, but the network knows {available} positions; give at most that.")
-    if sequence > available:
-        raise InputError(f"sequence is {sequence}, but the network knows {available} positions; give at most that.")
+    _check_positions("context", 0 if cache is None else cache.context, available)
+    _check_positions("sequence", sequence, available)
     return net.slice(net.parameter("positions", available, hidden), sequence, hidden)
 
 
@@ -414,3 +414,9 @@ def last_token(net: NetworkBuilder, x: Tensor, cache: Cache | None) -> Tensor:
     """Input of a decoder's head: all of `x`, or the last token of each sequence if there is a cache."""
     batch, sequence, hidden = x.shape
     return x if cache is None or sequence == 1 else net.slice(x, batch, 1, hidden)
+
+
+def _check_positions(dim: str, tokens: int, available: int | None) -> None:
+    """Refuse more tokens than a network has positions for; None if that is not known."""
+    if available is not None and tokens > available:
+        raise InputError(f"{dim} is {tokens}, but the network knows {available} positions; give at most that.")

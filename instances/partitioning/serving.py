@@ -164,6 +164,12 @@ class ServedPartition:
         """The largest context that fits [tokens of each sequence]."""
         return min(self.stage_capacity)
 
+    @property
+    def usable_context(self) -> float:
+        """The capacity, but no more than the model takes where its graph states that [tokens of each sequence]."""
+        longest = self.question.instance.graph.attributes.get("longest")
+        return min(self.capacity, longest) if type(longest) is int else self.capacity
+
     def cache_bytes(self, context: float) -> FloatArray:
         """(k,) keys and values of each stage at a context, of all batches in flight [bytes]."""
         cached = self.question.token_bytes * np.minimum(context, self.question.window)

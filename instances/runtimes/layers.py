@@ -419,9 +419,7 @@ def _of_served(point: ServedPartition) -> LayerCut:
     cut, question = _of_partition(point.partition), point.question
     if question.in_flight is None:
         return cut
-    longest = question.instance.graph.attributes.get("longest")
-    room = min(point.capacity, longest) if type(longest) is int else point.capacity
-    context = None if math.isinf(room) else int(room)
+    context = None if math.isinf(point.usable_context) else int(point.usable_context)
     return replace(cut, context=context, batch=question.batch, in_flight=question.in_flight)
 
 

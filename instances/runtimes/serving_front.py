@@ -25,7 +25,7 @@ class Front(Displayed):
     points: tuple[ServedPartition, ...]  # from the fastest to the one with the largest context
     chosen: ServedPartition  # one of them
     runtime: str  # a name of `RUNTIMES`
-    #: Throughput of each point at its own capacity [1/time unit]; None where the decoder cannot be priced there.
+    #: Throughput of each point at its usable context [1/time unit]; None where the decoder cannot be priced there.
     full_throughput: tuple[float | None, ...] = ()
 
     @property

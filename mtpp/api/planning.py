@@ -49,12 +49,11 @@ from mtpp.questions.placement import (
     PlacementWords,
     PlaceWords,
     ServingWords,
-    check_context,
     flow_instance,
     placement_instance,
     serving_instance,
     serving_terms,
-    throughput_at_capacity,
+    throughput_at_most_context,
 )
 from mtpp.questions.planning import PlanningQuestion, PlanSearchWords, PlanWords, plan_question
 from mtpp.questions.serving import (
@@ -227,8 +226,8 @@ def serve(
     Result
         Its answer is a `Front`: its `points` are the cuts from the fastest to the one with the largest context, each
         with its `cycle` and `throughput` at the context of `dims` and its `capacity`; `full_throughput` has the
-        throughput of each at its capacity. One of them is `chosen`, whose `partition`, `bottleneck` and `capacity` the
-        answer has. `settings` are for the runtime.
+        throughput of each at its `usable_context`, which is its capacity but no more than the model takes. One of them
+        is `chosen`, whose `partition`, `bottleneck` and `capacity` the answer has. `settings` are for the runtime.
         With `servers` it is a `Deployment`, with `rate` [tokens/s], `tpot`, `ttft` [s] and `chains`; with `front` there
         is a list of results, none of which beats another one in rate, time of a token and context.
 
@@ -255,12 +254,11 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     """As `serve` without servers, with words that are checked."""
     refuse_deployment(words)
     question, watch = serving_instance(graph, k, memory, words), Stopwatch()
-    check_context(question.instance.graph)
     outcome = serving_front(question)
     seconds = watch.seconds(solve=watch.passed)
     if not outcome.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
-    full = tuple(throughput_at_capacity(graph, k, memory, words, point) for point in outcome.points)
+    full = tuple(throughput_at_most_context(graph, k, memory, words, point) for point in outcome.points)
     front = Front(
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
     )

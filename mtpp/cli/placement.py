@@ -290,7 +290,7 @@ def _front_rows(result: ServingResult) -> list[dict[str, str]]:
                 "layers": layers_in_words(point.partition),
                 f"cycle [{unit}]": f"{point.cycle:.6g}",
                 f"throughput at {question.context} [1/{unit}]": _rate(point.throughput),
-                "context": _tokens(point.capacity),
+                "context": _tokens(point.usable_context),
                 **(there if any(speed is not None for speed in front.full_throughput) else {}),
                 "tokens": _tokens(question.in_flight * question.batch * point.capacity),
             }

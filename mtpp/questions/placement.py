@@ -163,7 +163,6 @@ def _of_decoder(question: str | PathLike[str], words: ClusterWords) -> FlowInsta
     reading = checked(ReadingWords, {**pick(DeviceWords, words), **pick(WeightsWords, words), "dims": dims})
 
     loaded = read_graph(question, reading)
-    check_context(loaded)
     disregard_device(devices)
 
     def work(kind: Kind, batch: int) -> FloatArray:
@@ -328,29 +327,20 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
     return f"times: {', '.join(terms)}; contexts: {held}{taken}"
 
 
-def check_context(graph: ComputationGraph) -> None:
-    """Refuse a decoder whose context is longer than it takes, where that is known."""
-    context, longest = graph.attributes["dims"]["context"], graph.attributes.get("longest")
-    if type(longest) is int and context > longest:
-        raise InputError(
-            f"{graph.name}: context is {context}, but the network knows {longest} positions; give at most that."
-        )
-
-
-def throughput_at_capacity(
+def throughput_at_most_context(
     graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords, point: ServedPartition
 ) -> float | None:
-    """Throughput of a cut priced at its own capacity [1/time unit]; None where it has no price or no room there."""
+    """Throughput of a cut priced at its usable context [1/time unit]; None where it has no price or no room there."""
     from instances.partitioning.partition import Partition
     from instances.partitioning.serving import ServedPartition
 
-    if find_architecture(graph) is None or point.capacity == math.inf:
+    if find_architecture(graph) is None or point.usable_context == math.inf:
         return None
-    sizes = {"sequence": point.question.instance.graph.attributes["dims"]["sequence"], "context": int(point.capacity)}
-    dims = {**(words["dims"] or {}), **sizes}
+    sequence = point.question.instance.graph.attributes["dims"]["sequence"]
+    dims = {**(words["dims"] or {}), "sequence": sequence, "context": int(point.usable_context)}
     try:
         question = serving_instance(graph, k, memory, cast(ServingWords, {**words, "dims": dims}))
-    except InputError:  # more tokens than the decoder has positions for
+    except InputError:  # tensors of more elements than can be counted
         return None
     cut = point.partition
     there = ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind))

@@ -169,6 +169,7 @@ def test_sequence_and_context_follow_each_other(dims: dict[str, Any], expected: 
         ("gpt2", {"phase": "decode", "context": "long"}, "dimension context is long"),
         ("gpt2", {"phase": "prefill", "sequence": 64, "context": 63}, "gpt2: context is 63, less than the sequence"),
         ("gpt2", {"phase": "decode", "context": 1025}, "gpt2: context is 1025, but the network knows 1024"),
+        ("llama-2-7b", {"phase": "prefill", "sequence": 4097}, "llama-2-7b: context is 4097, but the network knows"),
         ("bert-base", {"phase": "decode"}, "bert-base: there is no dimension 'phase'"),
         ("gpt2", {"phase": "decode", "training": True}, "gpt2: phase is decode, but training keeps no cache"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -71,20 +72,20 @@ def test_bug_a_speed_stood_beside_a_context_that_its_batches_have_no_room_for(
     (there,) = cuts("--memory 25GB --dim context=4637")
     assert there[:3] == ["8,8,8,8", "0.0270316", "4735.19"]
     assert cuts("--memory 24GB --in-flight 1") == [
-        ["8,8,8,8", "0.0107366", "2980.47", "18549", "465.896", str(32 * 18549)]
+        ["8,8,8,8", "0.0107366", "2980.47", "8192", "886.327", str(32 * 18549)]
     ]
 
 
 def test_bug_a_memory_beside_kinds_limits_them(capsys: pytest.CaptureFixture[str]) -> None:
     """It was left out where all kinds state one, so that the line did not fit into what a runtime keeps of a card."""
 
-    def contexts(more: str) -> list[str]:
+    def tokens(more: str) -> list[str]:
         assert mtpp(f"serve gpt2 --devices 2xL4 --quiet {more}") == 0
-        return [line.split()[3] for line in capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]]
+        return [line.split()[-1] for line in capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]]
 
-    whole = contexts("")
-    assert contexts("--memory 24GB") == contexts("--memory 30GB") == whole
-    assert int(contexts("--memory 21GB")[0]) < int(whole[0])
+    whole = tokens("")
+    assert tokens("--memory 24GB") == tokens("--memory 30GB") == whole
+    assert int(tokens("--memory 21GB")[0]) < int(whole[0])
 
 
 def test_operators_are_not_served(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,9 +217,20 @@ def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_a_speed_stands_beside_a_context_that_the_model_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is room for 25,294 tokens, and the model takes 4,096: a speed at 25,294 would be that of no model."""
+    assert mtpp("serve llama-2-7b -k 2 --memory 40GB --quiet") == 0
+    row = dict(zip(*(re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()[:2]), strict=True))
+    assert row["context"] == "4096"
+    assert row["tokens"] == "50588"
+    assert mtpp("serve llama-2-7b -k 2 --memory 40GB --dim context=4096 --quiet") == 0
+    there = dict(zip(*(re.split(" {2,}", line) for line in capsys.readouterr().out.splitlines()[:2]), strict=True))
+    assert row["there [1/s]"] == there["throughput at 4096 [1/s]"] == there["there [1/s]"]
+
+
 def test_a_context_whose_activations_have_no_room_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
     """Long prompts: the scores of attention grow with the context, and a capacity is that of the caches."""
-    assert mtpp("serve llama-3-8b -k 2 --memory 80GB --dim phase=prefill --dim context=2048 --quiet") == 0
+    assert mtpp("serve llama-3-8b -k 2 --memory 40GB --dim phase=prefill --dim batch=8 --dim context=2048 --quiet") == 0
     header = capsys.readouterr().out.splitlines()[0]
     assert "there" not in header
 
