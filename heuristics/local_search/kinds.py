@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from heuristics.local_search.annealing import Cooling, factor_of
 from heuristics.local_search.schedule import search_by_gain
@@ -21,8 +20,7 @@ from heuristics.orders.slicing import at_once
 from instances import Platform
 from instances.compiled import compiled
 from instances.errors import NothingFoundError
-from instances.graph.tensors import FloatArray, IntArray, components
-from instances.machines import Kind, Machines
+from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kind_paths import layers_in_a_row
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.peaks import KernelArrays
@@ -56,6 +54,7 @@ def anneal_kinds(
     arrays: KernelArrays,
     kinds: KindArrays,
     kind: IntArray,
+    slowness: FloatArray,
     rows: tuple[IntArray, IntArray],
     cooling: Cooling,
     exchanges: float,
@@ -69,6 +68,8 @@ def anneal_kinds(
         Of the bytes; it goes along.
     kind : (K,) integers
         Kind of each device: block b is on device b, and devices beyond k are free. It goes along.
+    slowness : (k,) floats
+        Time of each block's transfers over that at the bandwidth of its kind.
     rows : tuple
         Predecessors of the nodes.
     exchanges : float
@@ -82,7 +83,8 @@ def anneal_kinds(
         work[:, state.block[v]] += kinds.work[:, v]
     cost = np.zeros(k)
     for b in range(k):
-        cost[b] = _cost(work[kind[b], b], state.time[b], state.resident[b], state.size[b], kind[b], kinds)
+        moved = state.time[b] * slowness[b]
+        cost[b] = _cost(work[kind[b], b], moved, state.resident[b], state.size[b], kind[b], kinds)
     best, best_block, best_kind = cost.max(), state.block.copy(), kind.copy()
     if best <= 0.0:
         return best, best_block, best_kind
@@ -94,10 +96,12 @@ def anneal_kinds(
             a, b = np.random.randint(k), np.random.randint(size)
             if kind[a] == kind[b]:
                 continue
-            new_a = _cost(work[kind[b], a], state.time[a], state.resident[a], state.size[a], kind[b], kinds)
+            moved = state.time[a] * slowness[a]
+            new_a = _cost(work[kind[b], a], moved, state.resident[a], state.size[a], kind[b], kinds)
             new_b, old_b = 0.0, 0.0
             if b < k:
-                new_b = _cost(work[kind[a], b], state.time[b], state.resident[b], state.size[b], kind[a], kinds)
+                moved = state.time[b] * slowness[b]
+                new_b = _cost(work[kind[a], b], moved, state.resident[b], state.size[b], kind[a], kinds)
                 old_b = cost[b]
             if _power(new_a / best) + _power(new_b / best) > _power(cost[a] / best) + _power(old_b / best) + limit:
                 continue
@@ -122,14 +126,16 @@ def anneal_kinds(
             # Held bytes change by moving; what a cost leaves out of them here is corrected behind.
             work_a, work_b = work[kind[a], a] - kinds.work[kind[a], v], work[kind[b], b] + kinds.work[kind[b], v]
             old = _power(cost[a] / best) + _power(cost[b] / best)
-            least = _power((work_a + times[0] / kinds.bandwidth[kind[a]]) / best)
-            least += _power((work_b + times[1] / kinds.bandwidth[kind[b]]) / best)
+            least = _power((work_a + times[0] * slowness[a] / kinds.bandwidth[kind[a]]) / best)
+            least += _power((work_b + times[1] * slowness[b] / kinds.bandwidth[kind[b]]) / best)
             if least > old + limit:
                 continue
             time_a, time_b, resident_a, resident_b = state.time[a], state.time[b], state.resident[a], state.resident[b]
             move(v, a, b, times, state, arrays)
-            new_a = _cost(work_a, state.time[a], state.resident[a], state.size[a], kind[a], kinds)
-            new_b = _cost(work_b, state.time[b], state.resident[b], state.size[b], kind[b], kinds)
+            moved = state.time[a] * slowness[a]
+            new_a = _cost(work_a, moved, state.resident[a], state.size[a], kind[a], kinds)
+            moved = state.time[b] * slowness[b]
+            new_b = _cost(work_b, moved, state.resident[b], state.size[b], kind[b], kinds)
             if _power(new_a / best) + _power(new_b / best) > old + limit:
                 move(v, b, a, (time_b, time_a), state, arrays)
                 state.resident[a], state.resident[b] = resident_a, resident_b
@@ -178,9 +184,6 @@ _HOT, _COLD = 0.5, 0.002
 _EXCHANGES = 0.02
 # Evaluations of the search for devices that are alike, and the part of the time that all of them take.
 _EQUAL_MOVES, _EQUAL = 300_000, 0.15
-# Part of the time for the slowest rates, where there is a rate for each pair of kinds; the most groups of kinds that
-# fast rates join, and the part of the time and the moves for each.
-_SLOWEST, _GROUPS, _OF_GROUP, _MOVES_OF_GROUP = 0.4, 3, 0.1, 300_000
 # Memory that is never too small.
 _AMPLE = 2.0**62
 
@@ -211,8 +214,6 @@ def search_kinds(
     """
     candidates = list(starts)
     rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
-    if rated:
-        candidates += _at_slow_rates(instance, rng, limits)
     orders: Iterator[IntArray] = iter((instance.graph.topological_order,))
     if not has_one_order(instance):
         orders = _orders(instance, rng, limits)
@@ -226,46 +227,6 @@ def search_kinds(
     best = _best(candidates)
     best = best if has_one_order(instance) else _walks(instance, best, rng, limits)
     return _exchanged(best, limits) if rated and not instance.machines.is_fixed else best
-
-
-def _at_slow_rates(instance: Instance, rng: np.random.Generator, limits: Limits) -> Iterator[Partition]:
-    """Answers of searches with the slowest rates: on all kinds, and on fewer that faster rates join."""
-    groups = _groups(instance)
-    half = None if limits.evaluations is None else max(1, limits.evaluations // 2)
-    searches = [(np.ones(instance.kinds, dtype=bool), rng, _SLOWEST, half)]
-    searches += [
-        (group, child, _OF_GROUP, limits.allow(_MOVES_OF_GROUP))
-        for group, child in zip(groups, rng.spawn(len(groups)), strict=True)
-    ]
-    for group, child, part, evaluations in searches:
-        with suppress(NothingFoundError):
-            yield _on_group(instance, group, child, Limits(limits.deadline.share(part), evaluations))
-
-
-def _groups(instance: Instance) -> list[NDArray[np.bool_]]:
-    """(T,) kinds that rates join, of each rate those that are as fast at least; the ablest, but for all kinds."""
-    assert instance.rates is not None
-    rates, groups = np.minimum(instance.rates, instance.rates.T), dict[bytes, NDArray[np.bool_]]()
-    for rate in np.unique(rates)[1:].tolist():
-        label = components(np.argwhere(rates >= rate), instance.kinds, directed=False)
-        groups |= {(label == i).tobytes(): label == i for i in range(label.max() + 1)}
-    runs = [group for group in groups.values() if instance.able[group].any(axis=0).all() and not group.all()]
-    able = np.array(instance.machines.counts) / np.maximum(instance.finite_works.sum(axis=1), np.finfo(float).tiny)
-    return sorted(runs, key=lambda group: -float(able[group].sum()))[:_GROUPS]
-
-
-def _on_group(instance: Instance, group: NDArray[np.bool_], rng: np.random.Generator, limits: Limits) -> Partition:
-    """An answer of a search on a group of kinds, each with the slowest of its rates; later walks give the fastest."""
-    assert instance.rates is not None
-    rates = np.where(group[:, None] & group, instance.rates, np.inf)
-    slowest = np.where(group, np.minimum(rates.min(axis=0), rates.min(axis=1)), 1.0).tolist()
-    kinds = [
-        Kind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
-        for t, (kind, rate) in enumerate(zip(instance.machines.kinds, slowest, strict=True))
-    ]
-    works = np.where(group[:, None], instance.work, np.inf)
-    question = replace(instance, machines=Machines(kinds, instance.machines.order), works=works)
-    return search_kinds(question, rng, limits).under(instance)
 
 
 def _exchanged(best: Partition, limits: Limits) -> Partition:
@@ -345,15 +306,28 @@ def _walk(
     block, order = start.block.copy(), start.order.copy()
     exchanges = 0.0 if instance.machines.is_fixed else _EXCHANGES
     state, done, seen = start_state(block, order, instance.k, arrays), 0, start
+    slowness = np.ones(instance.k)
     while done < moves and not limits.reached(seen.bottleneck):
         chunk = min(_CHUNK, moves - done)
         cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
         before = instance.graph.predecessors
-        _, best_block, best_kind = anneal_kinds(state, arrays, kinds, device, before, cooling, exchanges, seed)
+        if instance.rates is not None:
+            with suppress(NothingFoundError):
+                current = Partition(instance, state.block.copy(), order, device[: instance.k])
+                slowness = _slowness(current, state.time, kinds.bandwidth[device[: instance.k]])
+        _, best_block, best_kind = anneal_kinds(
+            state, arrays, kinds, device, slowness, before, cooling, exchanges, seed
+        )
         with suppress(NothingFoundError):
             seen = _best([seen, Partition(instance, best_block, order, best_kind[: instance.k])])
         done += chunk
     return seen
+
+
+def _slowness(partition: Partition, moved: FloatArray, bandwidth: FloatArray) -> FloatArray:
+    """(k,) time of each block's transfers over that of the bytes it moves at a bandwidth; 1 where there are none."""
+    time = partition.costs.receive + partition.costs.send
+    return np.divide(time * bandwidth, moved, out=np.ones(len(moved)), where=(moved > 0) & (time > 0))
 
 
 def _best(partitions: Sequence[Partition]) -> Partition:

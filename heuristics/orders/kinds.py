@@ -2,8 +2,9 @@
 
 With the devices in any order the program counts how many of each kind are used (`instances.partitioning.kind_paths`).
 Where there are too many such numbers, the kinds of the blocks are a sequence, which a descent over exchanges improves;
-each sequence is sliced exactly, as is a fixed order. With a rate for each pair of kinds that is so for layers in a row;
-else costs are those at the fastest rates.
+each sequence is sliced exactly, as is a fixed order. With a rate for each pair of kinds that is so where all tensors
+are read in the same segment or in the next one; what is read later is priced as if it came from the segment before.
+Where there are too many states, segments begin at some of the nodes only, where the least bytes pass.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from instances.deadline import Deadline
 from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kind_paths import (
+    CountedPath,
     RatedSteps,
     best_path,
     best_placed_path,
@@ -27,7 +29,6 @@ from instances.partitioning.kind_paths import (
     is_countable,
     is_placeable,
     is_rateable,
-    layers_in_a_row,
     windows_of_steps,
 )
 from instances.partitioning.partition import IDLE, Partition, check_order
@@ -36,6 +37,10 @@ from instances.partitioning.problem import Instance
 
 # Numbers in the table of segments.
 _MOST_SEGMENTS = 2**27
+# Segments with the kinds before, of and behind them that are few enough to look at for each goal.
+_MOST_STEPS = 2**23
+# With fewer places in an order to cut at, rates for pairs of kinds are left out of account.
+_FEWEST_PLACES = 16
 # Exchanges that a descent tries for each device.
 _EXCHANGES_OF_KINDS = 40
 
@@ -95,13 +100,11 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     order = check_order(instance.graph, order)
     if instance.has_windows:
         return _slice_within(instance, order)
-    sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.machines
-    if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
-        steps = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
-        path = best_rated_path(steps, devices, instance.k)
-        if path is None:
-            raise NothingFoundError("No segments of this order fit.")
-        return _cut(instance, order, path.starts, path.kinds)
+    devices = instance.machines
+    if instance.rates is not None:
+        path = _rated_path(instance, order, instance.rates)
+        if path is not None:
+            return _cut(instance, order, path.starts, path.kinds)
     costs = costs_of_kinds(instance, order)
     if not devices.is_fixed and is_countable(devices.counts, instance.graph.n):
         path = best_path(costs, devices.counts, instance.k)
@@ -117,20 +120,73 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     return _cut(instance, order, starts, sequence)
 
 
+def _rated_path(instance: Instance, order: IntArray, rates: FloatArray) -> CountedPath | None:
+    """The best path with a rate for each pair of kinds; None if there is none, or there are too many states."""
+    n, devices, size = len(order), instance.machines, len(order)
+    steps = len(devices.kinds) * (len(devices.kinds) + 1) ** 2
+    while size > 1 and not (steps * size**2 <= _MOST_STEPS and is_rateable(devices, size)):
+        size -= size // 8 + 1
+    if size < min(n, _FEWEST_PLACES):
+        return None
+    received, sent = _moved(instance, order)
+    places = np.arange(n + 1)
+    if size < n:  # of places in a row the one that the least bytes pass
+        parts = np.array_split(places[1:-1], size - 1)
+        places = np.array([0, *(part[sent[0, part - 1].argmin()] for part in parts), n])
+    segments = np.ix_(places[:-1], places[1:] - 1)
+    costs = np.array([table[segments] for table in costs_of_kinds(instance, order, still=True)])
+    path = best_rated_path(RatedSteps(costs, received[segments], sent[segments], rates), devices, instance.k)
+    return None if path is None else path._replace(starts=places[path.starts])
+
+
+def _moved(instance: Instance, order: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(n, n) bytes that each segment receives, and those that it sends."""
+    tensors, n = instance.graph.tensors, len(order)
+    place = np.argsort(order)
+    made, tensor = place[tensors.producer], instance.graph.edge_tensor
+    tensor, read = np.unique(np.stack((tensor, place[tensors.consumers])), axis=1)
+    first = tensor != np.roll(tensor, 1)
+    first[:1] = True
+    # A segment receives what it reads and what neither it nor what lies between it and the last reader before makes.
+    before = np.where(first, made[tensor], np.roll(read, 1))
+    received = _sums(before, read, tensors.bytes[tensor], n)
+    last = np.roll(first, -1)
+    sent = _sums(made[tensor[last]], read[last], tensors.bytes[tensor[last]], n)
+    start, end = np.arange(n)[:, None], np.arange(n)[None, :]
+    return (
+        received[start, end + 1] - received[start, start],
+        sent[end + 1, n] - sent[end + 1, end + 1] - sent[start, n] + sent[start, end + 1],
+    )
+
+
+def _sums(row: IntArray, column: IntArray, values: FloatArray, n: int) -> FloatArray:
+    """(n + 1, n + 1) sums of the values in rows and columns below each number."""
+    table = np.zeros((n + 1, n + 1))
+    np.add.at(table, (row + 1, column + 1), values)
+    return table.cumsum(axis=0).cumsum(axis=1)
+
+
 def _slice_within(instance: Instance, order: IntArray) -> Partition:
     """The best partition into segments of the order, each in its window of blocks.
 
     The order is first sorted by windows, which no edge contradicts. Where devices could be used in too many ways, they
-    are used in the order in which they are given.
+    are used in the order in which they are given. With a rate for each pair of kinds costs are those at the fastest
+    rates, on all kinds, and on each alone; the best of these at their rates is the answer.
     """
     rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
     devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
     order = order[np.argsort((rules.first + rules.last)[order], kind="stable")]
     inside = np.argsort(order) < np.arange(n + 1)[:, None]
-    path = best_placed_path(costs_of_kinds(instance, order), windows_of_steps(rules, inside, k), devices, k)
-    if path is None:
+    costs, windows = costs_of_kinds(instance, order), windows_of_steps(rules, inside, k)
+    tables = [costs]
+    if instance.rates is not None:
+        alone = np.eye(len(costs), dtype=bool)[:, :, None, None]
+        tables += [np.where(kind, costs, np.inf) for kind in alone]
+    paths = [best_placed_path(table, windows, devices, k) for table in tables]
+    cuts = [_cut(instance, order, path.starts, path.kinds, path.places) for path in paths if path is not None]
+    if not cuts:
         raise NothingFoundError("No segments of this order fit.")
-    return _cut(instance, order, path.starts, path.kinds, path.places)
+    return min(cuts, key=lambda cut: cut.preference)
 
 
 def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:

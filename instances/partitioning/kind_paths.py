@@ -168,12 +168,12 @@ def best_sequence(costs: FloatArray, sequence: IntArray) -> tuple[float, IntArra
     return float(best[n]), starts
 
 
-# Paths of blocks over kinds of devices with a rate for each pair of kinds, of layers in a row; compiled by numba.
+# Paths of blocks over kinds of devices with a rate for each pair of kinds; compiled by numba.
 #
-# Each layer is read by the next one alone, so that a block moves what passes its two ends, at the rates from the kind
-# of the block before and to that of the block behind. A state is how many devices are used, as in `counted_paths`, the
-# kind of the last block, and the one that is announced for the next; for each the places that blocks below a goal can
-# reach are bits. In a fixed order a state is the number of devices that are passed.
+# A block receives at the rate from the kind of the block before, and sends at that to the kind of the block behind. Of
+# layers in a row that is so, as each layer is read by the next one alone. A state is how many devices are used, as in
+# `counted_paths`, the kind of the last block, and the one that is announced for the next; for each the places that
+# blocks below a goal can reach are bits. In a fixed order a state is the number of devices that are passed.
 
 
 # Operations for one goal, and words of bits, that are few enough.
@@ -183,11 +183,19 @@ _NEAR = 1e-3
 
 
 class RatedSteps(NamedTuple):
-    """Costs of blocks of layers in a row."""
+    """Costs of blocks of the nodes i to j, not looked at for j < i; nothing passes the ends."""
 
-    costs: FloatArray  # (T, m, m): of layers i to j on kind t, without transfers; not looked at for j < i
-    sizes: FloatArray  # (m + 1,): bytes between layers i - 1 and i; nothing passes the ends
+    costs: FloatArray  # (T, m, m): on kind t, without transfers
+    received: FloatArray  # (m, m) bytes
+    sent: FloatArray  # (m, m) bytes
     rates: FloatArray  # (T, T)
+
+    @classmethod
+    def of_row(cls, costs: FloatArray, sizes: FloatArray, rates: FloatArray) -> RatedSteps:
+        """Of layers in a row, (m + 1,) bytes between layers i - 1 and i."""
+        square = (len(sizes) - 1,) * 2
+        received = np.ascontiguousarray(np.broadcast_to(sizes[:-1, None], square))
+        return cls(costs, received, np.ascontiguousarray(np.broadcast_to(sizes[1:], square)), rates)
 
 
 def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
@@ -291,26 +299,28 @@ def _path(steps: RatedSteps, following: IntArray, goal: float, reach: NDArray[np
 
 
 @compiled
-def _moved(sizes: FloatArray, rates: FloatArray, place: int, s: int, t: int) -> float:
-    """Time for what passes a place, from kind s to kind t; nothing passes the ends."""
-    return sizes[place] / rates[s, t] if 0 < place < len(sizes) - 1 else 0.0
-
-
-@compiled
-def _bottleneck(costs: FloatArray, sizes: FloatArray, rates: FloatArray, starts: IntArray, kinds: IntArray) -> float:
+def _bottleneck(
+    costs: FloatArray,
+    received: FloatArray,
+    sent: FloatArray,
+    rates: FloatArray,
+    starts: IntArray,
+    kinds: IntArray,
+) -> float:
     bottleneck = 0.0
     for b in range(len(starts)):
-        last, t = b == len(starts) - 1, kinds[b]
-        end = len(sizes) - 1 if last else starts[b + 1]
-        into = _moved(sizes, rates, starts[b], kinds[b - 1], t)
-        bottleneck = max(
-            bottleneck, costs[t, starts[b], end - 1] + into + _moved(sizes, rates, end, t, t if last else kinds[b + 1])
-        )
+        i, t = starts[b], kinds[b]
+        j = len(received) if b == len(starts) - 1 else starts[b + 1]
+        into = 0.0 if i == 0 else received[i, j - 1] / rates[kinds[b - 1], t]
+        out = 0.0 if j == len(received) else sent[i, j - 1] / rates[t, kinds[b + 1]]
+        bottleneck = max(bottleneck, costs[t, i, j - 1] + into + out)
     return bottleneck
 
 
 @compiled
-def _masks(costs: FloatArray, sizes: FloatArray, rates: FloatArray, goal: float) -> NDArray[np.uint64]:
+def _masks(
+    costs: FloatArray, received: FloatArray, sent: FloatArray, rates: FloatArray, goal: float
+) -> NDArray[np.uint64]:
     """Bits of the places where a block within the goal may end that begins at i on kind q, by [p, q, r, i].
 
     p and r are the kinds of the blocks before and behind it; T, the number of kinds, stands for none.
@@ -323,10 +333,10 @@ def _masks(costs: FloatArray, sizes: FloatArray, rates: FloatArray, goal: float)
                 for i in range(m):
                     if (p == kinds) != (i == 0):
                         continue
-                    into = 0.0 if i == 0 else sizes[i] / rates[p, q]
                     first, end = (m, m + 1) if r == kinds else (i + 1, m)
                     for j in range(first, end):
-                        out = 0.0 if j == m else sizes[j] / rates[q, r]
+                        into = 0.0 if i == 0 else received[i, j - 1] / rates[p, q]
+                        out = 0.0 if j == m else sent[i, j - 1] / rates[q, r]
                         if costs[q, i, j - 1] + into + out <= goal:
                             masks[p, q, r, i, j // _WORD] |= np.uint64(1) << np.uint64(j % _WORD)
     return masks

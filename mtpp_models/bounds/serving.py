@@ -275,7 +275,7 @@ class _StagesOfKinds:
     def _rated_steps(self, costs: FloatArray) -> RatedSteps:
         assert self.sizes is not None
         assert self.instance.rates is not None
-        return RatedSteps(costs, self.sizes, self.instance.rates)
+        return RatedSteps.of_row(costs, self.sizes, self.instance.rates)
 
     def _path(self, costs: FloatArray) -> CountedPath:
         if self.sizes is not None:

@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 from command_line import assert_misuse, columns, mtpp
 from hunt_kinds import faults_of
+from hypothesis import given
+from hypothesis import strategies as st
 from kinds_cases import U1, chain, question
 from kinds_oracle import draw_case
+from strategies import instances, orders
 
-from heuristics import Limits, search
+from heuristics import Limits, search, slice_order
 from instances import Instance, Platform, load_graph
 from instances.devices import Device
 from instances.json_files import json_text, parse_json, write_json
 from instances.machines import Kind, Machines, devices_document, read_kinds
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import certificate_document, verify
@@ -89,19 +93,56 @@ def test_graphs_are_searched_at_their_rates() -> None:
 
 
 def test_bug_kinds_far_away_are_left_out_where_they_slow_all() -> None:
-    """A search at the slowest rates of all kinds, and walks at the fastest, missed the cut over the near devices."""
-    roofs = {"near": Device(312e12, 2e12), "far": Device(121e12, 3e11)}
-    graphs = [load_graph("gpt2", device=roof) for roof in roofs.values()]
-    near, far = (Kind(name, 4, roofline=roof, bandwidth=25e9) for name, roof in roofs.items())
-    apart = Instance(
-        graphs[0],
-        Machines([near, far], "free", [[math.inf, 1e9], [1e9, math.inf]]),
-        works=[graph.work for graph in graphs],
-    )
-    alone = Instance(graphs[0], Platform(4, 25e9))
+    """Walks at the fastest rates missed the cut over the near devices."""
     limits = Limits(evaluations=20_000)
-    costs = [search(instance, "portfolio", np.random.default_rng(0), limits).cost for instance in (apart, alone)]
-    assert costs[0] <= 1.02 * costs[1]
+    apart, alone = (
+        search(instance, "portfolio", np.random.default_rng(0), limits).cost for instance in _near_and_far("gpt2", 1e9)
+    )
+    assert apart <= 1.02 * alone
+
+
+def _near_and_far(graph: str, rate: float, constraints: Constraints = NO_CONSTRAINTS) -> list[Instance]:
+    """Four devices of each of two kinds, with a rate between these, and the near ones alone."""
+    roofs = {"near": Device(312e12, 2e12), "far": Device(121e12, 3e11)}
+    graphs = [load_graph(graph, device=roof) for roof in roofs.values()]
+    near, far = (Kind(name, 4, roofline=roof, bandwidth=25e9) for name, roof in roofs.items())
+    rates = [[math.inf, rate], [rate, math.inf]]
+    works = [each.work for each in graphs]
+    return [
+        Instance(graphs[0], Machines([near, far], "free", rates), constraints=constraints, works=works),
+        Instance(graphs[0], Platform(4, 25e9), constraints=constraints),
+    ]
+
+
+def test_windows_do_not_keep_kinds_that_slow_all() -> None:
+    """Slices within windows are priced at the fastest rates, also of each kind alone."""
+    windows = Constraints(windows=((0, 0, 1),))
+    limits = Limits(evaluations=20_000)
+    apart, alone = (
+        search(instance, "portfolio", np.random.default_rng(0), limits).cost
+        for instance in _near_and_far("gpt2", 1e9, windows)
+    )
+    assert apart <= 1.02 * alone
+
+
+def test_bug_orders_were_not_cut_at_the_rates_of_pairs() -> None:
+    """Eight devices with half the rate between unlike ones were no better than the four fast ones."""
+    graph, limits = load_graph("bert-base"), Limits(evaluations=20_000)
+    kinds = [Kind("fast", 4, speed=1.0), Kind("slow", 4, speed=0.5)]
+    costs = [
+        search(question(graph, Machines(kinds, rates=rates)), "portfolio", np.random.default_rng(0), limits).cost
+        for rates in ([[12e9, 6e9], [6e9, 12e9]], [[12e9, 12e9], [12e9, 12e9]])
+    ]
+    assert costs[0] <= 1.06 * costs[1]
+
+
+@given(st.data())
+def test_equal_rates_cut_an_order_as_one_bandwidth_does(data: st.DataObject) -> None:
+    graph = data.draw(instances(max_nodes=7)).graph
+    order, kinds = data.draw(orders(graph)), [Kind("a", 2, speed=2.0), Kind("b", 1, speed=1.0)]
+    rated = question(graph, Machines(kinds, rates=[[3.0, 3.0], [3.0, 3.0]]))
+    expected = slice_order(question(graph, Machines(kinds, bandwidth=3.0)), order)
+    assert slice_order(rated, order).bottleneck == pytest.approx(expected.bottleneck, rel=1e-9)
 
 
 def test_forgeries_are_found() -> None:

@@ -90,7 +90,7 @@ def _best_path(instance: Instance, listed: _Ideals) -> CountedPath | PlacedPath 
         return best_placed_path(_steps(instance, *listed), windows, devices, instance.k)
     sizes = None if instance.rates is None else layers_in_a_row(instance.graph)
     if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
-        steps = RatedSteps(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
+        steps = RatedSteps.of_row(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
         return best_rated_path(steps, devices, instance.k)
     costs = _steps(instance, *listed)
     if devices.is_fixed:
