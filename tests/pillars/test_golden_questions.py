@@ -80,7 +80,8 @@ def _grid(name: str, device: str, fused: bool) -> ConfiguredChain:
 
 def _read(kind: str) -> list[float]:
     """A decoder's prompt, whole and in parts, and one token; an encoder's text."""
-    fields = {"model_type": kind, "max_position_embeddings": 8192, **SIZES, **NEEDED.get(kind, {})}
+    longest = "max_seq_len" if kind == "mpt" else "max_position_embeddings"
+    fields = {"model_type": kind, longest: 8192, **SIZES, **NEEDED.get(kind, {})}
     architecture, doubts = configured_architecture(parse_json(json.dumps(fields), "c.json"), kind)
     prompt = {"phase": "prefill", "sequence": 64, "context": 100, "kv_bytes": 1}
     steps = [{}, prompt, {"phase": "decode", "context": 5000}] if architecture.served else [{}]
