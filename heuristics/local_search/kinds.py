@@ -20,7 +20,7 @@ from heuristics.orders.slicing import at_once
 from instances import Platform
 from instances.compiled import compiled
 from instances.errors import NothingFoundError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, sorted_unique, sums_by
 from instances.partitioning.kind_paths import layers_in_a_row
 from instances.partitioning.partition import IDLE, Partition
 from instances.partitioning.peaks import KernelArrays
@@ -54,7 +54,7 @@ def anneal_kinds(
     arrays: KernelArrays,
     kinds: KindArrays,
     kind: IntArray,
-    slowness: FloatArray,
+    speeds: FloatArray,
     rows: tuple[IntArray, IntArray],
     cooling: Cooling,
     exchanges: float,
@@ -68,8 +68,8 @@ def anneal_kinds(
         Of the bytes; it goes along.
     kind : (K,) integers
         Kind of each device: block b is on device b, and devices beyond k are free. It goes along.
-    slowness : (k,) floats
-        Time of each block's transfers over that at the bandwidth of its kind.
+    speeds : (T, k) floats
+        Bytes that each block moves in a unit of time, by its kind.
     rows : tuple
         Predecessors of the nodes.
     exchanges : float
@@ -83,8 +83,8 @@ def anneal_kinds(
         work[:, state.block[v]] += kinds.work[:, v]
     cost = np.zeros(k)
     for b in range(k):
-        moved = state.time[b] * slowness[b]
-        cost[b] = _cost(work[kind[b], b], moved, state.resident[b], state.size[b], kind[b], kinds)
+        t = kind[b]
+        cost[b] = _cost(work[t, b], state.time[b] / speeds[t, b], state.resident[b], state.size[b], t, kinds)
     best, best_block, best_kind = cost.max(), state.block.copy(), kind.copy()
     if best <= 0.0:
         return best, best_block, best_kind
@@ -96,12 +96,11 @@ def anneal_kinds(
             a, b = np.random.randint(k), np.random.randint(size)
             if kind[a] == kind[b]:
                 continue
-            moved = state.time[a] * slowness[a]
-            new_a = _cost(work[kind[b], a], moved, state.resident[a], state.size[a], kind[b], kinds)
+            s, t = kind[a], kind[b]
+            new_a = _cost(work[t, a], state.time[a] / speeds[t, a], state.resident[a], state.size[a], t, kinds)
             new_b, old_b = 0.0, 0.0
             if b < k:
-                moved = state.time[b] * slowness[b]
-                new_b = _cost(work[kind[a], b], moved, state.resident[b], state.size[b], kind[a], kinds)
+                new_b = _cost(work[s, b], state.time[b] / speeds[s, b], state.resident[b], state.size[b], s, kinds)
                 old_b = cost[b]
             if _power(new_a / best) + _power(new_b / best) > _power(cost[a] / best) + _power(old_b / best) + limit:
                 continue
@@ -124,26 +123,25 @@ def anneal_kinds(
                 b += b >= a
             times = times_after(v, a, b, state, arrays)
             # Held bytes change by moving; what a cost leaves out of them here is corrected behind.
-            work_a, work_b = work[kind[a], a] - kinds.work[kind[a], v], work[kind[b], b] + kinds.work[kind[b], v]
+            s, t = kind[a], kind[b]
+            work_a, work_b = work[s, a] - kinds.work[s, v], work[t, b] + kinds.work[t, v]
             old = _power(cost[a] / best) + _power(cost[b] / best)
-            least = _power((work_a + times[0] * slowness[a] / kinds.bandwidth[kind[a]]) / best)
-            least += _power((work_b + times[1] * slowness[b] / kinds.bandwidth[kind[b]]) / best)
+            least = _power((work_a + times[0] / speeds[s, a]) / best)
+            least += _power((work_b + times[1] / speeds[t, b]) / best)
             if least > old + limit:
                 continue
             time_a, time_b, resident_a, resident_b = state.time[a], state.time[b], state.resident[a], state.resident[b]
             move(v, a, b, times, state, arrays)
-            moved = state.time[a] * slowness[a]
-            new_a = _cost(work_a, moved, state.resident[a], state.size[a], kind[a], kinds)
-            moved = state.time[b] * slowness[b]
-            new_b = _cost(work_b, moved, state.resident[b], state.size[b], kind[b], kinds)
+            new_a = _cost(work_a, state.time[a] / speeds[s, a], state.resident[a], state.size[a], s, kinds)
+            new_b = _cost(work_b, state.time[b] / speeds[t, b], state.resident[b], state.size[b], t, kinds)
             if _power(new_a / best) + _power(new_b / best) > old + limit:
                 move(v, b, a, (time_b, time_a), state, arrays)
                 state.resident[a], state.resident[b] = resident_a, resident_b
                 continue
             cost[a], cost[b] = new_a, new_b
-            for t in range(len(work)):
-                work[t, a] -= kinds.work[t, v]
-                work[t, b] += kinds.work[t, v]
+            for u in range(len(work)):
+                work[u, a] -= kinds.work[u, v]
+                work[u, b] += kinds.work[u, v]
         highest = cost.max()
         if highest < best:
             best = highest
@@ -155,13 +153,13 @@ def anneal_kinds(
 
 
 @compiled(inline="always")
-def _cost(work: float, moved: float, resident: float, size: int, t: int, kinds: KindArrays) -> float:
+def _cost(work: float, moving: float, resident: float, size: int, t: int, kinds: KindArrays) -> float:
     """Cost of a block on kind t, but for the peak of its activations; an empty one costs nothing."""
     if size == 0:
         return 0.0
     excess = resident + kinds.buffer - kinds.memory[t]
     over = kinds.overflow_step[t] + excess / kinds.overflow_bandwidth[t] if excess > 0.0 else 0.0
-    return max(0.0, work) + max(0.0, moved) / kinds.bandwidth[t] + over
+    return max(0.0, work) + max(0.0, moving) + over
 
 
 @compiled(inline="always")
@@ -176,8 +174,8 @@ def _power(x: float) -> float:
 
 # Moves of the first walk for each node, by what part each next one is longer, and the most walks without a limit.
 _MOVES, _LONGER, _WALKS = 2_000, 1.5, 12
-# Moves between two looks at the clock.
-_CHUNK = 200_000
+# Moves between two looks at the clock, and at the speeds of transfers where there is a rate for each pair of kinds.
+_CHUNK, _RATED_CHUNK = 200_000, 50_000
 # Temperatures of a walk: the eighth power of a block that costs the bottleneck is 1.
 _HOT, _COLD = 0.5, 0.002
 # Part of the moves that exchange the kinds of two blocks.
@@ -225,7 +223,7 @@ def search_kinds(
     if not candidates:
         raise NothingFoundError(f"{instance.label}: no partition was found that fits.")
     best = _best(candidates)
-    best = best if has_one_order(instance) else _walks(instance, best, rng, limits)
+    best = best if has_one_order(instance) and not rated else _walks(instance, best, rng, limits)
     return _exchanged(best, limits) if rated and not instance.machines.is_fixed else best
 
 
@@ -306,28 +304,44 @@ def _walk(
     block, order = start.block.copy(), start.order.copy()
     exchanges = 0.0 if instance.machines.is_fixed else _EXCHANGES
     state, done, seen = start_state(block, order, instance.k, arrays), 0, start
-    slowness = np.ones(instance.k)
+    speeds = np.repeat(kinds.bandwidth[:, None], instance.k, axis=1)
     while done < moves and not limits.reached(seen.bottleneck):
-        chunk = min(_CHUNK, moves - done)
+        chunk = min(_CHUNK if instance.rates is None else _RATED_CHUNK, moves - done)
         cooling, seed = Cooling(moves, _HOT, _COLD).part(done, chunk), int(rng.integers(2**31))
         before = instance.graph.predecessors
         if instance.rates is not None:
             with suppress(NothingFoundError):
                 current = Partition(instance, state.block.copy(), order, device[: instance.k])
-                slowness = _slowness(current, state.time, kinds.bandwidth[device[: instance.k]])
-        _, best_block, best_kind = anneal_kinds(
-            state, arrays, kinds, device, slowness, before, cooling, exchanges, seed
-        )
+                speeds = _speeds(current, instance.rates, state.time, kinds.bandwidth)
+        _, best_block, best_kind = anneal_kinds(state, arrays, kinds, device, speeds, before, cooling, exchanges, seed)
         with suppress(NothingFoundError):
             seen = _best([seen, Partition(instance, best_block, order, best_kind[: instance.k])])
         done += chunk
     return seen
 
 
-def _slowness(partition: Partition, moved: FloatArray, bandwidth: FloatArray) -> FloatArray:
-    """(k,) time of each block's transfers over that of the bytes it moves at a bandwidth; 1 where there are none."""
-    time = partition.costs.receive + partition.costs.send
-    return np.divide(time * bandwidth, moved, out=np.ones(len(moved)), where=(moved > 0) & (time > 0))
+def _speeds(partition: Partition, rates: FloatArray, moved: FloatArray, bandwidth: FloatArray) -> FloatArray:
+    """(T, k) speeds of each block's transfers if its kind were another one and all others stayed.
+
+    Parameters
+    ----------
+    rates : (T, T) floats
+    moved : (k,) floats
+        Bytes that each block moves.
+    bandwidth : (T,) floats
+        Where a block moves nothing.
+    """
+    graph, kind, k = partition.instance.graph, partition.kind, partition.instance.k
+    home, reader = partition.block[graph.tensors.producer], partition.block[graph.tensors.consumers]
+    crosses = home[graph.edge_tensor] != reader
+    tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
+    size, speeds = graph.tensors.bytes[tensor], np.repeat(bandwidth[:, None], k, axis=1)
+    for t, row in enumerate(speeds):
+        sent = np.zeros(len(home))
+        np.maximum.at(sent, tensor, size / rates[t, kind[entered]])
+        time = sums_by(entered, size / rates[kind[home[tensor]], t], k) + sums_by(home, sent, k)
+        np.divide(moved, time, out=row, where=(time > 0) & (moved > 0))
+    return speeds
 
 
 def _best(partitions: Sequence[Partition]) -> Partition:

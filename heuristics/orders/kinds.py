@@ -29,6 +29,7 @@ from instances.partitioning.kind_paths import (
     is_countable,
     is_placeable,
     is_rateable,
+    layers_in_a_row,
     windows_of_steps,
 )
 from instances.partitioning.partition import IDLE, Partition, check_order
@@ -37,10 +38,10 @@ from instances.partitioning.problem import Instance
 
 # Numbers in the table of segments.
 _MOST_SEGMENTS = 2**27
-# Segments with the kinds before, of and behind them that are few enough to look at for each goal.
-_MOST_STEPS = 2**23
-# With fewer places in an order to cut at, rates for pairs of kinds are left out of account.
-_FEWEST_PLACES = 16
+# Segments with the kinds before, of and behind them that are few enough to look at for each goal, and operations.
+_MOST_STEPS, _MOST_WORK = 2**23, 2**28
+# With fewer places to cut at for each device, rates for pairs of kinds are left out of account.
+_PLACES_OF_DEVICE = 4
 # Exchanges that a descent tries for each device.
 _EXCHANGES_OF_KINDS = 40
 
@@ -83,7 +84,7 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     order : (n,) integers
         A topological order; where nodes have windows, it is sorted by them before.
     deadline : Deadline, optional
-        Of the descent, where there are too many states.
+        Of the descent, where there are too many states, and of the program with a rate for each pair of kinds.
     seed : int
         Of that descent.
 
@@ -91,6 +92,7 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     -------
     Partition
         Optimal among all partitions into segments of `order`, in a fixed order or where all states can be looked at.
+        With a rate for each pair of kinds that is so of layers in a row alone; else it is the best of several.
 
     Raises
     ------
@@ -100,69 +102,102 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
     order = check_order(instance.graph, order)
     if instance.has_windows:
         return _slice_within(instance, order)
-    devices = instance.machines
+    cuts, whole, deadline = [], False, deadline or Deadline()
     if instance.rates is not None:
-        path = _rated_path(instance, order, instance.rates)
+        path, whole = _rated_path(instance, order, instance.rates, deadline)
         if path is not None:
-            return _cut(instance, order, path.starts, path.kinds)
-    costs = costs_of_kinds(instance, order)
+            cuts.append(_cut(instance, order, path.starts, path.kinds))
+        if cuts and whole and layers_in_a_row(instance.graph) is not None and not deadline.passed:
+            return cuts[0]
+    costs, devices = costs_of_kinds(instance, order), instance.machines
+    paths = [_path(instance, costs, deadline, seed)]
+    if instance.rates is not None and not whole and not devices.is_fixed:
+        # What costs at the fastest rates leave out does not count on one kind alone.
+        sequences = (np.full(min(count, instance.k), t) for t, count in enumerate(devices.counts))
+        paths += [(*best_sequence(costs, sequence), sequence) for sequence in sequences]
+    cuts += [_cut(instance, order, starts, kinds) for bottleneck, starts, kinds in paths if bottleneck < math.inf]
+    return _best(cuts)
+
+
+def _path(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
+    """Bottleneck, starts and kinds of the best path; the bottleneck is infinite if there is none."""
+    devices = instance.machines
     if not devices.is_fixed and is_countable(devices.counts, instance.graph.n):
         path = best_path(costs, devices.counts, instance.k)
-        if path is None:
-            raise NothingFoundError("No segments of this order fit.")
-        return _cut(instance, order, path.starts, path.kinds)
-    sequence = np.array(devices.sequence)
-    best, starts = best_sequence(costs, sequence)
-    if not devices.is_fixed:
-        best, starts, sequence = _descend(instance, costs, deadline or Deadline(), seed)
-    if best == math.inf:
+        return (math.inf, *(np.empty(0, dtype=np.int64),) * 2) if path is None else path
+    if devices.is_fixed:
+        return *best_sequence(costs, np.array(devices.sequence)), np.array(devices.sequence)
+    return _descend(instance, costs, deadline, seed)
+
+
+def _best(cuts: list[Partition]) -> Partition:
+    if not cuts:
         raise NothingFoundError("No segments of this order fit.")
-    return _cut(instance, order, starts, sequence)
+    return min(cuts, key=lambda cut: cut.preference)
 
 
-def _rated_path(instance: Instance, order: IntArray, rates: FloatArray) -> CountedPath | None:
-    """The best path with a rate for each pair of kinds; None if there is none, or there are too many states."""
+def _rated_path(
+    instance: Instance, order: IntArray, rates: FloatArray, deadline: Deadline
+) -> tuple[CountedPath | None, bool]:
+    """The best path with a rate for each pair of kinds, and whether it may begin at every node.
+
+    There is none if there are too many states, or nothing fits.
+    """
     n, devices, size = len(order), instance.machines, len(order)
-    steps = len(devices.kinds) * (len(devices.kinds) + 1) ** 2
-    while size > 1 and not (steps * size**2 <= _MOST_STEPS and is_rateable(devices, size)):
-        size -= size // 8 + 1
-    if size < min(n, _FEWEST_PLACES):
-        return None
-    received, sent = _moved(instance, order)
-    places = np.arange(n + 1)
-    if size < n:  # of places in a row the one that the least bytes pass
-        parts = np.array_split(places[1:-1], size - 1)
-        places = np.array([0, *(part[sent[0, part - 1].argmin()] for part in parts), n])
-    segments = np.ix_(places[:-1], places[1:] - 1)
-    costs = np.array([table[segments] for table in costs_of_kinds(instance, order, still=True)])
-    path = best_rated_path(RatedSteps(costs, received[segments], sent[segments], rates), devices, instance.k)
-    return None if path is None else path._replace(starts=places[path.starts])
+    costs = costs_of_kinds(instance, order, still=True)
+    if layers_in_a_row(instance.graph) is None or not is_rateable(devices, n):
+        steps = len(devices.kinds) ** 3
+        while size > 1 and not (steps * size**2 <= _MOST_STEPS and is_rateable(devices, size, _MOST_WORK)):
+            size -= size // 8 + 1
+    if size < min(n, _PLACES_OF_DEVICE * instance.k):
+        return None, False
+    places, received, sent = _moved(instance, order, size)
+    costs = np.array([table[np.ix_(places[:-1], places[1:] - 1)] for table in costs])
+    path = best_rated_path(RatedSteps(costs, received, sent, rates), devices, instance.k, deadline=deadline)
+    return None if path is None else path._replace(starts=places[path.starts]), size == n
 
 
-def _moved(instance: Instance, order: IntArray) -> tuple[FloatArray, FloatArray]:
-    """(n, n) bytes that each segment receives, and those that it sends."""
-    tensors, n = instance.graph.tensors, len(order)
-    place = np.argsort(order)
-    made, tensor = place[tensors.producer], instance.graph.edge_tensor
-    tensor, read = np.unique(np.stack((tensor, place[tensors.consumers])), axis=1)
-    first = tensor != np.roll(tensor, 1)
+def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Places in an order, of those in a row the one that the least bytes pass; what segments between these move.
+
+    Parameters
+    ----------
+    size : int
+        Segments from one place to the next.
+
+    Returns
+    -------
+    tuple
+        (size + 1,) places, the first and last of which are the ends; (size, size) bytes that the segments receive from
+        what lies before them, and bytes that they send to what lies behind them.
+    """
+    tensors, n, place = instance.graph.tensors, len(order), np.argsort(order)
+    # Places that read a tensor, each once; of a tensor they are in a row, in their order.
+    tensor, read = np.unique(np.stack((instance.graph.edge_tensor, place[tensors.consumers])), axis=1)
+    made, passed, first = place[tensors.producer[tensor]], tensors.bytes[tensor], tensor != np.roll(tensor, 1)
     first[:1] = True
-    # A segment receives what it reads and what neither it nor what lies between it and the last reader before makes.
-    before = np.where(first, made[tensor], np.roll(read, 1))
-    received = _sums(before, read, tensors.bytes[tensor], n)
     last = np.roll(first, -1)
-    sent = _sums(made[tensor[last]], read[last], tensors.bytes[tensor[last]], n)
-    start, end = np.arange(n)[:, None], np.arange(n)[None, :]
+    places = np.arange(n + 1)
+    if size < n:
+        begun, ended = (np.bincount(at[last] + 1, passed[last], n + 1) for at in (made, read))
+        passing = (begun - ended).cumsum()
+        inner = [part[passing[part].argmin()] for part in np.array_split(places[1:-1], size - 1)]
+        places = np.array([0, *inner, n])
+    # A segment receives a tensor if its first reader in it is behind its last one before it, or behind what makes it.
+    received = _sums(places, np.where(first, made, np.roll(read, 1)), read, passed)
+    sent = _sums(places, made[last], read[last], passed[last])
+    begin, end = np.arange(size)[:, None], np.arange(1, size + 1)[None, :]
     return (
-        received[start, end + 1] - received[start, start],
-        sent[end + 1, n] - sent[end + 1, end + 1] - sent[start, n] + sent[start, end + 1],
+        places,
+        received[begin, end] - received[begin, begin],
+        sent[end, size] - sent[end, end] - sent[begin, size] + sent[begin, end],
     )
 
 
-def _sums(row: IntArray, column: IntArray, values: FloatArray, n: int) -> FloatArray:
-    """(n + 1, n + 1) sums of the values in rows and columns below each number."""
-    table = np.zeros((n + 1, n + 1))
-    np.add.at(table, (row + 1, column + 1), values)
+def _sums(places: IntArray, made: IntArray, read: IntArray, values: FloatArray) -> FloatArray:
+    """(p, p) sums of the values of what is made before one place and read before another one."""
+    table = np.zeros((len(places), len(places)))
+    np.add.at(table, (np.searchsorted(places, made, "right"), np.searchsorted(places, read, "right")), values)
     return table.cumsum(axis=0).cumsum(axis=1)
 
 
@@ -170,8 +205,8 @@ def _slice_within(instance: Instance, order: IntArray) -> Partition:
     """The best partition into segments of the order, each in its window of blocks.
 
     The order is first sorted by windows, which no edge contradicts. Where devices could be used in too many ways, they
-    are used in the order in which they are given. With a rate for each pair of kinds costs are those at the fastest
-    rates, on all kinds, and on each alone; the best of these at their rates is the answer.
+    are used in the order in which they are given. What costs at the fastest rates leave out does not count on one kind
+    alone, so that each of these is tried, too.
     """
     rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.machines
     devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
@@ -180,13 +215,9 @@ def _slice_within(instance: Instance, order: IntArray) -> Partition:
     costs, windows = costs_of_kinds(instance, order), windows_of_steps(rules, inside, k)
     tables = [costs]
     if instance.rates is not None:
-        alone = np.eye(len(costs), dtype=bool)[:, :, None, None]
-        tables += [np.where(kind, costs, np.inf) for kind in alone]
+        tables += [np.where(kind, costs, np.inf) for kind in np.eye(len(costs), dtype=bool)[:, :, None, None]]
     paths = [best_placed_path(table, windows, devices, k) for table in tables]
-    cuts = [_cut(instance, order, path.starts, path.kinds, path.places) for path in paths if path is not None]
-    if not cuts:
-        raise NothingFoundError("No segments of this order fit.")
-    return min(cuts, key=lambda cut: cut.preference)
+    return _best([_cut(instance, order, path.starts, path.kinds, path.places) for path in paths if path is not None])
 
 
 def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.machines import Machines
@@ -212,15 +213,21 @@ def layers_in_a_row(graph: ComputationGraph) -> FloatArray | None:
     return sizes
 
 
-def is_rateable(devices: Machines, places: int) -> bool:
-    """Whether all states can be looked at."""
+def is_rateable(devices: Machines, places: int, most: int = _MOST_RATED_WORK) -> bool:
+    """Whether all states can be looked at, for a goal in at most so many operations."""
     kinds, words = len(devices.kinds), places // _WORD + 1
     states = devices.total + 1 if devices.is_fixed else math.prod(count + 1 for count in devices.counts)
     cells = states * kinds**2 * words
-    return cells <= _MOST_RATED_WORDS and cells * places * kinds <= _MOST_RATED_WORK
+    return cells <= _MOST_RATED_WORDS and cells * places * kinds <= most
 
 
-def best_rated_path(steps: RatedSteps, devices: Machines, limit: int, ceiling: float = math.inf) -> CountedPath | None:
+def best_rated_path(
+    steps: RatedSteps,
+    devices: Machines,
+    limit: int,
+    ceiling: float = math.inf,
+    deadline: Deadline | None = None,
+) -> CountedPath | None:
     """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
 
     Parameters
@@ -231,6 +238,8 @@ def best_rated_path(steps: RatedSteps, devices: Machines, limit: int, ceiling: f
     limit : int
         Devices that may be used in all.
     ceiling : float
+    deadline : Deadline, optional
+        Once it has passed, the best path so far is the answer.
     """
     kinds, m, _ = steps.costs.shape
     following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, limit)
@@ -242,7 +251,8 @@ def best_rated_path(steps: RatedSteps, devices: Machines, limit: int, ceiling: f
             best = path
         elif best is not None:
             low = goal
-        if best is None or math.nextafter(best.bottleneck, 0.0) <= low:
+        late = deadline is not None and deadline.passed
+        if best is None or late or math.nextafter(best.bottleneck, 0.0) <= low:
             return best if best is None or not devices.is_fixed else _in_places(best, devices, m)
         near = best.bottleneck - low <= _NEAR * best.bottleneck
         goal = math.nextafter(best.bottleneck, 0.0) if near else (low + best.bottleneck) / 2

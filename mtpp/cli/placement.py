@@ -175,7 +175,8 @@ def serve(
 
     Each row is a cut that no other beats in both; that is proved. A cycle leads from one token of a sequence to its
     next. Times hold at the context of --dim, which all cuts hold; without a phase it is decoding. The context is that
-    of each sequence of the batches in flight. The throughput counts sequences: tokens in decoding, prompts in prefill.
+    of each sequence of the batches in flight, at most what the model takes; tokens are those that fit. The throughput
+    counts sequences: tokens in decoding, prompts in prefill.
 
     With --servers a decoder is deployed on servers in place of that: stages with tensor degrees, several chains side by
     side, for the prompts, outputs and limits of --help-all. With --front there are the best ones for several times of
@@ -341,6 +342,6 @@ def _stages(point: ServedPartition) -> str:
         "KV",
         "activations",
         "sum",
-        "context",
+        "room",
     ]
     return fitted(header, rows, terminal_width())

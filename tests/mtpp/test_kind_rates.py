@@ -19,11 +19,14 @@ from kinds_oracle import draw_case
 from strategies import instances, orders
 
 from heuristics import Limits, search, slice_order
-from instances import Instance, Platform, load_graph
+from heuristics.local_search.kinds import _speeds
+from heuristics.orders.kinds import costs_of_kinds
+from instances import ComputationGraph, Instance, Platform, load_graph
 from instances.devices import Device
 from instances.json_files import json_text, parse_json, write_json
 from instances.machines import Kind, Machines, devices_document, read_kinds
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
+from instances.partitioning.kind_paths import RatedSteps, best_rated_path, layers_in_a_row
 from instances.partitioning.partition import Partition
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import certificate_document, verify
@@ -143,6 +146,48 @@ def test_equal_rates_cut_an_order_as_one_bandwidth_does(data: st.DataObject) -> 
     rated = question(graph, Machines(kinds, rates=[[3.0, 3.0], [3.0, 3.0]]))
     expected = slice_order(question(graph, Machines(kinds, bandwidth=3.0)), order)
     assert slice_order(rated, order).bottleneck == pytest.approx(expected.bottleneck, rel=1e-9)
+
+
+@pytest.mark.parametrize("counts", [(2, 2), (6,) * 7])
+def test_an_order_is_cut_no_worse_than_at_the_fastest_rates(counts: tuple[int, ...]) -> None:
+    """Also of seven kinds, for which the program with rates for pairs looks at few places."""
+    rng, n = np.random.default_rng(0), 300
+    edges = sorted({(i, i + 1) for i in range(n - 1)} | {(i, i + int(rng.integers(2, 20))) for i in range(0, 280, 3)})
+    graph = ComputationGraph.from_edges(edges, rng.random(n) + 0.5, rng.integers(1, 50, n).astype(float))
+    kinds = [Kind(f"k{t}", count, speed=1.0 + t / 8) for t, count in enumerate(counts)]
+    rates = [[50.0 if s == t else 45.0 for t in range(len(kinds))] for s in range(len(kinds))]
+    rated = question(graph, Machines(kinds, rates=rates))
+    order = graph.topological_order
+    fastest = slice_order(question(graph, Machines(kinds, bandwidth=50.0)), order)
+    assert slice_order(rated, order).bottleneck <= fastest.under(rated).bottleneck
+
+
+def test_long_rows_of_layers_are_cut_at_their_best() -> None:
+    """All nodes are places to cut at, as long as the states of the program can be looked at."""
+    rng = np.random.default_rng(0)
+    row = chain(rng.integers(1, 9, 1000).tolist(), rng.integers(1, 50, 999).tolist())
+    devices, sizes = _devices([[4, 1], [4, 2]]), layers_in_a_row(row)
+    rated = question(row, devices)
+    assert sizes is not None
+    assert rated.rates is not None
+    steps = RatedSteps.of_row(costs_of_kinds(rated, row.topological_order, still=True), sizes, rated.rates)
+    path = best_rated_path(steps, devices, 3)
+    assert path is not None
+    assert slice_order(rated, row.topological_order).bottleneck == pytest.approx(path.bottleneck)
+
+
+@pytest.mark.parametrize("fastest", [math.inf, 4.0])
+def test_walks_price_transfers_at_the_rates_of_pairs(fastest: float) -> None:
+    """With speeds from a partition the transfers of its blocks take what they cost."""
+    graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1, 2, 3, 4], [6, 5, 4, 0])
+    devices = Machines([Kind("a", 2), Kind("b", 2)], rates=[[fastest, 2.0], [1.0, 4.0]])
+    partition = Partition(question(graph, devices), [0, 1, 1, 2], kind=[0, 0, 1, 1])
+    rates = partition.instance.rates
+    assert rates is not None
+    moved = np.array([6.0, 6 + 5 + 4, 5 + 4, 0])
+    speeds = _speeds(partition, rates, moved, np.array([fastest, 4.0]))
+    time = partition.costs.receive + partition.costs.send
+    assert (moved / speeds[partition.kind, np.arange(4)]).tolist() == pytest.approx(time.tolist())
 
 
 def test_forgeries_are_found() -> None:

@@ -37,7 +37,6 @@ from mtpp_models.bounds.serving import serving_front
 #: Numbers of stages, and the dimensions of each phase; GPT-2 knows 1024 positions.
 STAGES = (2, 4, 8)
 PHASES: dict[str, dict[str, int]] = {"prefill": {"context": 2048}, "decode": {"batch": 32}}
-_POSITIONS = {"gpt2": 1024}
 
 _KIND = "serving"
 _ELEMENT = 2  # bytes
@@ -61,7 +60,7 @@ class ServingJob(StudyJob):
             return {"phase": self.phase, "element_bytes": _ELEMENT, **HYBRID_DIMS}
         chosen: dict[str, Any] = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
         if "context" in chosen:
-            chosen["context"] = min(PHASES[self.phase]["context"], _POSITIONS.get(self.network, math.inf))
+            chosen["context"] = min(PHASES[self.phase]["context"], ARCHITECTURES[self.network].longest or math.inf)
         return chosen
 
     @property
@@ -172,7 +171,8 @@ def served(question: ServingInstance, counts: Sequence[int], back: int | None = 
     return ServedPartition(free, Partition(free.instance, block))
 
 
-# Hybrid decoders: some layers keep all tokens, others a window or a state; in the default sizes of their types.
+# Hybrid decoders: some layers keep all tokens, others a window or a state; in the default sizes of their types, at a
+# context that some of them would first be trained for.
 
 
 #: Dimensions of their questions.
@@ -199,7 +199,7 @@ def hybrids() -> dict[str, Decoder]:
 
 def hybrid_graph(kind: str, dims: Mapping[str, Any]) -> ComputationGraph:
     """The operators of a hybrid decoder in a phase, with what its layers keep."""
-    graph = configured_architecture(_defaults(kind), kind)[0].build(**dims)
+    graph = replace(configured_architecture(_defaults(kind), kind)[0], longest=None).build(**dims)
     caches = other_caches(hybrids()[kind], graph.attributes["dims"])
     return replace(graph, attributes={**graph.attributes, "caches": caches})
 
