@@ -1,13 +1,14 @@
 """Parametric architectures: the rules of the graphs they make."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from instances.architectures import ARCHITECTURES
 from instances.devices import Device
-from instances.errors import InputError
+from instances.errors import InputError, assuming
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 
@@ -311,3 +312,17 @@ def test_wavernn_passes_its_state_from_sample_to_sample():
         assert {(before, f"{step}.cell.matmul_3"), (before, after)} <= named
         split = after.replace("gated_unit", "split")
         assert {(after, split), (split, f"{step}.coarse.matmul"), (split, f"{step}.fine.matmul")} <= named
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "stated"),
+    [
+        ("bert-base", {"batch": 3}, {"dims.sequence", "dims.element_bytes", "level"}),
+        ("gpt2", {"phase": "decode"}, {"dims.batch", "dims.context", "dims.element_bytes", "level"}),
+    ],
+)
+def test_defaults_are_those_of_dimensions_that_nobody_states(name: str, dims: dict[str, Any], stated: set[str]) -> None:
+    """The sequence of a served decoder follows from its phase."""
+    with assuming({"level"}) as said:
+        ARCHITECTURES[name].assume_defaults(build(name, **dims), dims)
+    assert said.keys() == stated
