@@ -22,7 +22,8 @@ from instances.readers.huggingface.record import Decoder
 
 __all__ = ["configured_architecture", "configured_record", "record_architecture"]
 
-_TEXT = {"batch": 1, "sequence": 128}
+#: Tokens of a text by default, where the network takes as many.
+_SEQUENCE = 128
 
 
 def configured_record(config: Value) -> tuple[Decoder | Encoder, list[str]]:
@@ -40,10 +41,16 @@ def record_architecture(record: Decoder | Encoder, name: str, reference: str) ->
     """The architecture of a record."""
     if isinstance(record, Encoder):
         summary = f"encoder, {record.layers} layers of {record.hidden}"
-        return Architecture(name, summary, partial(encode, sizes=record), _TEXT, reference)
+        text = _text(record.positions - record.unused_positions)
+        return Architecture(name, summary, partial(encode, sizes=record), text, reference)
     summary = f"{record.kind}, {len(record.layers)} layers of {record.hidden}"
-    network = partial(record_network, record=record)
-    return Architecture(name, summary, network, _TEXT, reference, served=True, longest=record.longest)
+    network, text = partial(record_network, record=record), _text(record.longest or record.positions)
+    return Architecture(name, summary, network, text, reference, served=True, longest=record.longest)
+
+
+def _text(longest: int) -> dict[str, int]:
+    """Default dimensions of a network that takes so many tokens; 0 if that is not known."""
+    return {"batch": 1, "sequence": min(_SEQUENCE, longest or _SEQUENCE)}
 
 
 def configured_architecture(config: Value, name: str) -> tuple[Architecture, list[str]]:

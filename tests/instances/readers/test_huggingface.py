@@ -281,3 +281,13 @@ def test_rotary_positions_are_read_as_transformers_reads_them(kind, stated, long
 def test_the_longest_context_of_gpt2_is_that_of_transformers():
     configuration = pytest.importorskip("transformers").GPT2Config()
     assert ARCHITECTURES["gpt2"].longest == configuration.n_positions
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+def test_a_text_is_no_longer_than_a_small_model_takes(kind: str) -> None:
+    """Random models for tests have few positions; a default of 128 tokens was refused."""
+    fields = {"model_type": kind, "n_positions" if kind == "gpt2" else "max_position_embeddings": 64}
+    architecture, _ = configured_architecture(parse_json(json.dumps(fields), "c.json"), kind)
+    assert architecture.build().attributes["dims"]["sequence"] == 64
+    if architecture.served:
+        assert architecture.build(phase="decode").attributes["dims"]["context"] == 64
