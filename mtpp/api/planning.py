@@ -262,7 +262,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     front = Front(
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
     )
-    terms = serving_terms(graph, words, question, front.capacity)
+    terms = serving_terms(graph, words, front.chosen)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(terms,))
 
 

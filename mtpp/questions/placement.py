@@ -301,11 +301,12 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
     return in_flight
 
 
-def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstance, capacity: float) -> str:
+def serving_terms(graph: GraphLike, words: ServingWords, point: ServedPartition) -> str:
     """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts.
 
-    Where the chosen cut has room for more than the model takes, as `capacity` [tokens] says, that is said, too.
+    Where the chosen cut, `point`, has room for more than the model takes, that is said, too.
     """
+    question = point.question
     dims = question.instance.graph.attributes["dims"]
     terms = [f"{question.context} tokens of context"]
     if words["devices"] is not None:
@@ -322,8 +323,7 @@ def serving_terms(graph: GraphLike, words: ServingWords, question: ServingInstan
         terms.append(f"numbers of {width} bytes" + ("" if kept == width else f", of {kept} in caches"))
     assert question.in_flight is not None
     held = f"{how_many(question.in_flight, 'batch')} of {how_many(question.batch, 'sequence')} in flight"
-    longest = question.instance.graph.attributes.get("longest")
-    taken = f", and the model takes {longest} tokens" if type(longest) is int and longest < capacity else ""
+    taken = f", and the model takes {point.usable_context} tokens" if point.usable_context < point.capacity else ""
     return f"times: {', '.join(terms)}; contexts: {held}{taken}"
 
 
