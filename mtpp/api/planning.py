@@ -50,6 +50,7 @@ from mtpp.questions.placement import (
     PlaceWords,
     ServingWords,
     flow_instance,
+    is_decoder,
     placement_instance,
     serving_instance,
     serving_terms,
@@ -258,11 +259,12 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
     seconds = watch.seconds(solve=watch.passed)
     if not outcome.points:
         return Result("front", question, seconds=seconds, impossible=_why_none(question, outcome.largest))
-    full = tuple(throughput_at_most_context(graph, k, memory, words, point) for point in outcome.points)
+    priced, ask = is_decoder(graph), partial(serving_instance, graph, k, memory)
+    full = tuple(throughput_at_most_context(ask, words, point) if priced else None for point in outcome.points)
     front = Front(
         question, outcome.points, outcome.points[ORDERS[words["first"]]], words["runtime"] or DEFAULT_RUNTIME, full
     )
-    terms = serving_terms(graph, words, front.chosen)
+    terms = serving_terms(words, front.chosen, priced=priced)
     return Result("front", question, front, Bound(front.cost, "front"), seconds, notes=(terms,))
 
 

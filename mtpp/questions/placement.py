@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import numpy as np
 
-from instances import Instance, Platform
+from instances import Instance
 from instances.devices import DEFAULT_DEVICE
 from instances.errors import InputError, WordError, assume, find, printable, word
 from instances.flow.decoder import flow_of_decoder
@@ -134,13 +134,12 @@ def flow_instance(question: FlowLike, words: ClusterWords) -> FlowInstance:
         return question
     if not isinstance(question, str | PathLike):
         raise InputError(f"A question of flow, its file or a decoder is needed here, no {type(question).__name__}.")
-    network = find_architecture(question)
-    if network is None and words["devices"] is None:
+    if words["devices"] is None and find_architecture(question) is None:
         _refuse(words)
         return read_flow_question(fspath(question))
     if words["devices"] is None:
         raise InputError(f"{word('devices')} is missing; give those on which {fspath(question)} runs.")
-    if network is None or not network.served:
+    if not is_decoder(question):
         raise InputError(
             f"{fspath(question)}: it is no decoder whose batch can change; give an architecture that is one, or a "
             f"config.json with {word('devices')}, or a question of flow without."
@@ -261,26 +260,27 @@ def serving_instance(
         raise WordError("k", k, "give one number of stages.")
     runtime = layer_runtime(words["runtime"] or DEFAULT_RUNTIME)
     assume("runtime", f"cuts that {runtime.name} can express")
-    loaded = decoder_of(graph, pick(DecoderWords, words))
+    reading = decoder_words(pick(DecoderWords, words), served=is_decoder(graph))
+    loaded = read_graph(graph, reading)
     limit, _ = memory_limits(memory, None)
     rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
     if words["devices"] is None:
         if memory is None:
             raise InputError(f"{word('memory')} is missing; give that of a device.")
         runtime_rules(runtime.name, loaded, [count or 1])
-        platform = Platform(count or 1, rate, limit, fit=True)
-        return serving_chain(loaded, platform, runtime, in_flight=_in_flight(platform.k, runtime, words))
-    devices = devices_of(words["devices"], rate, limit)
-    for kind in devices.kinds:
-        if kind.memory == math.inf:
-            raise WordError(
-                "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
-            )
-    works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
-    most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
+        devices, works, most = Machines.alike(count or 1, rate, limit), None, None
+    else:
+        devices = devices_of(words["devices"], rate, limit)
+        for kind in devices.kinds:
+            if kind.memory == math.inf:
+                raise WordError(
+                    "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
+                )
+        works = works_of_kinds(graph, loaded, devices, reading)
+        most = min(count or devices.total, LayerStack.of(loaded).layers)  # a stage has a layer
     question = Instance(loaded, devices, k=most, works=works, fit=True)
     in_flight = _in_flight(question.k, runtime, words)
-    if question.is_alike:
+    if works is None or question.is_alike:
         return serving_chain(question.graph, question.platform, runtime, in_flight=in_flight)
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
     return serving_chain(loaded, question.platform, runtime, devices, seen, in_flight)
@@ -301,10 +301,11 @@ def _in_flight(k: int, runtime: Runtime, words: ServingWords) -> int:
     return in_flight
 
 
-def serving_terms(graph: GraphLike, words: ServingWords, point: ServedPartition) -> str:
+def serving_terms(words: ServingWords, point: ServedPartition, *, priced: bool) -> str:
     """Terms that a front holds for: context, devices and widths of numbers of its speeds, batches of its contexts.
 
-    Where the chosen cut, `point`, has room for more than the model takes, that is said, too.
+    Where the chosen cut, `point`, has room for more than the model takes, that is said, too. A device is named if it
+    priced the graph.
     """
     question = point.question
     dims = question.instance.graph.attributes["dims"]
@@ -314,7 +315,7 @@ def serving_terms(graph: GraphLike, words: ServingWords, point: ServedPartition)
         terms.append(f"devices {', '.join(f'{kind.count}x{printable(kind.name)}' for kind in kinds)}")
         if (words["runtime"] or DEFAULT_RUNTIME) == DEFAULT_RUNTIME:
             assume("memory", "all memory of each device, of which vLLM takes 90 % by default")
-    elif find_architecture(graph) is not None:
+    elif priced:
         device = device_of(words) or DEFAULT_DEVICE
         rate = figures(device.memory_bandwidth, "bytes/s")
         terms.append(f"devices of {device.peak_flops / 1e12:g} TFLOP/s, {rate} to their memory")
@@ -328,18 +329,24 @@ def serving_terms(graph: GraphLike, words: ServingWords, point: ServedPartition)
 
 
 def throughput_at_most_context(
-    graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords, point: ServedPartition
+    ask: Callable[[ServingWords], ServingInstance], words: ServingWords, point: ServedPartition
 ) -> float | None:
-    """Throughput of a cut priced at its usable context [1/time unit]; None where it has no price or no room there."""
+    """Throughput of a cut priced at its usable context [1/time unit]; None where it has no price or no room there.
+
+    Parameters
+    ----------
+    ask : callable
+        Yields the question of the cut with other words.
+    """
     from instances.partitioning.partition import Partition
     from instances.partitioning.serving import ServedPartition
 
-    if find_architecture(graph) is None or point.usable_context == math.inf:
+    if point.usable_context == math.inf:
         return None
     sequence = point.question.instance.graph.attributes["dims"]["sequence"]
     dims = {**(words["dims"] or {}), "sequence": sequence, "context": int(point.usable_context)}
     try:
-        question = serving_instance(graph, k, memory, cast(ServingWords, {**words, "dims": dims}))
+        question = ask(cast(ServingWords, {**words, "dims": dims}))
     except InputError:  # tensors of more elements than can be counted
         return None
     cut = point.partition
@@ -347,17 +354,18 @@ def throughput_at_most_context(
     return there.throughput if math.isfinite(there.cost) else None  # activations may grow with the context, too
 
 
-def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:
-    """The operators of a decoder; an architecture without a phase is priced for decoding."""
-    return read_graph(graph, _decoding(graph, words))
-
-
-def _decoding(graph: GraphLike, words: DecoderWords) -> ReadingWords:
-    reading = dict(words)
+def is_decoder(graph: object) -> bool:
+    """Whether this names an architecture or a configuration of a decoder, which words give a context."""
     network = find_architecture(graph)
-    if network is not None and network.served:
-        reading["dims"] = _decode(words.get("dims"))
-    return checked(ReadingWords, reading)
+    return network is not None and network.served
+
+
+def decoder_words(words: DecoderWords, *, served: bool) -> ReadingWords:
+    """How a decoder is read; one of an architecture, `served`, is priced for decoding where no phase is given."""
+    reading = checked(ReadingWords, words)
+    if served:
+        reading["dims"] = _decode(reading["dims"])
+    return reading
 
 
 def _decode(dims: Mapping[str, int | str] | None) -> dict[str, int | str]:

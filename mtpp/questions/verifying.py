@@ -23,7 +23,15 @@ from mtpp.questions.partitioning import (
     runtime_rules,
     works_of_kinds,
 )
-from mtpp.questions.placement import ClusterWords, FlowLike, decoder_of, flow_instance, layer_runtime, placement_works
+from mtpp.questions.placement import (
+    ClusterWords,
+    FlowLike,
+    decoder_words,
+    flow_instance,
+    is_decoder,
+    layer_runtime,
+    placement_works,
+)
 from mtpp.questions.planning import PlanningWords, PlanStepWords, TrainedStepWords, TrainingWords
 from mtpp.questions.planning import question_like as plan_like
 from mtpp.questions.reading import ReadingWords, read_graph
@@ -134,16 +142,14 @@ class OwnGraph:
 
         if stated.source is None:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
+        reading = decoder_words(self._reading(), served=is_decoder(self._graph))
         if "decoder" not in self._read:
-            self._read["decoder"] = decoder_of(self._graph, self._reading())
+            self._read["decoder"] = read_graph(self._graph, reading)
         runtime = layer_runtime(stated.source.runtime)
         decoder = self._read["decoder"]
         if stated.instance.is_alike and self._words.get("devices") is not None:
             devices = devices_asked(stated.instance, self._words, stated.instance.platform.bandwidth)
-            reading = {**self._reading(), "dims": {"phase": "decode", **(self._words.get("dims") or {})}}
-            decoder = replace(
-                decoder, work=works_of_kinds(self._graph, decoder, devices, checked(ReadingWords, reading))[0]
-            )
+            decoder = replace(decoder, work=works_of_kinds(self._graph, decoder, devices, reading)[0])
         seen = runtime.seen(decoder)
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
