@@ -176,7 +176,7 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_e
     """
     stages = np.arange(len(cuts) - 1, 0, -1)
     S = len(stages) // v
-    in_flight = np.minimum(M, stages) if v == 1 else np.where(stages > S, S, np.minimum(S, 2 * stages - 1))
+    in_flight = np.minimum(M, stages) if v == 1 else np.minimum(S, 2 * stages - 1)
     needed = in_flight * _differences(sums.stored[cuts]) + _differences(sums.numbers[cuts]) * bytes_each
     return bool((needed.reshape(v, -1).sum(axis=0) <= 1.001 * memory).all())
 
