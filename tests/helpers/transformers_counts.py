@@ -145,14 +145,14 @@ def read(text: str) -> Counts:
 
 def _compare(kind: str, seeds: int) -> None:
     wrong: list[str] = []
-    failed = ""
+    failed: list[str] = []
     for seed in range(seeds):
         try:
             config = random_configuration(kind, Random(f"{kind} {seed}"))
             text = json.dumps(json.loads(config.to_json_string()))
             expected = counted(config, flops=kind not in WITHOUT_HEAD)
         except Exception as error:
-            failed = f"{type(error).__name__}: {error}"[:150]
+            failed.append(f"{type(error).__name__}: {error}"[:150])
             continue
         try:
             found = read(text)
@@ -161,7 +161,8 @@ def _compare(kind: str, seeds: int) -> None:
             continue
         if differences := expected.differences(found, kind):
             wrong.append("; ".join(differences)[:330])
-    print(f"{kind:22} {len(wrong)} of {seeds} differ. {wrong[:1]} {('FAILED ' + failed) if failed else ''}", flush=True)
+    built = f"{len(wrong)} of {seeds - len(failed)} differ. {wrong[:1]}"
+    print(f"{kind:22} {built} {f'{len(failed)} FAILED, such as {failed[-1]}' if failed else ''}", flush=True)
 
 
 if __name__ == "__main__":

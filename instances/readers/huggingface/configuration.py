@@ -319,9 +319,9 @@ def _longest(kind: str, fields: Fields) -> int | None:
     scaled = reaches and type(factor) in (int, float) and 1 <= factor < 2**20
     if scaled and way == "yarn":
         longest = scaling.get("original_max_position_embeddings") or longest
-    if type(longest) is not int or longest < 1:
+    if type(longest) not in (int, float) or not 1 <= longest < 2**63 or longest != int(longest):
         return None
-    return int(longest * factor) if scaled else longest
+    return int(longest * factor if scaled else longest)
 
 
 def _rotary(fields: Fields) -> dict[str, Value]:

@@ -278,6 +278,13 @@ def test_rotary_positions_are_read_as_transformers_reads_them(kind, stated, long
     assert reached * rotary.get("factor", 1) == longest
 
 
+def test_bug_a_longest_context_that_was_written_as_a_float_was_unknown():
+    sizes = {4096.0: 4096, 1e300: None, 10**400: None, 4096.5: None, 0: None, True: None, "4096": None}
+    for stated, longest in sizes.items():
+        config = LLAMA | {"max_position_embeddings": stated}
+        assert decoder_of(parse_json(json.dumps(config), "config.json"))[0].longest == longest
+
+
 def test_the_longest_context_of_gpt2_is_that_of_transformers():
     configuration = pytest.importorskip("transformers").GPT2Config()
     assert ARCHITECTURES["gpt2"].longest == configuration.n_positions
