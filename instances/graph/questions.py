@@ -22,8 +22,8 @@ from instances.records import read, written
 HASH = "q2:"
 #: Names of graphs, chains and clusters in files, and what else of them no cost or rule reads.
 _NAMES = ("name", "source", "attributes")
-#: The model of a chain, the same.
-_MODEL = "model"
+#: What runtimes are told of a chain, the same.
+_RUN = ("model", "attention", "overlap")
 
 
 class QuestionRecord(Displayed):
@@ -99,7 +99,7 @@ def _nameless(item: Any, names: tuple[str, ...]) -> Any:
     if isinstance(item, dict):
         is_file = isinstance(item.get("format"), str)
         if is_file:
-            names, item = _NAMES, {name: value for name, value in item.items() if name != _MODEL}
+            names, item = _NAMES, {name: value for name, value in item.items() if name not in _RUN}
         members = {name: _nameless(value, ()) for name, value in item.items() if name not in names}
         if is_file and "parameters" in item:  # of a graph; their order means nothing
             shared = _nameless(item["parameters"], ("name",))

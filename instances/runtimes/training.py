@@ -12,7 +12,6 @@ from itertools import accumulate, groupby, pairwise
 from instances.errors import InputError, printable
 from instances.json_files import Value
 from instances.planning.grid.configurations import FULL, MODES, NONE
-from instances.planning.grid.layers import HIDDEN
 from instances.planning.grid.plan import PLACINGS, GridPlan, ranks
 from instances.planning.grid.transformer import Transformer, norm_parameters
 from instances.readers.huggingface.record import Attention, FeedForward, LatentAttention, Layer
@@ -187,8 +186,7 @@ def _model_arguments(plan: GridPlan) -> tuple[list[str], str]:
         arguments = megatron_model(_model(plan), chain.sequence, plan.tensor[0])
     except InputError as error:
         return [], f"No sizes of the model stand here. {error}"
-    unfused = chain.source.startswith("unfused")  # as estimated layers say
-    return [*arguments, f"attention-backend {'unfused' if unfused else 'auto'}"], _AS_MODEL
+    return [*arguments, f"attention-backend {'unfused' if chain.attention == 'eager' else 'auto'}"], _AS_MODEL
 
 
 def _model(plan: GridPlan) -> Transformer:
@@ -216,7 +214,7 @@ def _parallel_arguments(plan: GridPlan) -> list[str]:
                 f"{plan.context}; give a multiple of them, or plan without."
             )
     if tensor > 1:
-        lines += ["sequence-parallel", *["tp-comm-overlap"] * (HIDDEN in plan.chain.source)]
+        lines += ["sequence-parallel", *["tp-comm-overlap"] * (plan.chain.overlap == "tp")]
     if plan.expert > 1:
         lines.append(f"expert-model-parallel-size {plan.expert}")
     if any(way.expert_parameters for way in plan.layers):
@@ -282,7 +280,7 @@ def _torchtitan(plan: GridPlan) -> str:
     )
     if plan.placing != PLACINGS[0]:
         text += "# The plan has the stages of a pipeline side by side, torchtitan replicas: its step may take longer.\n"
-    if plan.tensor[0] > 1 and HIDDEN in plan.chain.source:
+    if plan.tensor[0] > 1 and plan.chain.overlap == "tp":
         text += "# Its times hide tensor collectives; enable_async_tensor_parallel, which needs compile, is not set.\n"
     if flavor is not None:
         converters = ["float8"] if plan.chain.dtype == "fp8" else []

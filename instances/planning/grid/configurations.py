@@ -123,6 +123,8 @@ class ConfiguredChain(Displayed):
         Operations of the forward pass of a sample.
     name, source, dtype, device : str
         What it is called, where the numbers come from, and for which type of numbers and device they hold.
+    attention, overlap : str, optional
+        How the layers attend, "fused" or "eager", and whether passes hide tensor collectives, "tp" or "none".
     model : mapping, optional
         Sizes of the model whose layers these are, a `Transformer` as it stands in files; no cost reads it.
 
@@ -141,6 +143,8 @@ class ConfiguredChain(Displayed):
     source: str = ""
     dtype: str = "bf16"
     device: str = ""
+    attention: str = ""
+    overlap: str = ""
     model: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -229,6 +233,8 @@ def _named(way: Configuration) -> str:
 CONFIGURED_FORMAT = "mtpp-chain/2"
 #: Members of a chain beside its layers.
 CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops")
+#: Members for runtimes, which no cost reads, and their values.
+_RUN = {"attention": ("fused", "eager"), "overlap": ("tp", "none")}
 _NUMBERS = tuple(field.name for field in fields(Configuration) if field.name not in (*_NAMES, "recompute"))
 MOST_LAYERS = 10_000
 
@@ -238,6 +244,7 @@ def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
     return {
         "format": CONFIGURED_FORMAT,
         **{name: getattr(chain, name) for name in CHAIN},
+        **{name: getattr(chain, name) for name in _RUN if getattr(chain, name)},
         **({} if chain.model is None else {"model": chain.model}),
         "kinds": {kind: [asdict(way) for way in layer.configurations] for kind, layer in chain.kinds.items()},
         "layers": [{"name": layer.name, "kind": layer.kind} for layer in chain.layers],
@@ -256,7 +263,7 @@ def configured_from_document(document: Value) -> ConfiguredChain:
         If it is not a chain; the message names the place.
     """
     document.check_format(CONFIGURED_FORMAT)
-    members = document.members(("format", "layers"), ("kinds", "model", *CHAIN))
+    members = document.members(("format", "layers"), ("kinds", "model", *CHAIN, *_RUN))
     kinds = (
         {kind: _ways(value, None) for kind, value in members["kinds"].open_members(()).items()}
         if "kinds" in members
@@ -286,6 +293,7 @@ def configured_from_document(document: Value) -> ConfiguredChain:
 
 def _facts(members: dict[str, Value]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
+    facts |= {name: members[name].one_of(values) for name, values in _RUN.items() if name in members}
     for name in CHAIN:
         if name in members and members[name].data is not None:
             value = members[name]

@@ -40,8 +40,6 @@ from instances.records import written
 
 _TILE = (128, 256)
 _SHORT_SUM = 256
-#: Words of a chain's source whose passes do not wait for tensor collectives.
-HIDDEN = "hidden tensor collectives, "
 _UNFUSED = 0.5 / 0.7  # of what fused attention reaches
 #: Part of bandwidths that transfers reach.
 REACHED = 0.8
@@ -113,9 +111,6 @@ class Clockwork:
         rate = REACHED * (self.link if link is None else link)
         return self.longer * (size / rate + _LAUNCH) if size else 0.0
 
-
-#: Attention in one kernel that keeps no scores, or in several that keep them.
-ATTENTIONS = ("fused", "eager")
 
 # Bytes that each norm, sums and transposes of a layer move for each number of its output; masks, kept bytes a number.
 _NORM, _SUMS, _TRANSPOSES, _KERNELS = 4, 2 * 7, 12, 5
@@ -413,7 +408,7 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         If a degree divides something that it cannot.
     """
     model, device = costs.model, costs.clock.device
-    hides = costs.clock.constants.tp_exposed == 0
+    attention, overlap = "fused" if costs.fused else "eager", "none" if costs.clock.constants.tp_exposed else "tp"
     _check_degrees(costs, degrees)
     parts = [
         ConfiguredLayer("embedding", "embedding", tuple(way for triple in degrees for way in costs.embedding(triple))),
@@ -426,9 +421,11 @@ def configured(costs: LayerCosts, degrees: tuple[Degrees, ...], dtype: str) -> C
         sequence=costs.sequence,
         flops=costs.operations,
         name=model.name,
-        source=f"{'fused' if costs.fused else 'unfused'} attention, {HIDDEN * hides}{basis(device)}",
+        source=f"{attention} attention, {'hidden tensor collectives, ' * (overlap == 'tp')}{basis(device)}",
         dtype=dtype,
         device=device.name,
+        attention=attention,
+        overlap=overlap,
         model=written(model),
     )
 

@@ -18,6 +18,7 @@ from instances.planning.grid.configurations import configured_from_document
         ({"sequence": 0}, {}, r"^c\.json: sequence is 0; give a whole number"),
         ({"flops": -1}, {}, r"^c\.json: flops is -1\.0; it must be above 0"),
         ({"flops": 0}, {}, "flops is 0"),
+        ({"overlap": "grads"}, {}, r"^c\.json, overlap: this is 'grads'; give one of tp, none\.$"),
         ({"micro_batch": 10**30}, {}, r"^c\.json, micro_batch: the whole number is too large\.$"),
         ({}, {"tied_parameters": 5}, "tied_parameters is 5; it must be at most 1, all parameters"),
         ({"layers": [{"configurations": []}]}, {}, "no configuration; give each at least one"),
