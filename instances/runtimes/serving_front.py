@@ -69,7 +69,7 @@ class Front(Displayed):
         return {
             "runtime": self.runtime,
             **({} if in_flight is None else {"batches in flight": str(in_flight)}),
-            "context": figures(self.capacity, "tokens"),
+            "context": figures(self.chosen.usable_context, "tokens"),
             "cuts": str(len(self.points)),
         }
 
@@ -80,7 +80,7 @@ class Front(Displayed):
         return {"bottleneck": figures(self.bottleneck, self.instance.time_unit), **self.measures}
 
     def _rows(self) -> Rows | None:
-        rows = [[figures(point.cost), figures(point.capacity)] for point in self.points]
+        rows = [[figures(point.cost), figures(point.usable_context)] for point in self.points]
         return (f"time a batch [{self.instance.time_unit}]", "context [tokens]"), rows
 
 

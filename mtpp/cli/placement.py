@@ -308,9 +308,9 @@ def _tokens(count: float) -> str:
 
 
 def _stages(point: ServedPartition) -> str:
-    """Memory of each stage at the capacity, and the largest context of each."""
+    """Memory of each stage at the usable context, and the room of each."""
     partition = point.partition
-    at = min(point.capacity, 1e15)
+    at = min(point.usable_context, 1e15)
     kinds = [""] * partition.instance.k if partition.instance.is_alike else partition.kinds_by_name
     rows = [
         [

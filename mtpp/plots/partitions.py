@@ -201,7 +201,7 @@ _MARKS = "os^Dv"
 def plot_front(
     front: Sequence[ServedPartition], others: Mapping[str, tuple[float, float]] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Context over time a batch of what no cut beats, each point with its layers.
+    """Usable context over time a batch of what no cut beats, each point with its layers.
 
     Parameters
     ----------
@@ -211,16 +211,16 @@ def plot_front(
         Time a batch and context of other cuts by name, such as those of default rules.
     """
     ax = axes_of(ax, 7.5, 4)
-    points = [point for point in front if point.capacity < math.inf]
-    times, contexts = [p.cost for p in points], [p.capacity for p in points]
+    points = [point for point in front if point.usable_context < math.inf]
+    times, contexts = [p.cost for p in points], [p.usable_context for p in points]
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
-    ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
+    ax.plot(times, contexts, "o", color="#3b5b92", label="no cut is faster and has more room (proved)", zorder=2)
     for point in points[:: max(1, len(points) // 4)]:
         counts = layers_in_words(point.partition)
         right = point.cost > (times[0] + times[-1]) / 2
         ax.annotate(
             counts,
-            (point.cost, point.capacity),
+            (point.cost, point.usable_context),
             (-7 if right else 7, -11),
             textcoords="offset points",
             fontsize="small",

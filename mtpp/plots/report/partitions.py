@@ -172,22 +172,20 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
         [
             layers_in_words(point.partition) + (" (the answer)" if point is answer else ""),
             time_in_words(point.cost, unit),
-            _tokens(point.capacity),
+            _tokens(point.usable_context),
             _tokens(point.capacity * question.batch * (question.in_flight or 1)),
         ]
         for point in points
     ]
     words = f"No cut beats one of these in both: the time a batch at a context of {question.context} tokens, and the "
-    words += "context of each sequence "
+    words += "room for context of each sequence "
     if question.in_flight is None:
-        words += (
-            f"of one batch that all stages hold. The speed needs the caches of up to {question.instance.k} batches."
-        )
+        words += f"of one batch in all stages. The speed needs the caches of up to {question.instance.k} batches."
     else:
-        words += f"that all stages hold with {how_many(question.in_flight, 'batch')} in flight."
+        words += f"in all stages with {how_many(question.in_flight, 'batch')} in flight."
     table = Table(["layers of the stages", "time a batch", "context", "tokens in all"], rows)
     yield Section("Cuts that no other beats", sentences=[words], scatter=_scatter(front), table=table)
-    context = min(answer.capacity, 1e15)
+    context = min(answer.usable_context, 1e15)
     partition = answer.partition
     sizes = {
         "parameters": partition.param_bytes.tolist(),
@@ -196,7 +194,7 @@ def front_sections(front: Front, bound: Bound | None) -> Iterator[Section]:
     }
     devices, limit = partition.kind_names, partition.instance.machines.common_memory
     labels = [", ".join([str(n), *devices[n : n + 1]]) for n in range(partition.instance.k)]
-    words = f"The states are keys and values at a context of {_tokens(answer.capacity)} tokens."
+    words = f"The states are keys and values at a context of {_tokens(answer.usable_context)} tokens."
     yield memory_section(labels, sizes, limit, "stage", words)
     yield from partition_sections(partition, bound, memory=False)
 
@@ -205,10 +203,10 @@ def _scatter(front: Front) -> Scatter | None:
     """Context over time a batch, where two or more cuts have a limit."""
     unit, points = front.chosen.question.instance.time_unit, []
     for point in front.points:
-        if point.capacity < math.inf:
-            words = time_in_words(point.cost, unit), _tokens(point.capacity)
+        if point.usable_context < math.inf:
+            words = time_in_words(point.cost, unit), _tokens(point.usable_context)
             title = f"{', '.join(words)} tokens"
-            points.append(Point(point.cost, point.capacity, words, title, point is front.chosen))
+            points.append(Point(point.cost, point.usable_context, words, title, point is front.chosen))
     return Scatter(points, "time a batch", "context") if len(points) > 1 else None
 
 

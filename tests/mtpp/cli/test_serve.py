@@ -12,6 +12,9 @@ from command_line import assert_impossible, assert_misuse, mtpp
 from runtime_readers import READERS
 
 from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_front import Front
+from mtpp import read, report
+from mtpp.plots.partitions import plot_front
 
 GPT2 = "gpt2 -k 3 --dim phase=decode --dim batch=32"
 
@@ -249,6 +252,12 @@ def test_settings_hold_no_more_tokens_than_the_model_takes(
         assert out.count(" --max-model-len 512\n") == 1
         assert "all memory of each device, of which vLLM takes 90 % by default" in out
         assert mtpp("verify front.json") == 0
+        front = read("front.json").answer
+        assert isinstance(front, Front)
+        assert front.measures["context"] == "512 tokens"
+        contexts = plot_front(front.points).lines[1].get_ydata()
+        assert max(contexts) <= 512  # type: ignore[type-var]
+        assert "values at a context of 512 tokens" in report("front.json")
     text = Path("front.json").read_text().replace("--max-model-len 512", "--max-model-len 513")
     Path("front.json").write_text(text)
     assert mtpp("verify front.json") == 1

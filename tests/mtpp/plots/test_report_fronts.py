@@ -9,7 +9,7 @@ import mtpp
 
 def test_the_cuts_of_a_front_go_from_side_to_side() -> None:
     """The fastest cut is at the left with the least context, the slowest at the right with the most."""
-    page = mtpp.report(mtpp.serve("gpt2", 2, "1GB", dims={"batch": 4}))
+    page = mtpp.report(mtpp.serve("gpt2", 3, "500MB", dims={"batch": 32, "context": 8}))
     found = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="6"', page)
     across, up = ([float(one[axis]) for one in found] for axis in (0, 1))
     assert len(found) > 1
