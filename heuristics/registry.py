@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from heuristics.local_search.annealing import local_search
-from heuristics.local_search.multilevel import multilevel
+from heuristics.local_search.searches import local_search, multilevel
 from heuristics.method import Limits, Method
+from heuristics.orders.genetic import BRKGAParameters
 from heuristics.orders.orders import kahn
-from heuristics.orders.searches import BRKGAParameters, brkga, linear_arrangement, random_search
+from heuristics.orders.searches import brkga, linear_arrangement, random_search
 from heuristics.orders.slicing import slice_order
 from heuristics.portfolio import portfolio
 from instances import InputError, Instance, Partition

@@ -10,7 +10,7 @@ run_path(str(Path(__file__).resolve().parents[1] / "instances" / "system" / "imp
 from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
-    from mtpp_models.bounds.cuts import Algorithm
+    from mtpp_models.bounds.algorithm import Algorithm
     from mtpp_models.exchange.catalogue import catalogue
     from mtpp_models.exchange.files import (
         BuiltModel,
@@ -70,7 +70,7 @@ __all__ = [
 
 # Module to the names that it has, found when asked for: most bring Pyomo along, for which a search must not wait.
 _HOMES = {
-    "bounds.cuts": "Algorithm",
+    "bounds.algorithm": "Algorithm",
     "exchange.catalogue": "catalogue",
     "exchange.files": "BuiltModel InfeasibleRow Solution build "
     "cases explain_infeasible read_partition read_solution write_model",

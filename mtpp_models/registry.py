@@ -7,11 +7,12 @@ from collections.abc import Callable
 from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.errors import Registry, find, unknown
-from mtpp_models.bounds.cuts import Algorithm, pigeonhole, pinned
+from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.cuts import pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.priced.bisection import BISECTION, bisection
 from mtpp_models.bounds.priced.priced import priced
-from mtpp_models.bounds.priced.prices import priced_quick
+from mtpp_models.bounds.priced.quick import priced_quick
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
@@ -42,7 +43,7 @@ _ALGORITHMS = (
     Algorithm(
         "pinned",
         "minimum cut around each node; in tight memory, what lies before it and behind it",
-        "this project, mtpp_models/bounds/cuts.py and sides.py",
+        "this project, mtpp_models/bounds/cuts.py",
         _timed(pinned),
         in_order=True,
         kinds="any",
@@ -77,7 +78,7 @@ _BISECTION = Algorithm(
 _PRICED_QUICK = Algorithm(
     "priced-quick",
     "cheapest block that is worth its share of prices that are guessed",
-    "this project, mtpp_models/bounds/priced/prices.py",
+    "this project, mtpp_models/bounds/priced/quick.py",
     priced_quick,
     MOST_PAIRED,
 )

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heuristics.local_search.annealing import Budget, Walker, best_of
-from heuristics.method import Limits
 from heuristics.orders.orders import kahn
-from heuristics.orders.slicing import at_once, slice_order
+from heuristics.orders.slicing import slice_order
 from instances import Instance, Partition
 from instances.compiled import compiled
 from instances.errors import InputError, NothingFoundError
@@ -239,37 +238,6 @@ _KEPT_HEAT, _FRESH = 1.0, 0.5
 #: Part of these cycles in which work and transfers are multiplied by up to so much until the last walk. Good partitions
 #: of that question are near good ones of this, and less often the one that the cycle began from.
 _VARIED, _MOST_VARIED = 0.4, 2.0
-
-
-def multilevel(
-    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, start: Partition | None = None
-) -> Partition:
-    """Cycles of coarsening and refining, each from a new coarse cut.
-
-    Parameters
-    ----------
-    instance : Instance
-        The question.
-    rng : numpy.random.Generator
-        Of ratings, cuts and walks.
-    limits : Limits, optional
-        Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
-        200 000 a node where that is less.
-    start : Partition, optional
-        By default the best of one block, equal pieces and the slicing of the Kahn order of equal priorities.
-
-    Returns
-    -------
-    Partition
-        No worse than `start`.
-    """
-    limits = limits or Limits()
-    budget, best = Budget(limits, instance.graph.n), start or at_once(instance, limits)
-    if not Walker.can_walk(instance):
-        return best
-    while not budget.spent(best.bottleneck):
-        best = best_of((best, cycle(instance, rng, budget, best)))
-    return best
 
 
 def cycle(

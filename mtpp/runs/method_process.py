@@ -236,7 +236,7 @@ def _tried(method: Any, task: Task) -> MethodAnswer:
 
 def is_model(method: Any) -> bool:
     """Whether a method is a formulation or an algorithm, which proves bounds; otherwise it searches."""
-    from mtpp_models.bounds.cuts import Algorithm
+    from mtpp_models.bounds.algorithm import Algorithm
     from mtpp_models.formulations.formulation import Formulation
 
     return isinstance(method, Formulation | Algorithm)

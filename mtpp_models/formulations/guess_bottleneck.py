@@ -15,8 +15,8 @@ alone. The bound is the smallest over r.
 With (14) besides, "=" would make the bound false: the slowest block need not have the most work.
 
 (9) and (10) bound c from below alone, so that "=" is met by any bottleneck from :math:`\mathrm{block}_2` up to the cost
-with every tensor cut: a light superblock 2 may pay for what does not cross. The *tight* variant adds the rows of
-`mtpp_models.formulations.superblocks`, by which superblock 2 pays exactly f, and
+with every tensor cut: a light superblock 2 may pay for what does not cross. The *tight* variant adds rows by which
+superblock 2 pays exactly f, and
 
 .. math:: \mathrm{bottleneck} \ge L. & (13)
 
@@ -28,19 +28,82 @@ f is at least the work, :math:`f(P_r) \ge L`. The objective is :math:`f(P_r)`, a
 capped tensors, an overflow that is left out and needs in place of peaks keep the bound valid; rows that hold only
 for f are enough. Nothing else may be combined with it: (14) speaks of another block, and cuts, windows, conflicts and
 joins below a known bottleneck speak of partitions in which each block costs less than that.
+
+**Rows that bound the cost of a superblock from above, by the value of (7) for its nodes.**
+
+The models bound c and the overflow from below alone: a solution may pay for tensors that do not cross. With (8) no
+reader of a tensor lies before its producer u, so what does not cross superblock 2 of three has neither u nor a reader v
+in it, or has u and all readers in it:
+
+.. math::
+
+    c_{t2} &\le x_{u2} + \sum_v x_{v2}            & \forall t                                      \\
+    c_{t2} &\le y_{u1} + \sum_v (1 - y_{v2})      & \forall t                                      \\
+    z_{g2} &\le \sum_v x_{v2}                     & \forall g                                      \\
+    \mathrm{overflow}_2 &\le \mathrm{load}_2 - \mathrm{spare} + \max(0, \mathrm{spare}) (1 - o)      \\
+    \mathrm{overflow}_2 &\le \mathrm{most} \cdot o, \qquad o \in \{0, 1\}                            &
+
+Beside (9) and (10), the first two make c 1 where a tensor enters or leaves and 0 elsewhere. The load is what the
+superblock holds and its peak, spare is the memory less the buffer, and most is the overflow of all nodes together; the
+last two rows make the overflow :math:`\max(0, \mathrm{load}_2 - \mathrm{spare})`. Without a buffer the peak may be
+anything from the largest need in the superblock to that of all nodes.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
+from instances import Partition
+from instances.graph.tensors import IntArray
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.formulation import Case, Formulation
+from mtpp_models.formulations.formulation import Case, Formulation, block_ranks
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.formulations.superblocks import ROUNDING, add_true_cost
-from mtpp_models.formulations.three_superblock import around
 from mtpp_models.simple import work_bound
 from mtpp_models.solvers.modeling import NumericExpression, pyo
+
+#: In units: by how much a row may be loosened so that rounding cuts off no partition.
+_ROUNDING = 1e-7
+
+
+def _add_true_cost(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
+    """Rows that bound crossings and overflow of the middle superblock from above, so that these are exact."""
+    producer = {t: u for t, u, _ in data.reads}
+    readers: dict[int, list[int]] = {t: [] for t in data.tensors}
+    for t, _, v in data.reads:
+        readers[t].append(v)
+
+    @m.Constraint(m.T, doc="a tensor of no node of superblock 2 does not cross it")
+    def elsewhere(m: pyo.ConcreteModel, t: int) -> NumericExpression:
+        return m.c[t, 2] <= m.x[producer[t], 2] + sum(m.x[v, 2] for v in readers[t])
+
+    @m.Constraint(m.T, doc="a tensor that superblock 2 makes and alone reads does not cross it")
+    def inside(m: pyo.ConcreteModel, t: int) -> NumericExpression:
+        return m.c[t, 2] <= m.y[producer[t], 1] + sum(1 - m.y[v, 2] for v in readers[t])
+
+    if data.has_overflow:
+        _add_true_overflow(m, data)
+
+
+def _add_true_overflow(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
+    users: dict[int, list[int]] = {g: [] for g in m.G}
+    for g, v in data.uses:
+        users[g].append(v)
+
+    @m.Constraint(m.G, doc="superblock 2 holds no more than what its nodes use")
+    def unused(m: pyo.ConcreteModel, g: int) -> NumericExpression:
+        return m.z[g, 2] <= sum(m.x[v, 2] for v in users[g])
+
+    need, spare = max(data.need_time), data.spare_time
+    largest_overflow = sum(data.held_time) + sum(data.shared_time) + need - spare
+    m.peak[2].setub(need)
+    m.over = pyo.Var(domain=pyo.Binary, doc="o: superblock 2 holds more than its memory")
+    room = max(0.0, spare)
+    m.no_more = pyo.Constraint(
+        expr=m.overflow[2] <= m.loaded[2] - spare + room * (1 - m.over) + _ROUNDING, doc="what is over"
+    )
+    m.none = pyo.Constraint(expr=m.overflow[2] <= largest_overflow * m.over + _ROUNDING, doc="nothing where all fits")
 
 
 def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -> pyo.ConcreteModel:
@@ -72,9 +135,9 @@ def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -
     m.objective = pyo.Objective(expr=m.bottleneck)
     m.slowest = pyo.Constraint(expr=m.bottleneck == m.block[2], doc="block r is the slowest")
     # Where the bottleneck cannot give way, rounding must not cut off blocks that all cost the same.
-    upper = m.bottleneck + (ROUNDING if tight else 0.0)
+    upper = m.bottleneck + (_ROUNDING if tight else 0.0)
     if tight:
-        add_true_cost(m, data)
+        _add_true_cost(m, data)
         m.average = pyo.Constraint(expr=upper >= work_bound(data.instance) / data.unit, doc="(13)")
     if r > 1:
         m.before = pyo.Constraint(expr=(r - 1) * upper >= m.block[1], doc="r - 1 blocks before it")
@@ -88,9 +151,14 @@ def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -
     return m
 
 
+def _around(partition: Partition, middle: int) -> IntArray:
+    """Superblock 1, 2 or 3 of each node, where the non-empty block number `middle`, from 1, is superblock 2."""
+    return 2 + np.sign(block_ranks(partition) - middle)
+
+
 def _formulation(name: str, summary: str, reference: str, *, tight: bool = False) -> Formulation:
     def case(data: ScaledInstance, r: int) -> Case:
-        build, superblock = partial(guess_the_bottleneck, data, r, tight=tight), partial(around, middle=r)
+        build, superblock = partial(guess_the_bottleneck, data, r, tight=tight), partial(_around, middle=r)
         return Case(f"r = {r}", build, superblock, blocks=3)
 
     def cases(data: ScaledInstance) -> tuple[Case, ...]:

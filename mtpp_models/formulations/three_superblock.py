@@ -28,7 +28,7 @@ from instances import Partition
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.partition import IDLE
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.formulation import Case, Formulation, block_ranks
+from mtpp_models.formulations.formulation import Case, Formulation
 from mtpp_models.formulations.scaled_instance import ScaledInstance, ScaledKinds
 from mtpp_models.simple import speed_shares, work_bound
 from mtpp_models.solvers.modeling import pyo
@@ -75,11 +75,6 @@ def bottleneck(
         # Rounding must not cut off a block whose work is exactly L.
         m.share = pyo.Constraint(expr=middle >= 1 - 1e-7 - dropped, doc="(14), over L")
     return m
-
-
-def around(partition: Partition, middle: int) -> IntArray:
-    """Superblock 1, 2 or 3 of each node, where the non-empty block number `middle`, from 1, is superblock 2."""
-    return 2 + np.sign(block_ranks(partition) - middle)
 
 
 def _around_most_work(partition: Partition) -> IntArray:

@@ -265,20 +265,20 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_price_tree.py::test_what_is_done_stays_done_when_blocks_are_relieved",
     ),
     "true cost of a superblock": Fault(
-        "mtpp_models/formulations/superblocks.py",
+        "mtpp_models/formulations/guess_bottleneck.py",
         "m.y[producer[t], 1] + sum(1 - m.y[v, 2] for v in readers[t])",
         "m.y[producer[t], 1]",
         pillar="mtpp_models/formulations/test_guess_tight.py",
     ),
     "goal of guessed prices": Fault(
-        "mtpp_models/bounds/priced/prices.py",
+        "mtpp_models/bounds/priced/quick.py",
         "                self.value = value = goal",
         "                self.value = value = goal * (1 + self.step)",
         pillar="mtpp_models/bounds/test_priced.py::"
         "test_bug_goals_that_failed_in_a_short_turn_leave_no_small_steps_to_a_long_one",
     ),
     "goal of a race of guessed prices": Fault(
-        "mtpp_models/bounds/priced/prices.py",
+        "mtpp_models/bounds/priced/quick.py",
         "self.value, self.took, self.step = goal, ",
         "self.value, self.took, self.step = goal * 1.1, ",
         pillar="mtpp_models/bounds/test_guessed_prices.py::test_the_value_of_a_guess_is_the_goal_that_it_proved",

@@ -28,7 +28,7 @@ from instances.placement.problem import PlacementInstance
 from instances.planning.bounds import speeds_along
 from instances.planning.chains import simulation
 from mtpp_models import MODELS
-from mtpp_models.bounds.cuts import Algorithm
+from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.exchange.files import builders
 from mtpp_models.placement.bounds import heads_of, share_devices
 from mtpp_models.placement.exact import exact

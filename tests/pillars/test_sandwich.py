@@ -16,7 +16,7 @@ from instances import ComputationGraph, Instance, Partition, Platform, combine
 from instances.partitioning.symmetry import reduce_instance
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.bounds.cuts import Algorithm
+from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 
 FEW = Limits(evaluations=20)

@@ -12,7 +12,8 @@ from scipy.optimize import linprog
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.local_search.annealing import Budget, Cooling, Walker, anneal_partition, local_search
+from heuristics.local_search.annealing import Budget, Cooling, Walker, anneal_partition
+from heuristics.local_search.searches import local_search
 from heuristics.local_search.state import PartitionState, start_state, times_after
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.partitioning.peaks import KernelArrays

@@ -16,7 +16,8 @@ from strategies import graphs, instances, questions
 
 from heuristics import HEURISTICS, Limits
 from heuristics.local_search.annealing import Budget
-from heuristics.local_search.multilevel import _vary, clusters, cycle, join_by_degree, join_by_reach, multilevel
+from heuristics.local_search.multilevel import _vary, clusters, cycle, join_by_degree, join_by_reach
+from heuristics.local_search.searches import multilevel
 from heuristics.orders.orders import kahn
 from heuristics.orders.slicing import equal_pieces, slice_order
 from heuristics.search import search

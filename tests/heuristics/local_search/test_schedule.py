@@ -13,8 +13,8 @@ from strategies import instances, partitions
 
 from heuristics import HEURISTICS, Limits, portfolio
 from heuristics.local_search.annealing import Budget
-from heuristics.local_search.multilevel import multilevel
 from heuristics.local_search.schedule import _Arm, _next
+from heuristics.local_search.searches import multilevel
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import layered, regal_style

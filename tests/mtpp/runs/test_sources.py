@@ -120,11 +120,11 @@ WALKS = {"local-search", "multilevel", "portfolio"}
         ("heuristics/orders/searches.py", "brkga", {"brkga-100", "brkga-10000"}),
         ("heuristics/orders/searches.py", "random_search", {"random-1", "random-100", "random-10000"}),
         ("heuristics/orders/searches.py", "linear_arrangement", {"mla", "mla-weighted"}),
-        ("heuristics/orders/searches.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
+        ("heuristics/orders/genetic.py", "evolve", {"brkga-100", "brkga-10000", "mla", "mla-weighted"}),
         ("heuristics/orders/orders.py", "kahn_kernel", ORDERS | WALKS),
         ("heuristics/local_search/schedule.py", "search_by_gain", {"portfolio"}),
-        ("heuristics/local_search/annealing.py", "local_search", {"local-search"}),
-        ("heuristics/local_search/multilevel.py", "multilevel", {"multilevel"}),
+        ("heuristics/local_search/searches.py", "local_search", {"local-search"}),
+        ("heuristics/local_search/searches.py", "multilevel", {"multilevel"}),
         ("heuristics/local_search/state.py", "move", WALKS),
         ("heuristics/portfolio.py", "portfolio", {"portfolio"}),
         ("mtpp_models/bounds/cuts.py", "pinned", {"pinned", "pigeonhole"}),
@@ -132,7 +132,7 @@ WALKS = {"local-search", "multilevel", "portfolio"}
         ("mtpp_models/bounds/ideals/ideals.py", "ideals", {"ideals"}),
         ("mtpp_models/bounds/ideals/dynamic_program.py", "extend_chains", {"ideals"}),
         ("mtpp_models/bounds/priced/bisection.py", "bisection", {"bisection"}),
-        ("mtpp_models/bounds/priced/prices.py", "priced_quick", {"priced-quick"}),
+        ("mtpp_models/bounds/priced/quick.py", "priced_quick", {"priced-quick"}),
         ("mtpp_models/bounds/priced/priced.py", "priced", {"priced"}),
         ("mtpp_models/bounds/priced/trees.py", "explore", {"bisection", "priced-quick", "priced"}),
         ("mtpp_models/formulations/superblocks.py", "coarse", {"coarse-2", "coarse-4"}),
@@ -148,6 +148,38 @@ def test_what_all_share_reaches_all(copied: Path) -> None:
     everything = THINGS.keys() - {"placeto", "suites"}  # which cut nothing
     assert changed_by(copied, "instances/partitioning/partition.py", edited("Partition")) >= everything
     assert changed_by(copied, "instances/deadline.py", lambda text: text.replace(b"0.0", b"0.1", 1)) >= everything
+
+
+#: Files that define a method, and what they define; names of one function with other parameters are one method. `kahn`
+#: and `simple` stand in the registries, on what all others use too.
+DEFINED = {
+    "heuristics.local_search.searches": ["local-search", "multilevel"],
+    "heuristics.orders.searches": ["random-1 random-100 random-10000", "brkga-100 brkga-10000", "mla mla-weighted"],
+    "heuristics.portfolio": ["portfolio"],
+    "mtpp_models.bounds.cuts": ["pinned", "pigeonhole"],
+    "mtpp_models.bounds.ideals.ideals": ["ideals"],
+    "mtpp_models.bounds.priced.bisection": ["bisection"],
+    "mtpp_models.bounds.priced.priced": ["priced"],
+    "mtpp_models.bounds.priced.quick": ["priced-quick"],
+    "mtpp_models.formulations.guess_bottleneck": ["guess-the-bottleneck guess-the-bottleneck-tight"],
+    "mtpp_models.formulations.superblocks": ["coarse-2 coarse-4 exact"],
+    "mtpp_models.formulations.three_superblock": ["bottleneck bottleneck-no-dag bottleneck-no-cut-io"],
+}
+
+
+def test_an_edit_of_a_methods_file_reaches_that_method_alone(copied: Path) -> None:
+    """The mean over these files of what an edit of a definition reaches, each as likely; pigeonhole uses pinned."""
+    family = {name: names for defined in DEFINED.values() for names in defined for name in names.split()}
+    assert {*family, "kahn", "simple"} == {*HEURISTICS, *MODELS}
+    reached: dict[str, dict[str, set[str]]] = {module: {} for module in DEFINED}
+    for name, names in family.items():
+        for module, definition, _ in (word.split(" ") for word in unchanged(copied)[name] if word.count(" ") == 2):
+            if module in reached and definition:
+                reached[module].setdefault(definition, set()).add(names)
+    means = {file: np.mean([len(users) for users in uses.values()]) for file, uses in reached.items()}
+    assert np.mean([*means.values()]) < 1.1
+    del means["mtpp_models.bounds.cuts"]
+    assert set(means.values()) == {1}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from mtpp_models.bounds.priced.prices import Climb, QuickPrices
+from mtpp_models.bounds.priced.quick import Climb, QuickPrices
 from mtpp_models.simple import simple
 from mtpp_models.solvers.interface import Controls
 

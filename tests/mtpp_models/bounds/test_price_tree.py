@@ -20,7 +20,8 @@ from instances.partitioning.memory import total_held
 from instances.random_graphs import regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.priced import relaxation
-from mtpp_models.bounds.priced.prices import BlockTree, guessed_prices
+from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.quick import guessed_prices
 from mtpp_models.bounds.priced.trees import Proofs
 from mtpp_models.simple import simple
 

@@ -19,7 +19,7 @@ from instances.random_graphs import regal_style
 from mtpp_models import Progress, SolveOptions, solve
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
-from mtpp_models.bounds.priced.prices import Climb, QuickPrices
+from mtpp_models.bounds.priced.quick import Climb, QuickPrices
 from mtpp_models.bounds.priced.relaxation import with_ends
 from mtpp_models.simple import simple
 from mtpp_models.solvers.interface import Controls

@@ -1,0 +1,87 @@
+"""Local search and multilevel search: walks in rounds, and cycles, until the limits are reached."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heuristics.local_search.annealing import Budget, Walker, best_of
+from heuristics.local_search.multilevel import cycle
+from heuristics.method import Limits
+from heuristics.orders.orders import kahn
+from heuristics.orders.slicing import at_once, slice_order
+from instances import Instance, Partition
+
+# Local search on partitions: annealing in rounds of growing length, with slicing in between.
+
+
+_FIRST_ROUND = 125_000
+
+
+def local_search(
+    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, start: Partition | None = None
+) -> Partition:
+    """Move nodes between blocks, and swap them, under simulated annealing.
+
+    Each round begins hot, so that it hardly depends on its start, and is twice as long as the one before; its best
+    partition is sliced again along orders that list its blocks, which never makes it worse (Theorem 3.4).
+    The temperature follows what a node is worth in its block: where blocks have many nodes it is lower.
+
+    Parameters
+    ----------
+    instance : Instance
+        The question.
+    rng : numpy.random.Generator
+        Of moves and acceptance.
+    limits : Limits, optional
+        Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
+        200 000 a node where that is less. With a time limit, the last rounds fit into what is left of it.
+    start : Partition, optional
+        By default the slicing of the Kahn order of equal priorities.
+
+    Returns
+    -------
+    Partition
+        No worse than `start`; `start` itself where n · k is so large that the tables would not fit into 2 GiB.
+    """
+    limits = limits or Limits()
+    n = instance.graph.n
+    best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)), limits.deadline)
+    if not Walker.can_walk(instance):
+        return best
+    budget = Budget(limits, instance.graph.n)
+    walker, planned = Walker(instance, rng, budget), max(_FIRST_ROUND, 10 * n)
+    while not budget.spent(best.bottleneck):
+        best = best_of((best, walker.slice(walker.walk(best, planned, stretch=3))))
+        planned *= 2
+    return best
+
+
+def multilevel(
+    instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, start: Partition | None = None
+) -> Partition:
+    """Cycles of coarsening and refining, each from a new coarse cut.
+
+    Parameters
+    ----------
+    instance : Instance
+        The question.
+    rng : numpy.random.Generator
+        Of ratings, cuts and walks.
+    limits : Limits, optional
+        Checked every few milliseconds; an evaluation is a move that is tried. Without limits 10 million are tried, or
+        200 000 a node where that is less.
+    start : Partition, optional
+        By default the best of one block, equal pieces and the slicing of the Kahn order of equal priorities.
+
+    Returns
+    -------
+    Partition
+        No worse than `start`.
+    """
+    limits = limits or Limits()
+    budget, best = Budget(limits, instance.graph.n), start or at_once(instance, limits)
+    if not Walker.can_walk(instance):
+        return best
+    while not budget.spent(best.bottleneck):
+        best = best_of((best, cycle(instance, rng, budget, best)))
+    return best

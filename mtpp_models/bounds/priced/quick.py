@@ -1,0 +1,245 @@
+r"""Lower bounds from prices that are guessed: no search for prices, cheap trees, rising goals.
+
+Any prices give a bound, see `mtpp_models.bounds.priced.priced`. Those of this module are work and a part of what a node
+moves,
+
+.. math:: \mathrm{price}(v) = \mathrm{work}(v) + \alpha\, h(v), \qquad
+    h(v) = \sum_{t \text{ of } v} \tau_t + \sum_{t \text{ read by } v} \frac{\tau_t}{\mathrm{readers}_t},
+
+with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` is best depends on the graph, so a few
+race: all prove the same goals, and those that take longer fall behind. A goal that is proved makes way for a higher
+one. A block that costs less than the goal is worth too much: its nodes become cheaper, and the tree starts again. So
+graphs get a bound within seconds for which a search for the best prices takes minutes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from instances import Bound, Instance, Partition, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.graph.tensors import FloatArray
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.trees import PriceProof, Proofs, before_witness
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.interface import Controls, Progress
+
+PRICED_QUICK = "priced-quick"
+
+# Parts of what a node moves that count in its price.
+_PARTS = (0.5, 0.25, 0.1)
+# A proof that takes this part of the time ends the race; a racer falls behind that takes this many times as long as the
+# fastest, and half of that part. The first goal may take that part, later ones so many of them.
+_ENOUGH, _BEHIND, _MOST_PARTS = 0.02, 1.5, 3.0
+# Goals of a race rise by a first step behind a proof that takes less than a fifth of that part, or not this much longer
+# than the one before, and by a short one behind others. Steps are halved when a goal fails, behind a first proof down
+# to the least.
+_QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.2, 1.3, 0.025, 0.015
+# Part of the time for each guess where the race proves nothing.
+_TRIAL = 0.25
+# A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
+# that failed although it had that time, and grows behind one that took less than half as many doublings.
+_TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
+# How far a goal lies above the bound at most: at first, whenever, after a goal that failed, and in times the last one;
+# and at least.
+_STEP, _LARGEST_STEP, _SMALL_STEP, _GROWTH, _LEAST_STEP = 0.1, 0.3, 0.03, 1.5, 0.002
+# Of the time that is left, what one goal is to take and may take, and seconds that are too short for any.
+_AIM, _FOR_A_GOAL, _SHORTEST = 0.15, 0.4, 0.02
+# What the nodes of a block that costs too little keep of their prices, how many such blocks a goal is worth, and how
+# many goals in a row may fail by them.
+_KEPT, _CORRECTIONS, _FAILURES = 0.93, 150, 4
+# Where nothing above 0 is known, the first goal is this part of the bottleneck.
+_FIRST = 1e-3
+
+
+def priced_quick(start: Partition, controls: Controls) -> Result:
+    """Prove what guessed prices are worth; the bound's witness holds prices and tree, unless it is *simple*.
+
+    Without a time limit, the same start gives the same bound.
+    """
+    return QuickPrices()(start, controls)
+
+
+class QuickPrices:
+    """Stateful `priced_quick`: called again for the same question, it continues."""
+
+    def __init__(self) -> None:
+        self._question: str | None = None
+        self._climbs: list[Climb] = []
+        self._proofs = Proofs()
+
+    def __call__(self, start: Partition, controls: Controls) -> Result:
+        """Run or continue, as `priced_quick`."""
+        instance, floor, deadline = start.instance, simple(start.instance), before_witness(controls.deadline)
+        # All nodes together are worth their share as well.
+        upper = min(start.bottleneck, one_block(instance).bottleneck)
+        if self._question != instance.key:
+            self._question = instance.key
+            threads = controls.options.threads
+            self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
+            self._proofs = Proofs()
+        watch, proofs = Stopwatch(), self._proofs
+        for proved in self._goals(floor, upper, deadline):
+            best = self._ranked()[0]
+            proofs.add(best.value, best.proof, best.proved)
+            controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
+        proofs.make_witness(controls.deadline, watch.passed)
+        value, is_over = max(floor, proofs.value), all(climb.is_over for climb in self._climbs)
+        closed = value >= upper * (1 - PROOF_TOLERANCE) or (is_over and proofs.is_witnessed)
+        witness = proofs.witness | ({"seed": controls.options.seed} if proofs.witness else {})
+        return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
+
+    def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals as they are proved: by all guesses in a race, by the fastest, then by others where that ends."""
+        if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
+            yield from self._race(floor, upper, deadline)
+        if self._value <= floor:
+            for climb in self._climbs:
+                yield from climb.goals(max(floor, self._value), upper, deadline.share(_TRIAL))
+        for climb in self._ranked():
+            yield from climb.goals(max(floor, self._value), upper, deadline)
+
+    def _race(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield goals that all guesses still in the race have proved; slow ones drop out.
+
+        It ends with one guess, or when a proof takes a large part of the time.
+        """
+        racers, last, enough = list(self._climbs), 0.0, _ENOUGH * deadline.left
+        step = longest = _STEP
+        while len(racers) > 1 and value < upper and deadline.left > _SHORTEST:
+            goal, able, limit = _higher(value, step, upper), list[Climb](), enough * (_MOST_PARTS if last else 1)
+            for climb in racers:
+                if climb.begin(goal, deadline.sooner(limit)):
+                    able.append(climb)
+                    limit = min(limit, max(_BEHIND * climb.took, enough / 2))
+                elif deadline.passed or not (able or climb.failures):
+                    break  # if the first one has no time for it, the goal is too high
+            if able:
+                racers = sorted(able, key=lambda climb: climb.took)
+                value, fastest = goal, racers[0].took
+                yield value
+                if fastest > enough:
+                    return
+                alike = fastest < max(_QUICK * enough, _ALIKE * last)
+                step, last = (longest if alike else min(longest, _SHORT)), fastest
+            else:
+                step = longest = step / 2
+                for climb in racers:
+                    climb.step, climb.failures = step, 0
+                if step < (_LEAST_SHORT if last else _LEAST_STEP):
+                    return
+                if not last:
+                    racers.append(racers.pop(0))  # nobody knows who is the fastest
+
+    @property
+    def _value(self) -> float:
+        """The highest goal that was proved."""
+        return max(climb.value for climb in self._climbs)
+
+    def _ranked(self) -> list[Climb]:
+        """The guesses, those with the highest bounds first; of equal ones the fastest."""
+        return sorted(self._climbs, key=lambda climb: (-climb.value, climb.took))
+
+
+def guessed_prices(instance: Instance, part: float) -> FloatArray:
+    """(n,) work and a part of what each node moves, and what it holds and uses where that is too much; not all 0."""
+    graph, platform = instance.graph, instance.platform
+    producer, consumers = graph.tensors.producer, graph.tensors.consumers
+    readers = np.diff(graph.tensors.start)
+    time = np.where(readers > 0, instance.tensor_time, 0.0)
+    sent = np.bincount(producer, time, graph.n)
+    received = np.bincount(consumers, (time / np.maximum(readers, 1))[graph.edge_tensor], graph.n)
+    prices: FloatArray = graph.work + part * (sent + received)
+    resident_bytes = graph.held_bytes.copy()
+    for parameter in graph.parameters:
+        resident_bytes[list(set(parameter.users))] += parameter.bytes
+    if instance.has_overflow and resident_bytes.sum() > instance.k * platform.memory:
+        prices = prices + resident_bytes / platform.bandwidth
+    return prices if 0 < prices.sum() < np.inf else np.ones(graph.n)
+
+
+@dataclass
+class Climb:
+    """Goals that rise as long as a tree proves them."""
+
+    instance: Instance
+    prices: FloatArray  # (n,); they fall with each block that is worth too much
+    threads: int = 1
+    value: float = 0.0  # the last goal that was proved
+    proved: FloatArray | None = None  # the prices that it was proved with
+    proof: PriceProof | None = None  # and the tree
+    step: float = _STEP  # the next goal lies no further above the bound
+    twice: float = _TWICE  # a goal that is higher by this part takes twice the time
+    took: float = _SHORTEST  # seconds of the last proof
+    failures: int = 0  # in a row, by blocks that prices did not get rid of
+    tree: BlockTree | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether blocks have stopped too many goals in a row."""
+        return self.failures >= _FAILURES
+
+    def goals(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
+        """Yield each goal that is proved, above `value` and up to `upper`, as long as they rise and there is time."""
+        self.step, lost = max(self.step, _SMALL_STEP), 0.0  # seconds since the last proof of this turn
+        while value < upper and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
+            doublings = max(_LEAST_DOUBLINGS, math.log2(max(1.0, _AIM * deadline.left / self.took)))
+            step = max(_LEAST_STEP, min(self.step, self.twice * doublings))
+            goal = _higher(value, step, upper)
+            watch = Stopwatch()
+            proved = self.prove(goal, deadline.share(_FOR_A_GOAL))
+            lost += watch.passed
+            expected = self.took * 2 ** (step / self.twice)
+            if proved:
+                if lost < math.sqrt(self.took * expected):
+                    self.twice = min(_LARGEST_TWICE, _GROWTH * self.twice)
+                self.step = min(_LARGEST_STEP, _GROWTH * step)
+                self.took, lost = max(lost, _SHORTEST), 0.0
+                self.value = value = goal
+                yield value
+            else:
+                self.step = min(_SMALL_STEP, step / 2)
+                if lost > expected:
+                    self.twice = max(_LEAST_TWICE, self.twice / 2)
+
+    def begin(self, goal: float, deadline: Deadline) -> bool:
+        """Whether a tree proves this goal, above those before, from its root; learn how the time grows with goals."""
+        watch, self.tree = Stopwatch(), None
+        if not self.prove(goal, deadline):
+            return False
+        value, took = self.value, self.took
+        self.value, self.took, self.step = goal, max(watch.passed, _SHORTEST), _SMALL_STEP
+        if self.took > took and value > 0:
+            twice = (goal / value - 1) / math.log2(self.took / took)
+            self.twice = min(_LARGEST_TWICE, max(_LEAST_TWICE, twice))
+        return True
+
+    def prove(self, goal: float, deadline: Deadline) -> bool:
+        """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
+        # Pairs that no block below the goal holds because of the work between them alone: they take no time.
+        pairs = Deadline.after(0.0)
+        if self.tree is None:
+            self.tree = BlockTree(self.instance, self.prices, goal, pairs, threads=self.threads)
+        else:
+            self.tree.aim(goal, pairs)
+        for _ in range(_CORRECTIONS):
+            done, block = self.tree.explore(deadline)
+            if done or block is None:
+                self.failures = 0
+                if done:
+                    self.proved, self.proof = self.prices, self.tree.proof()
+                return done
+            self.prices = np.where(block, _KEPT * self.prices, self.prices)
+            self.tree.reprice(self.prices)
+        self.failures += 1
+        return False
+
+
+def _higher(value: float, step: float, upper: float) -> float:
+    """The goal that is higher by that part, at most `upper`."""
+    return min(upper, max(value * (1 + step), _FIRST * upper))
