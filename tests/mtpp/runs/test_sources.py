@@ -191,7 +191,7 @@ def test_edits_drawn_at_random_reach_who_uses_them(copied: Path) -> None:
     )
     before = unchanged(copied)
     for file in rng.choice(files, 10, replace=False):
-        assert changed_by(copied, file, appended("UNUSED = 1")) == set()
+        assert changed_by(copied, file, appended("UNUSED = 1")) <= {"placeto"}  # takes a module as a whole
         module = parse_module("m", copied / file, (copied / file).read_bytes(), in_parts=True)
         names = sorted(name for name in module.parts if name and "." not in name)
         place = file.removesuffix(".py").replace("/", ".")
