@@ -278,6 +278,14 @@ class DeploymentInstance(QuestionRecord):
         rest = waiting * PICO - Fraction(self.constants.wait) * cycle
         return min(ENDLESS, math.floor(rest / Fraction(self.constants.prompt)))
 
+    def slowest_cycle(self, prompt: int) -> int:
+        """The longest time of a token beside a prompt of so long in all stages; below 0 if none [10^-12 s]."""
+        if self.ttft == math.inf or not self.constants.wait:
+            return self.longest_cycle
+        waiting = (Fraction(self.ttft) - Fraction(self.constants.first)) * PICO
+        rest = waiting - Fraction(self.constants.prompt) * prompt
+        return min(self.longest_cycle, math.floor(rest / Fraction(self.constants.wait)))
+
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""

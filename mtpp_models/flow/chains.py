@@ -222,6 +222,8 @@ class ChainSearch:
     def __init__(self, question: DeploymentInstance) -> None:
         self.question, self.costs = question, costs_of(question)
         self.degrees = np.array(question.degrees, dtype=np.int64)
+        prompt = int(np.diff(self.costs.prompts).min(axis=(0, 1)).sum()) if question.ttft < math.inf else 0
+        self.slowest = question.slowest_cycle(prompt)  # no chain with longer ones keeps the limit of the first token
 
     def fastest(self, devices: Sequence[tuple[int, int]], rate: Fraction, deadline: Deadline) -> ChainProof:
         """The fastest chain that beats a rate, with its proof.
@@ -239,6 +241,9 @@ class ChainSearch:
             return proof
         root = Box(1, question.most_batches(devices), 1, question.most_sequences, slowest=question.longest_cycle)
         roots = [replace(root, degree=t) for t in question.degrees] if question.uniform else [root]
+        if 0 <= self.slowest < question.longest_cycle:
+            quick, slow = {"slowest": self.slowest}, {"quickest": self.slowest + 1}
+            roots = [replace(box, **half) for box in roots for half in (quick, slow)]
         heap = [(-math.inf, number, box) for number, box in enumerate(roots)]
         ticket = len(heap)
         while heap:

@@ -143,6 +143,14 @@ def test_rates_are_those_of_a_model_written_apart(
     assert chains == degrees
 
 
+def test_a_limit_of_the_first_token_needs_few_boxes() -> None:
+    """Cycles that are too long for it beside the quickest prompt are one box, not halved for each number of batches."""
+    answer, bounds, _ = deployed(question("llama-3-8b", "1x8xL4", input=500, output=300, ttft=0.1), Deadline())
+    assert answer is not None
+    assert (bounds[-1].method, bounds[-1].value) == ("chains", answer.cost)
+    assert sum(len(chain["boxes"]) for chain in bounds[-1].witness["chains"]) < 2000
+
+
 def test_a_single_sequence_is_quickest_on_few_stages() -> None:
     """A chain that is balanced over all devices is slower for one sequence than the fastest device alone."""
     asked = question("llama-3-8b", "1x1xA100,1x2xRTX4090", objective="latency", between=1.25e9, weights="fp8")
