@@ -11,6 +11,7 @@ from itertools import accumulate, groupby, pairwise
 
 from instances.errors import InputError, printable
 from instances.json_files import Value
+from instances.planning.grid.accelerators import DTYPES
 from instances.planning.grid.configurations import FULL, MODES, NONE
 from instances.planning.grid.plan import PLACINGS, GridPlan, ranks
 from instances.planning.grid.transformer import Transformer, norm_parameters
@@ -225,6 +226,10 @@ def _parallel_arguments(plan: GridPlan) -> list[str]:
         lines.append("use-distributed-optimizer")
     elif plan.zero > 1:
         raise InputError("megatron divides optimizer states alone with a pipeline; plan with ZeRO 0 or 1.")
+    if plan.instance.state_bytes.gradients == DTYPES.get(plan.chain.dtype):  # else they have 32 bits
+        lines += ["grad-reduce-in-bf16"] * (plan.chain.dtype != "fp16")
+    elif plan.chain.dtype == "fp16":
+        lines.append("accumulate-allreduce-grads-in-fp32")
     return lines + _recomputation_arguments(plan)
 
 

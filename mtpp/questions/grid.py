@@ -393,16 +393,20 @@ def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> G
 
 
 def _state_bytes(width: float, total: float | None) -> StateBytes:
-    """Bytes a parameter of weights, gradients in 32 bits, and the optimizer."""
+    """Bytes a parameter of weights, gradients and the optimizer.
+
+    Gradients have 32 bits, but for a total that is Adam's with gradients as wide as weights, such as 2 + 2 + 12.
+    """
     from instances.planning.grid.problem import StateBytes
 
-    if total is None:  # of Adam, with a copy in 32 bits of shorter numbers
-        total = width + _GRADIENT_BYTES + _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)
+    adam = _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)  # a copy in 32 bits of shorter numbers
+    if total is None:
+        total = width + _GRADIENT_BYTES + adam
         assume("optimizer_bytes", f"{total:g} bytes a parameter with its optimizer")
-    if total < width + _GRADIENT_BYTES:
-        least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
-        raise WordError("optimizer_bytes", f"{total:g}", least)
-    return StateBytes(width, _GRADIENT_BYTES, total - width - _GRADIENT_BYTES)
+    gradients = width if total == 2 * width + adam else _GRADIENT_BYTES
+    if total < width + gradients:
+        raise WordError("optimizer_bytes", f"{total:g}", f"weights and gradients alone take {width + gradients:g}.")
+    return StateBytes(width, gradients, total - width - gradients)
 
 
 def _check_words(words: Mapping[str, Any]) -> None:

@@ -156,7 +156,7 @@ class _TrainedWords(TrainedStepWords, DeviceMemoryWords, total=False):
         str | None,
         Word("fp32, bf16, fp16 or fp8.  [default: fp32, of a global batch bf16]", metavar="NAME", basic=True),
     ]
-    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", basic=True)]
+    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", basic=True, least=1)]
     runtime: Annotated[
         str | None,
         Word(

@@ -111,6 +111,24 @@ def test_tensor_collectives_are_hidden_as_in_the_times(overlap: str, tensor: int
     assert ("enable_async_tensor_parallel" in grid_settings(plan, "torchtitan")) == hides
 
 
+@pytest.mark.parametrize(
+    ("dtype", "total", "flags"),
+    [
+        ("bf16", 18, set()),
+        ("fp8", 16, {"grad-reduce-in-bf16"}),
+        ("fp16", 18, {"accumulate-allreduce-grads-in-fp32"}),
+        ("fp16", 16, set()),
+        ("bf16", 12, set()),
+    ],
+)
+def test_bug_gradients_have_the_bits_that_were_planned(dtype: str, total: float, flags: set[str]) -> None:
+    """Adam in mixed precision, 16 bytes, had gradients of 32 bits; a run in fp16 had less than was planned."""
+    plan = planned("gpt2", dtype=dtype, optimizer_bytes=total, device="H100")
+    gradients, arguments = plan.instance.state_bytes.gradients, arguments_of(grid_settings(plan, "megatron"))
+    assert gradients == (2 if total == 16 else 4)
+    assert {name for name in arguments if "grad" in name} == flags
+
+
 def test_experts_and_latent_attention_have_theirs() -> None:
     plan = planned(model_of(LATENT), fix="pp=2,tp=1,dp=2,ep=2,v=1", attention="eager")
     arguments = arguments_of(grid_settings(plan, "megatron"))

@@ -176,6 +176,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
         ("--global-batch 8 --device T5000", "There is no device 'T5000'"),
+        ("--global-batch 8 --sequence 0", "--sequence 0: it must be at least 1"),
         ("--global-batch 8 --sequence 4096", "gpt2 knows 1024 positions"),
         ("--global-batch 8 --dtype fp8", "A100-80 has no products of 8-bit numbers; use bf16 or fp16"),
         ("--global-batch 8 --checkpoint some", "give one of none, act, core, half, full, auto"),
