@@ -46,7 +46,7 @@ def grid_headlines(
     if tokens is not None:
         whole = training_of(plan, tokens, price)
         cost = "" if whole["price"] is None else f", {whole['price']:,.2f} for all devices"
-        days = f"{whole['days']:,.0f}" if whole["days"] >= 1000 else f"{whole['days']:.3g}"
+        days = f"{whole['days']:,.{0 if (whole['days'] or 0) >= 1000 else 2}f}"
         rows.append(("training", f"{days} days for {tokens:.3g} tokens{cost}"))
     peak = float(plan.memory.total.max())
     limit = "" if math.isinf(question.memory) else f" of {question.memory / _GIB:.4g}"
