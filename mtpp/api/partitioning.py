@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from heuristics import Limits, Method, search
-from instances import InputError, Instance, Partition, Result, combine
+from instances import FalseCertificateError, InputError, Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.errors import MethodError, WordError
 from instances.system.processes import catch_interrupt
@@ -297,7 +297,12 @@ def _modelled(
         if relaxation:
             raise WordError("relaxation", True, f"it is for models of this process; leave it out with {own.name}.")
         return _by_another_process(instance, own, options, start)
-    result = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
+    try:
+        result = solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
+    except FalseCertificateError as error:
+        if own is None:
+            raise
+        raise InputError(str(error).partition("; please report")[0] + ".") from None
     if own is not None:
         result = own.stating(result, None if result.bound is None else result.bound.value)
     return replace(result, clocked=options.time_limit is not None)

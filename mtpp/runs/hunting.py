@@ -489,12 +489,14 @@ def hunt_methods(
     Raises
     ------
     InputError
-        As `mtpp.runs.partition_job.run_methods`, and if the time is not positive.
+        As `mtpp.runs.partition_job.run_methods`, if one cannot be loaded, and if the time is not positive.
     """
     if not 0 < seconds < math.inf:
         raise WordError("seconds", seconds, "give a number above 0.")
     chosen, hunts = run_methods([*HEURISTICS, *MODELS] if methods == ["all"] else methods), list[Hunt]()
     try:
+        for own in (method.own for method in chosen if method.own is not None):
+            own.load()
         for method in chosen:
             part, kinds = seconds / len(chosen), method.takes_kinds
             hunts.append(hunt_by(method, part, seed, kinds=kinds, solver=solver, on_progress=on_progress))

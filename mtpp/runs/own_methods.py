@@ -12,6 +12,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from inspect import isfunction, unwrap
@@ -45,6 +46,8 @@ from mtpp_models.registry import Model, find_model
 from mtpp_models.simple import as_answer, one_block
 from mtpp_models.solvers.interface import Controls
 
+#: The method that searches and proves under one time limit.
+CERTIFY = "certify"
 #: Bytes of a file that a job carries.
 _MOST = 2**20
 # Of a turn in a certification: its part of the time that is left, if it is the first; the seconds until it is ended.
@@ -81,6 +84,20 @@ class OwnMethod:
         if not self.can_travel:
             raise TypeError(f"the method {self.name} has no file")
         return vars(self) | {"call": None}
+
+    def load(self) -> None:
+        """Load it in the process that is kept for it.
+
+        Raises
+        ------
+        InputError
+            If it cannot be loaded.
+        """
+        try:
+            if self.call is None:
+                ask_process(self.sources, self.place, None)
+        except MethodError as error:
+            raise InputError(f"{self.name}: {error}") from None
 
     def answer(
         self, task: Task, patience: float | None, grace: float | None = None
@@ -154,6 +171,9 @@ def turns_of(methods: Iterable[Any]) -> list[LoopMethod[Instance, Partition]]:
     for method in map(own_method, methods):
         if isinstance(method, str):
             raise WordError("methods", method, "name those of your own; all of this project take part by themselves.")
+        refuse_taken_name(method)
+        with suppress(InputError):  # its first turn says so; a file that is loaded then takes time of all others
+            method.load()
         turns.append(_turn_of(method))
     return turns
 
@@ -187,6 +207,8 @@ def own_method(candidate: Any) -> OwnMethod | str:
         is_ours = candidate.name in HEURISTICS.shipped and HEURISTICS[candidate.name] is candidate
         return candidate.name if is_ours else _of_method(candidate)
     if is_model(candidate):
+        if not isinstance(candidate.name, str) or not candidate.name.strip():
+            raise InputError(f"A model is called {candidate.name!r}; give it a text as its name.")
         return candidate.name if _is_shipped(candidate) else _of_model(candidate)
     if not callable(candidate):
         raise WordError("methods", candidate, f"give functions, {_MODELS}.")
@@ -195,8 +217,25 @@ def own_method(candidate: Any) -> OwnMethod | str:
 
 def is_address(method: str) -> bool:
     """Whether a text says where a method is, as mine.py:NAME; exact:lp does not, and mine.py:lp does."""
-    relaxed = method.endswith(LP_SUFFIX) and method.removesuffix(LP_SUFFIX).partition("+")[0] in MODELS
+    relaxed = method.endswith(LP_SUFFIX) and base_name(method) in MODELS
     return method.endswith(".py") or (":" in method and not relaxed)
+
+
+def refuse_taken_name(method: OwnMethod) -> None:
+    """Refuse a method that is called as one of this project."""
+    if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
+        raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
+
+
+def base_name(method: str) -> str:
+    """Name without what is added to the model or taken from it.
+
+    Examples
+    --------
+    >>> base_name("exact+all-joins:lp")
+    'exact'
+    """
+    return method.removesuffix(LP_SUFFIX).partition("+")[0]
 
 
 def own_model(candidate: Any) -> OwnMethod | None:
@@ -212,7 +251,9 @@ def own_model(candidate: Any) -> OwnMethod | None:
     method = own_method(candidate)
     if isinstance(method, str):
         return None
+    refuse_taken_name(method)
     if method.model is None:
+        method.load()  # which says why nobody knows what it is, if it cannot be loaded
         raise InputError(f"{method.name} is a function, which searches; a bound is a Formulation or an Algorithm.")
     return method
 
@@ -325,11 +366,12 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
     try:
         spec = find_spec(module)
     except Exception as error:  # whatever the package above it does
-        raise InputError(f"{name}: {module} cannot be imported ({type(error).__name__}: {error}).") from None
+        if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
+            raise InputError(f"{name}: {module} cannot be imported ({type(error).__name__}: {error}).") from None
+        spec = None
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise InputError(
-            f"{name}: there is no module {module}; install it, or name its file, as in mine.py:{function}."
-        )
+        remedy = f"install it, set PYTHONPATH to the folder that it is in, or name its file, as in mine.py:{function}."
+        raise InputError(f"{name}: there is no module {module}; {remedy}")
     path = Path(spec.origin)
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     homes = Homes(PROJECT, home_of(path, package or None), as_loaded=False)

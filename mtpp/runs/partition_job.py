@@ -20,7 +20,7 @@ from mtpp.certifying.certify import certify
 from mtpp.runs.code_hash import sources_of
 from mtpp.runs.job import MEASURED, Job, Run, key_of, other_code
 from mtpp.runs.method_process import Task
-from mtpp.runs.own_methods import OwnMethod, own_method
+from mtpp.runs.own_methods import CERTIFY, OwnMethod, base_name, own_method, refuse_taken_name
 from mtpp.runs.sources import PROJECT, Homes
 from mtpp.versions import package_version
 from mtpp_models import MODELS, SolveOptions, SolverFaultError, relaxation, simple, solve
@@ -33,9 +33,6 @@ from mtpp_models.solvers.registry import SOLVERS
 
 # Moments of a run that its line in a file keeps.
 _MOST_POINTS = 100
-
-#: The method that searches and proves under one time limit.
-CERTIFY = "certify"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +131,7 @@ def run_methods(candidates: Iterable[Any]) -> list[RunMethod]:
         if method.name in methods and (methods[method.name].own or method).sources != method.sources:
             remedy = "give one another __name__, or another name to its file or its model."
             raise InputError(f"methods: two are called {method.name}; {remedy}")
-        if method.name in HEURISTICS.shipped or base_name(method.name) in {CERTIFY, *MODELS.shipped}:
-            raise InputError(f"methods: {method.name} is a method of this project; give yours another name.")
+        refuse_taken_name(method)
         methods[method.name] = RunMethod(method.name, _sources(method, homes), method)
     return list(methods.values())
 
@@ -159,17 +155,6 @@ def check_method(name: str) -> None:
     model = find_model(name.removesuffix(LP_SUFFIX))
     if name.endswith(LP_SUFFIX) and not isinstance(model, Formulation):
         raise InputError(f"{name}: {model.name} needs no solver and has no relaxation; leave out {LP_SUFFIX}.")
-
-
-def base_name(method: str) -> str:
-    """Name without what is added to the model or taken from it.
-
-    Examples
-    --------
-    >>> base_name("exact+all-joins:lp")
-    'exact'
-    """
-    return method.removesuffix(LP_SUFFIX).partition("+")[0]
 
 
 @lru_cache

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from command_line import graph_file
 from command_line import mtpp as run_verb
 
 import mtpp
+from mtpp import Bound, InputError, Result
+from mtpp_models import Algorithm
 
 OWN = '''
 from functools import partial
@@ -216,3 +220,27 @@ except mtpp.InputError as error:
         "[3.0]",
         "int has no name, which each entry of mtpp.models has.",
     ]
+
+
+def test_bug_why_a_model_cannot_be_loaded_is_said(tmp_path: Path) -> None:
+    """It was called a function, as nobody knew what it is; and `hunt` made a question small for it."""
+    file = tmp_path / "broken.py"
+    file.write_text("import no_such_module\nMINE = no_such_module.MINE\n")
+    for ask in (lambda: mtpp.bound(wide(), 3, f"{file}:MINE", bandwidth=4), lambda: mtpp.hunt(f"{file}:MINE")):
+        with pytest.raises(InputError, match=r"broken\.py:MINE: ModuleNotFoundError: No module named .no_such_module"):
+            ask()
+
+
+@pytest.mark.parametrize("name", ["exact", "", 5])
+def test_bug_a_name_that_is_taken_or_none_is_refused(name: Any) -> None:
+    """The part of a certificate that is called exact is that of this project."""
+    model = Algorithm(name, "", "", lambda start, controls: Result("mine", start.instance))
+    for ask in (partial(mtpp.bound, model=model), partial(mtpp.certify, methods=model)):
+        with pytest.raises(InputError, match=r"another name|a text as its name"):
+            ask(wide(), 3, bandwidth=4)
+
+
+def test_bug_a_bound_of_ones_own_that_is_no_number_is_no_bug_of_ours() -> None:
+    model = Algorithm("mine", "", "", lambda start, controls: Result("mine", start.instance, None, Bound(nan, "mine")))
+    with pytest.raises(InputError, match=r"^mine claims the bound nan\.$"):
+        mtpp.bound(wide(), 3, model, bandwidth=4)

@@ -19,8 +19,8 @@ from instances.errors import said
 from instances.results import LP_SUFFIX, PROOF_TOLERANCE
 from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.runs.job import Run, read_runs
-from mtpp.runs.own_methods import is_address
-from mtpp.runs.partition_job import CERTIFY, PartitionJob, base_name, jobs_of, run_methods
+from mtpp.runs.own_methods import CERTIFY, base_name, is_address
+from mtpp.runs.partition_job import PartitionJob, jobs_of, run_methods
 from mtpp.runs.statistics import (
     LEAST_CLUSTERS,
     SIGNIFICANT,

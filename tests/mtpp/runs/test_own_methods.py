@@ -20,6 +20,7 @@ from heuristics import HEURISTICS, Method
 from instances import InputError, Partition
 from mtpp.runs import method_process
 from mtpp.runs.job import read_runs
+from mtpp.runs.own_methods import OwnMethod, own_method, turns_of
 from mtpp.runs.partition_job import jobs_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,7 +144,7 @@ REFUSED = {
     "no_such.py:mine": "there is no such file",
     "{}/mine.py:mind": "There is no method 'mind'; did you mean mine",
     "{}/broken.py:mine": "cannot be read as Python",
-    "no.such.module:mine": "no.such.module cannot be imported",
+    "no.such.module:mine": "set PYTHONPATH to the folder that it is in",
     "no_such_module:mine": "there is no module no_such_module",
     "{}/later.py:mine": "mine is asynchronous; define it with def",
     "{}/huge.py:mine": "1048576 are the most that is read",
@@ -310,3 +311,13 @@ def test_a_notebook_shows_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     compared(["kahn", "simple", mine], k=[2, 3])
     assert len(shown) == 6
     assert shown[-1] == "6 of 6 runs, about 0 s left"
+
+
+def test_bug_searches_are_loaded_before_the_clock_of_a_certification_starts(tmp_path: Path) -> None:
+    """Else a file that takes long to import takes the time of all others."""
+    (tmp_path / "mine.py").write_text("def mine(instance, rng, limits):\n    return None\n")
+    turns_of([f"{tmp_path}/mine.py:mine"])
+    method = own_method(f"{tmp_path}/mine.py:mine")
+    assert isinstance(method, OwnMethod)
+    assert method.sources in method_process._KEPT
+    method_process.end_processes()
