@@ -232,6 +232,8 @@ def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, V
     for outer, names in words.get("inside", {}).items():
         inner = members[outer].open_members(()) if outer in members and members[outer].data is not None else {}
         flat |= {names[name]: value for name, value in inner.items() if name in names}
+    renamed = words.get("renamed", {}).items()
+    flat |= {name: members[old] for old, name in renamed if old in members and members[old].data is not None}
     if words.get("full_layers"):
         flat |= _full_layers(members)
     return flat
@@ -264,6 +266,7 @@ def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words
         *_DRAFTERS,
     }
     names |= {"num_labels", *_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
+    names |= {*words.get("renamed", ())}
     return [
         name
         for name, value in members.items()

@@ -42,11 +42,8 @@ class Fields:
 
     def value(self, name: str) -> Value:
         """The value of a field, null where it is nowhere."""
-        names = [
-            self.aliases.get(name, name),
-            name,
-            *(alias for alias, target in self.aliases.items() if target == name),
-        ]
+        own = self.aliases.get(name, name)
+        names = [*(alias for alias, target in self.aliases.items() if target == own), own]  # as transformers has them
         for candidate in names:
             if candidate in self.members:
                 return self.members[candidate]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from transformers_configurations import GEMMA, LLAMA, written
 
-from instances import InputWarning, Platform
+from instances import InputError, InputWarning, Platform
 from instances.architectures import ARCHITECTURES
 from instances.json_files import parse_json
 from instances.readers import load_graph
@@ -283,6 +283,43 @@ def test_bug_a_longest_context_that_was_written_as_a_float_was_unknown():
     for stated, longest in sizes.items():
         config = LLAMA | {"max_position_embeddings": stated}
         assert decoder_of(parse_json(json.dumps(config), "config.json"))[0].longest == longest
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "hidden"),
+    [
+        ("bloom", {"n_embed": 1024}, 1024),  # as bloom-560m states its width, which was that of the type
+        ("bloom", {"n_embed": None, "hidden_size": 32}, 32),
+        ("falcon", {"n_embed": 142, "hidden_size": 71}, 142),
+        ("gpt2", {"n_embd": 48, "hidden_size": 24}, 24),
+        ("gpt2", {"hidden_size": 24, "n_embd": 48}, 24),
+        ("mpt", {"d_model": 64, "hidden_size": 32}, 32),
+    ],
+)
+def test_bug_names_of_a_width_that_transformers_prefers_were_left_out(kind, stated, hidden):
+    assert decoder_of(parse_json(json.dumps({"model_type": kind} | stated), "config.json"))[0].hidden == hidden
+    transformers = pytest.importorskip("transformers")
+    assert transformers.CONFIG_MAPPING[kind](**stated).hidden_size == hidden
+
+
+def test_bug_other_names_that_transformers_reads_were_left_out():
+    def read(kind, **stated):
+        return decoder_of(parse_json(json.dumps({"model_type": kind} | stated), "config.json"))[0]
+
+    assert not read("lfm2", tie_embedding=False).tied
+    assert read("deepseek_v32", num_experts=16, n_group=1, topk_group=1).layers[-1].feed.experts.count == 16
+    own, earlier = ("n_groups", "conv_kernel", "expand"), ("mamba_n_groups", "mamba_d_conv", "mamba_expand")
+    one, other = (read("nemotron_h", **dict(zip(names, (4, 3, 1), strict=True))) for names in (own, earlier))
+    assert one == other != read("nemotron_h")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("gpt2", "add_cross_attention"), ("opt", "_remove_final_layer_norm")])
+def test_bug_parts_that_a_field_adds_or_removes_were_left_out(kind, name):
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 99}
+    config = {"model_type": kind, name: True} | sizes
+    with pytest.raises(InputError, match=f"{name}: nothing is known of layers with it"):
+        decoder_of(parse_json(json.dumps(config), "config.json"))
+    assert decoder_of(parse_json(json.dumps(config | {name: False}), "config.json"))[0].hidden == 64
 
 
 def test_the_longest_context_of_gpt2_is_that_of_transformers():
