@@ -90,7 +90,9 @@ def random_sizes(kind: str, random: Random) -> dict[str, Any]:
         "mlp_only_layers": random.choice(([], [1])),
         "decoder_sparse_step": random.choice((1, 2)),
         "kv_lora_rank": random.choice((16, 24)),
-        "q_lora_rank": random.choice((None, 20, 32)) if kind.startswith(("deepseek", "youtu")) else 20,
+        "q_lora_rank": random.choice((None, 20, 32)[kind == "deepseek_v32" :])
+        if kind.startswith(("deepseek", "youtu"))
+        else 20,
         "qk_nope_head_dim": random.choice((8, 12)),
         "qk_rope_head_dim": 8,
         "v_head_dim": random.choice((12, 20)),
