@@ -164,6 +164,17 @@ class Site:
         types = len(self.chains[0].question.servers)
         return np.bincount([s for s, _ in used], minlength=types)
 
+    @property
+    def stays_within(self) -> Fraction:
+        """Prompts a second that one server takes and decodes; 0 where chains have several."""
+        if self.servers.sum() > 1 or len({chain.chain.prompts for chain in self.chains}) == 1:
+            return Fraction(0)
+        rates = [Fraction(0), Fraction(0)]
+        for chain in self.chains:
+            rates[chain.chain.prompts] += chain.rate
+        tokens, prompts = rates
+        return self.chains[0].question.stays_within(int(self.servers.argmax()), prompts, tokens)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Deployment(Displayed):
@@ -213,11 +224,12 @@ class Deployment(Displayed):
 
     @cached_property
     def exact_rate(self) -> Fraction:
-        """Tokens a second of all chains; with pools no more than prompts and their caches allow."""
+        """Tokens a second of all chains; with pools no more than prompts and what carries their caches allow."""
         rates = [sum((count * chain.rate for chain, count in self.chains), Fraction(0))]
         if self.instance.prefill == "pools":
             prompts = sum((count * chain.rate for chain, count in self.prompt_chains), Fraction(0))
-            rates += [self.instance.output * rate for rate in (prompts, self.instance.handed_over)]
+            within = sum((count * site.stays_within for site, count in self.sites), Fraction(0))
+            rates += [self.instance.output * rate for rate in (prompts, self.instance.handed_over + within)]
         return min(rates)
 
     @property

@@ -239,12 +239,19 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def handed_over(self) -> Fraction:
-        """Prompts a second whose caches pass from one pool to the other: half of the servers send, or a single one."""
-        shapes, servers = self.model.shapes, sum(servers.count for servers in self.servers)
-        kept = [shape.cache * min(self.input, shape.window or self.input) for shape in shapes]
-        size = Fraction(self.cache_bytes) * sum(kept[shape] for shape in self.model.order.tolist())
-        link = Fraction(self.servers[0].within) if servers == 1 else Fraction(servers, 2) * Fraction(self.between)
-        return link / size
+        """Prompts a second whose caches pass from server to server, of which half send."""
+        servers = sum(servers.count for servers in self.servers)
+        return Fraction(servers, 2) * Fraction(self.between) / self._handed_bytes if servers > 1 else Fraction(0)
+
+    def stays_within(self, s: int, prompts: Fraction, tokens: Fraction) -> Fraction:
+        """Prompts a second that a server of type s takes and decodes itself, where its chains do so many of each."""
+        return min(prompts, tokens / self.output, Fraction(self.servers[s].within) / self._handed_bytes)
+
+    @cached_property
+    def _handed_bytes(self) -> Fraction:
+        """Bytes of the caches of a prompt."""
+        kept = [shape.cache * min(self.input, shape.window or self.input) for shape in self.model.shapes]
+        return Fraction(self.cache_bytes) * sum(kept[shape] for shape in self.model.order.tolist())
 
     @property
     def ceiling(self) -> int:

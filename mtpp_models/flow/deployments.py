@@ -8,6 +8,7 @@ against that.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -207,9 +208,10 @@ class _Pools:
 
     prompts: _Fleet
     tokens: _Fleet
+    within: Fraction = Fraction(0)  # prompts in a picosecond that the server that takes them decodes
 
     def __add__(self, other: _Pools) -> _Pools:
-        return _Pools(self.prompts + other.prompts, self.tokens + other.tokens)
+        return _Pools(self.prompts + other.prompts, self.tokens + other.tokens, self.within + other.within)
 
 
 def _pooled(
@@ -224,18 +226,21 @@ def _pooled(
     of_prompts, of_tokens = (search.fleets() for search in searches)
     fronts: dict[tuple[int, ...], list[_Pools]] = {}
     counts = tuple(servers.count for servers in question.servers)
+    # Prompts in a picosecond that links between servers leave to those within them, at most.
+    most = min(of_prompts[counts].rate, of_tokens[counts].rate) if counts in of_tokens else Fraction(PICO)
+    needed = max(Fraction(0), most - question.handed_over / PICO)
     for vector in [vector for vector in of_prompts if any(vector) and vector in of_tokens]:
         if sum(vector) == 1:
             s = vector.index(1)
             parts = zip(searches[0].parts[s], reversed(searches[1].parts[s]), strict=True)
-            pools = [_joined(*pair) for pair in parts]
+            pools = [_joined(question, s, *pair) for pair in parts]
         elif deadline.passed and any(fronts.values()):
             break
         else:
             pools = [_Pools(of_prompts[vector], _NOTHING), _Pools(_NOTHING, of_tokens[vector])]
             for first, second in _splits(vector) if not deadline.passed else ():
                 pools += (a + b for a, b in product(fronts[first], fronts[second]))
-        fronts[vector] = _unbeaten(pools)
+        fronts[vector] = _unbeaten(pools, needed)
     is_whole = counts in fronts and not deadline.passed
     answers = [
         Deployment(question, _sites(question, _Fleet(Fraction(0), _at_sites(pools)) * _times(counts, vector)))
@@ -259,11 +264,12 @@ def _times(counts: Sequence[int], vector: Sequence[int]) -> int:
     return min(count // n for count, n in zip(counts, vector, strict=True) if n)
 
 
-def _joined(prompts: _Fleet, tokens: _Fleet) -> _Pools:
-    """Pools on one server, whose chains are at one site, that of the prompts if there are any."""
+def _joined(question: DeploymentInstance, s: int, prompts: _Fleet, tokens: _Fleet) -> _Pools:
+    """Pools on one server of type s, whose chains are at one site, that of the prompts if there are any."""
     if prompts.sites and tokens.sites:
         chains = prompts.joined.sites[0] + tokens.joined.sites[0]
-        return _Pools(_Fleet(prompts.rate, (chains,)), _Fleet(tokens.rate))
+        within = question.stays_within(s, prompts.rate * PICO, tokens.rate * PICO) / PICO
+        return _Pools(_Fleet(prompts.rate, (chains,)), _Fleet(tokens.rate), within)
     return _Pools(prompts.joined, tokens.joined)
 
 
@@ -271,12 +277,22 @@ def _at_sites(pools: _Pools) -> tuple[tuple[Chain, ...], ...]:
     return pools.prompts.sites + pools.tokens.sites
 
 
-def _unbeaten(pools: list[_Pools]) -> list[_Pools]:
-    """The pools to which no others are superior in both: prompts taken and tokens decoded."""
-    front = list[_Pools]()
-    for candidate in sorted(pools, key=lambda pair: (pair.prompts.rate, pair.tokens.rate), reverse=True):
-        if not front or candidate.tokens.rate > front[-1].tokens.rate:
-            front.append(candidate)
+def _unbeaten(pools: list[_Pools], needed: Fraction) -> list[_Pools]:
+    """The pools that no others beat in prompts taken, tokens decoded, and prompts within servers, up to the needed."""
+    front, stairs = list[_Pools](), list[tuple[Fraction, Fraction]]()  # tokens rise along the stairs, the others fall
+    for candidate in pools:
+        candidate.within = min(candidate.within, needed)
+    for candidate in sorted(
+        pools, key=lambda pools: (pools.prompts.rate, pools.tokens.rate, pools.within), reverse=True
+    ):
+        step = candidate.tokens.rate, candidate.within
+        place = bisect_left(stairs, step[:1])
+        if place < len(stairs) and stairs[place][1] >= step[1]:
+            continue
+        lower = next((i for i in range(place, 0, -1) if stairs[i - 1][1] > step[1]), 0)
+        is_level = place < len(stairs) and stairs[place][0] == step[0]
+        stairs[lower : place + is_level] = [step]
+        front.append(candidate)
     return front
 
 

@@ -181,16 +181,28 @@ def _best_of_pools(question: DeploymentInstance) -> Fraction | None:
         return max([alone, *(server(pool, s, d) + server(pool, s, devices - d) for d in range(1, devices))])
 
     @cache
-    def pairs(v: tuple[int, ...]) -> frozenset[tuple[Fraction, Fraction]]:
+    def triples(v: tuple[int, ...]) -> frozenset[tuple[Fraction, Fraction, Fraction]]:
         if sum(v) == 1:
             s = v.index(1)
-            return frozenset((server(0, s, d), server(1, s, sizes[s] - d)) for d in range(sizes[s] + 1))
-        some = {(best_rate(parts[0], v, sizes), Fraction(0)), (Fraction(0), best_rate(parts[1], v, sizes))}
+            each = [(server(0, s, d), server(1, s, sizes[s] - d)) for d in range(sizes[s] + 1)]
+            return frozenset((a, b, min(a, b / question.output, carried[s])) for a, b in each)
+        nothing = Fraction(0)
+        some = {
+            (best_rate(parts[0], v, sizes), nothing, nothing),
+            (nothing, best_rate(parts[1], v, sizes), nothing),
+        }
         for first in product(*(range(n + 1) for n in v)):
             rest = tuple(a - b for a, b in zip(v, first, strict=True))
             if any(first) and any(rest):
-                some |= {(a + c, b + d) for a, b in pairs(first) for c, d in pairs(rest)}
+                some |= {(a + x, b + y, c + z) for a, b, c in triples(first) for x, y, z in triples(rest)}
         return frozenset(some)
 
-    rate = max(min(tokens, question.output * min(prompts, question.handed_over)) for prompts, tokens in pairs(counts))
+    shapes = [question.model.shapes[number] for number in question.model.order.tolist()]
+    size = sum(shape.cache * min(question.input, shape.window or question.input) for shape in shapes)
+    size *= Fraction(question.cache_bytes)
+    carried = [Fraction(one.within) / size for one in question.servers]
+    sent = Fraction(question.between) * sum(counts) / 2 / size if sum(counts) > 1 else 0
+    rate = max(
+        min(tokens, question.output * min(prompts, sent + within)) for prompts, tokens, within in triples(counts)
+    )
     return 1 / rate if rate else None

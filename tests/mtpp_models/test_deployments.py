@@ -202,6 +202,20 @@ def test_rates_of_larger_fleets_do_not_fall() -> None:
     assert rates[0] > 0
 
 
+@pytest.mark.parametrize("between", [1e6, 1e9, 50e9])
+def test_bug_a_second_server_slowed_pools_down(between: float) -> None:
+    """Caches of prompts that a server decodes itself pass no link between servers."""
+    rates = []
+    for servers in ("1x4xH100", "2x4xH100", "2x4xH100,1x1xL4"):
+        asked = question("llama-2-7b", servers, input=100, output=1, prefill="pools", weights="fp8", between=between)
+        answer, bounds, _ = deployed(asked, Deadline())
+        assert answer is not None
+        assert bounds[-1].value == pytest.approx(answer.cost, rel=1e-9)
+        rates.append(answer.rate)
+    assert rates[1] >= 2 * rates[0]
+    assert rates[2] >= rates[1]
+
+
 def test_times_are_whole_and_rise_with_the_batch() -> None:
     asked = question("mixtral-8x7b", "1x8xA100")
     tables = [costs_of(asked).at(b).time[:, :, -1] for b in range(1, 200)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -208,10 +209,18 @@ class _Numbers:
     @property
     def rate(self) -> Fraction:
         """Tokens a second."""
-        rates = dict.fromkeys(self.pools, Fraction(0))
-        for _, count, chain in self.chains:
-            rates[chain.prompts] += Fraction(count * chain.batches * chain.batch * PICO, self.cycle(chain))
-        return _rate_of_pools(self.question, rates[False], rates[True]) if True in rates else rates[False]
+        rates, within = dict.fromkeys(self.pools, Fraction(0)), Fraction(0)
+        for site in self.stated.answer.sites:
+            mine = dict.fromkeys(self.pools, Fraction(0))
+            for chain in site.chains:
+                mine[chain.prompts] += Fraction(chain.batches * chain.batch * PICO, self.cycle(chain))
+            for pool, rate in mine.items():
+                rates[pool] += site.count * rate
+            homes = {row[:2] for chain in site.chains for row in chain.stages}
+            if True in mine and len(homes) == 1:
+                ((s, _),) = homes
+                within += site.count * _stays_within(self.question, s, mine[False], mine[True])
+        return _rate_of_pools(self.question, rates[False], rates[True], within) if True in rates else rates[False]
 
     @property
     def hourly(self) -> Fraction:
@@ -257,14 +266,26 @@ class _Numbers:
                 yield unequal(f"{place}: weight_bytes and cache_bytes of stage {n}", stated, (weights, caches))
 
 
-def _rate_of_pools(question: DeploymentInstance, tokens: Fraction, prompts: Fraction) -> Fraction:
-    """Tokens a second of both pools, between which half of the servers send caches, or a single one."""
+def _prompt_bytes(question: DeploymentInstance) -> Fraction:
     shapes = [question.model.shapes[number] for number in question.model.order.tolist()]
     kept = sum(s.cache * (min(question.input, s.window) if s.window else question.input) for s in shapes)
+    return Fraction(CACHES[question.kv]) * kept
+
+
+def _stays_within(question: DeploymentInstance, s: int, tokens: Fraction, prompts: Fraction) -> Fraction:
+    """Prompts a second that a server of type s takes and decodes itself."""
+    return min(tokens / question.output, prompts, Fraction(question.servers[s].within) / _prompt_bytes(question))
+
+
+def _rate_of_pools(question: DeploymentInstance, tokens: Fraction, prompts: Fraction, within: Fraction) -> Fraction:
+    """Tokens a second of both pools: half of the servers send caches to others, but for prompts that stay within."""
+    return min(tokens, question.output * prompts, question.output * (_sent(question) + within))
+
+
+def _sent(question: DeploymentInstance) -> Fraction:
+    """Prompts a second whose caches half of the servers send to others."""
     count = sum(servers.count for servers in question.servers)
-    link = Fraction(count) * Fraction(question.between) / 2 if count > 1 else Fraction(question.servers[0].within)
-    passed = link / (Fraction(CACHES[question.kv]) * kept)
-    return min(tokens, question.output * prompts, question.output * passed)
+    return Fraction(count) * Fraction(question.between) / 2 / _prompt_bytes(question) if count > 1 else Fraction(0)
 
 
 # Bounds: by the work of all devices, and by boxes of batches in which no chain is faster.
@@ -331,7 +352,8 @@ def _by_boxes(
         return None, f"there is no proof of {list(error.args[0])}"
 
 
-_Pair = tuple[Fraction, Fraction]
+# Prompts, tokens, and prompts that stay within servers, in a picosecond.
+_Triple = tuple[Fraction, Fraction, Fraction]
 
 
 def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, Fraction]], clock: Clock) -> Fraction:
@@ -339,24 +361,43 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
     fleets = {pool: _fleets(question, of_pool, clock) for pool, of_pool in rates.items()}
     types = range(len(question.servers))
     parts = {pool: [_of_parts(question, s, of_pool) for s in types] for pool, of_pool in rates.items()}
-    pairs: dict[_Vector, list[_Pair]] = {}
+    triples: dict[_Vector, list[_Triple]] = {}
+    whole, none = tuple(servers.count for servers in question.servers), Fraction(0)
+    # Up to here prompts within servers count: all, as the fleets take them, less what links between servers carry.
+    needed = max(none, fleets[True][whole] - _sent(question) / PICO)
     for vector in sorted(fleets[False], key=sum)[1:]:
         if sum(vector) == 1:
             s = vector.index(1)
-            some = list(zip(parts[True][s], reversed(parts[False][s]), strict=True))
+            some = [
+                (prompts, tokens, min(needed, _stays_within(question, s, tokens * PICO, prompts * PICO) / PICO))
+                for prompts, tokens in zip(parts[True][s], reversed(parts[False][s]), strict=True)
+            ]
         else:
-            some = [(fleets[True][vector], Fraction(0)), (Fraction(0), fleets[False][vector])]
+            some = [(fleets[True][vector], none, none), (none, fleets[False][vector], none)]
             for part in product(*(range(count + 1) for count in vector)):
                 clock.raise_if_late()
                 rest = tuple(map(int.__sub__, vector, part))
                 if any(part) and any(rest):
-                    some += [(a + c, b + d) for a, b in pairs[part] for c, d in pairs[rest]]
-        pairs[vector] = []
-        for pair in sorted(set(some), reverse=True):
-            if not pairs[vector] or pair[1] > pairs[vector][-1][1]:
-                pairs[vector].append(pair)
-    whole = tuple(servers.count for servers in question.servers)
-    return max(_rate_of_pools(question, tokens * PICO, prompts * PICO) / PICO for prompts, tokens in pairs[whole])
+                    some += [
+                        (a + x, b + y, min(needed, c + z)) for a, b, c in triples[part] for x, y, z in triples[rest]
+                    ]
+        triples[vector] = list(_unbeaten(some))
+    return max(
+        _rate_of_pools(question, tokens * PICO, prompts * PICO, within * PICO) / PICO
+        for prompts, tokens, within in triples[whole]
+    )
+
+
+def _unbeaten(triples: list[_Triple]) -> Iterator[_Triple]:
+    """Those to which no others are superior in all three."""
+    seen: list[tuple[Fraction, Fraction]] = []  # of those before: tokens fall, and what stays within rises
+    for prompts, tokens, within in sorted(set(triples), reverse=True):
+        place = bisect_right(seen, -tokens, key=lambda row: -row[0])  # those before it have as many tokens
+        if place and seen[place - 1][1] >= within:
+            continue
+        yield prompts, tokens, within
+        seen = [row for row in seen if row[0] > tokens or row[1] > within]
+        insort(seen, (tokens, within), key=lambda row: -row[0])
 
 
 def _chain_rates(stages: ExactStages, proofs: Value, clock: Clock) -> tuple[dict[_Devices, Fraction], int] | str:
