@@ -10,6 +10,9 @@ with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` 
 race: all prove the same goals, and those that take longer fall behind. A goal that is proved makes way for a higher
 one. A block that costs less than the goal is worth too much: its nodes become cheaper, and the tree starts again. So
 graphs get a bound within seconds for which a search for the best prices takes minutes.
+
+Where blocks may overflow, all worth lies first on the node that costs most alone: its tree tells blocks that send much
+from those that need much, of which the minimum cut of *pinned* counts neither.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.prices import BlockTree
+from mtpp_models.bounds.priced.relaxation import LeastOverflow, block_cost
 from mtpp_models.bounds.priced.trees import PriceProof, Proofs, before_witness
+from mtpp_models.cuts.cuts import BlockCuts
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
 
@@ -40,8 +45,8 @@ _ENOUGH, _BEHIND, _MOST_PARTS = 0.02, 1.5, 3.0
 # than the one before, and by a short one behind others. Steps are halved when a goal fails, behind a first proof down
 # to the least.
 _QUICK, _ALIKE, _SHORT, _LEAST_SHORT = 0.2, 1.3, 0.025, 0.015
-# Part of the time for each guess where the race proves nothing.
-_TRIAL = 0.25
+# Part of the time for each guess where the race proves nothing, and for the node that costs most alone.
+_TRIAL, _FOR_A_NODE = 0.25, 0.1
 # A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
 # that failed although it had that time, and grows behind one that took less than half as many doublings.
 _TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
@@ -53,6 +58,8 @@ _AIM, _FOR_A_GOAL, _SHORTEST = 0.15, 0.4, 0.02
 # What the nodes of a block that costs too little keep of their prices, how many such blocks a goal is worth, and how
 # many goals in a row may fail by them.
 _KEPT, _CORRECTIONS, _FAILURES = 0.93, 150, 4
+# How far goals lie below a cost that is known: more than rounding, less than what counts as a gap.
+_BELOW = 0.1 * PROOF_TOLERANCE
 # Where nothing above 0 is known, the first goal is this part of the bottleneck.
 _FIRST = 1e-3
 
@@ -84,7 +91,12 @@ class QuickPrices:
             self._climbs = [Climb(instance, guessed_prices(instance, part), threads) for part in _PARTS]
             self._proofs = Proofs()
         watch, proofs = Stopwatch(), self._proofs
-        for proved in self._goals(floor, upper, deadline):
+        known = max(floor, min(controls.known, upper))
+        if not self._climbs[0].value and (dearest := _dearest(instance, known, upper, deadline.share(_FOR_A_NODE))):
+            proofs.add(*dearest)
+            controls.report(Progress(PRICED_QUICK, watch.passed, None, proofs.highest, None))
+        settled = proofs.highest >= upper * (1 - PROOF_TOLERANCE)
+        for proved in () if settled else self._goals(max(floor, proofs.highest), upper, deadline):
             best = self._ranked()[0]
             proofs.add(best.value, best.proof, best.proved)
             controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
@@ -144,6 +156,32 @@ class QuickPrices:
     def _ranked(self) -> list[Climb]:
         """The guesses, those with the highest bounds first; of equal ones the fastest."""
         return sorted(self._climbs, key=lambda climb: (-climb.value, climb.took))
+
+
+def _dearest(
+    instance: Instance, known: float, upper: float, deadline: Deadline
+) -> tuple[float, PriceProof | None, FloatArray] | None:
+    """The goal that the node proves which costs most alone, with all worth on it, its tree and the prices.
+
+    None if that is no more than what is known, or nothing surely overflows, so that a minimum cut says the same.
+    """
+    loaded = BlockCuts(instance, upper).loaded() if known < upper else None
+    if loaded is None:
+        return None
+    alone, goal, overflow = loaded.alone(), upper * (1 - _BELOW), LeastOverflow.of(instance, upper)
+    if alone.max() <= known:
+        return None
+    prices = (np.arange(len(alone)) == alone.argmax()).astype(np.float64)
+    tree = BlockTree(instance, prices, goal, Deadline.after(0.0))
+    while goal > known and not deadline.passed:
+        tree.aim(goal, Deadline.after(0.0))
+        done, block = tree.explore(deadline)
+        if done:
+            return goal, tree.proof(), prices
+        if block is None:
+            return None
+        goal = min(goal, block_cost(instance, overflow, block)) * (1 - _BELOW)
+    return None
 
 
 def guessed_prices(instance: Instance, part: float) -> FloatArray:

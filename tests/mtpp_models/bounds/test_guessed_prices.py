@@ -8,6 +8,7 @@ import pytest
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
+from mtpp_models.bounds.cuts import pinned
 from mtpp_models.bounds.priced.quick import Climb, QuickPrices
 from mtpp_models.simple import simple
 from mtpp_models.solvers.interface import Controls
@@ -82,3 +83,21 @@ def test_the_value_of_a_guess_is_the_goal_that_it_proved() -> None:
     assert climb.begin(goal / 2, Deadline())
     assert climb.value == goal / 2
     assert climb.proved is not None
+
+
+def test_a_node_that_overflows_or_sends_much_is_proved_by_itself() -> None:
+    """A head needs more with its reader than alone, and sends more without it: a minimum cut leaves out either."""
+    n, k = 60, 4
+    work, sizes, held = np.ones(n), np.full(n, 1.0), np.ones(n)
+    sizes[n - 2 :], held[n - 2], work[n - 2 :] = (40.0, 39.8), 100.0, 0.1
+    graph = ComputationGraph.from_edges([(v, v + 1) for v in range(n - 1)], work, sizes, param_bytes=held)
+    instance = Instance(graph, Platform(k, 1.0, memory=80.0))
+    start = Partition(instance, np.minimum(np.arange(n) * (k - 1) // (n - 2), k - 1))
+    pin = pinned(start).bound
+    bound = QuickPrices()(start, Controls()).bound
+    assert pin is not None
+    assert bound is not None
+    assert bound.optimal
+    assert bound.value == pytest.approx(start.bottleneck)
+    assert bound.value > 1.2 * pin.value
+    assert np.flatnonzero(bound.witness["prices"]).tolist() == [n - 2]
