@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.errors import Registry, find, unknown
+from instances.errors import OneKindError, Registry, find, unknown
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.cuts import pigeonhole, pinned
 from mtpp_models.bounds.ideals.ideals import ideals
@@ -146,6 +146,9 @@ def model_for(instance: Instance, model: str | Model, parts: Strengthening | Non
     """
     chosen = find_model(model, parts)
     if chosen.kinds == "one" and not instance.is_alike:
+        if chosen.name.partition("+")[0] not in MODELS:
+            remedy = 'make it with kinds="any", if it holds over several kinds'
+            raise OneKindError(f"{chosen.name} is for devices that are all alike; {remedy}.")
         names = [name for name, candidate in MODELS.items() if candidate.kinds == "any"]
         raise InputError(unknown(names, chosen.name, "model for several kinds of devices"))
     return chosen

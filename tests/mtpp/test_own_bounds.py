@@ -244,3 +244,12 @@ def test_bug_a_bound_of_ones_own_that_is_no_number_is_no_bug_of_ours() -> None:
     model = Algorithm("mine", "", "", lambda start, controls: Result("mine", start.instance, None, Bound(nan, "mine")))
     with pytest.raises(InputError, match=r"^mine claims the bound nan\.$"):
         mtpp.bound(wide(), 3, model, bandwidth=4)
+
+
+def test_bug_a_model_for_devices_that_are_alike_says_how_it_is_for_others(tmp_path: Path) -> None:
+    """It was called a model that is not there."""
+    model = Algorithm("mine", "", "", lambda start, controls: Result("mine", start.instance))
+    kinds = [{"name": str(t), "count": 1, "speed": t, "memory": 1e9, "bandwidth": 1e9} for t in (1, 2)]
+    (devices := tmp_path / "devices.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    with pytest.raises(InputError, match=r'^mine is for devices that are all alike; make it with kinds="any"'):
+        mtpp.bound(wide(), model=model, devices=devices)
