@@ -14,7 +14,6 @@ import numpy as np
 
 from instances import Platform
 from instances.architectures import ARCHITECTURES
-from instances.architectures.architecture import Dim
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value
@@ -57,7 +56,8 @@ class ServingJob(StudyJob):
     def dims(self) -> dict[str, Any]:
         """Dimensions of the decoder."""
         if self.network not in ARCHITECTURES:
-            return {"phase": self.phase, "element_bytes": _ELEMENT, **HYBRID_DIMS}
+            most = min(HYBRID_DIMS["context"], hybrids()[self.network].longest or math.inf)
+            return {"phase": self.phase, "element_bytes": _ELEMENT, **HYBRID_DIMS, "context": most}
         chosen: dict[str, Any] = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
         if "context" in chosen:
             chosen["context"] = min(PHASES[self.phase]["context"], ARCHITECTURES[self.network].longest or math.inf)
@@ -103,7 +103,10 @@ def device_memory(graph: ComputationGraph, k: int) -> float:
 
 
 def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
-    """All decoders, or those named, on each number of devices: of the project in both phases, hybrid ones decoding."""
+    """All decoders, or those named, on numbers of devices: of the project in both phases, hybrid ones decoding.
+
+    Each device has a layer at least.
+    """
     if networks is None:
         networks = [*(name for name, network in ARCHITECTURES.items() if network.served), *hybrids()]
     return [
@@ -111,6 +114,7 @@ def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
         for name in networks
         for phase in (PHASES if name in ARCHITECTURES else ("decode",))
         for k in STAGES
+        if name in ARCHITECTURES or k <= len(hybrids()[name].layers)
     ]
 
 
@@ -171,12 +175,11 @@ def served(question: ServingInstance, counts: Sequence[int], back: int | None = 
     return ServedPartition(free, Partition(free.instance, block))
 
 
-# Hybrid decoders: some layers keep all tokens, others a window or a state; in the default sizes of their types, at a
-# context that some of them would first be trained for.
+# Hybrid decoders: some layers keep all tokens, others a window or a state; in the default sizes of their types.
 
 
-#: Dimensions of their questions.
-HYBRID_DIMS: Mapping[str, Dim] = {"batch": 8, "context": 32768}
+#: Dimensions of their questions; the context is no more than the type takes.
+HYBRID_DIMS: Mapping[str, int] = {"batch": 8, "context": 32768}
 
 
 @cache
@@ -199,7 +202,7 @@ def hybrids() -> dict[str, Decoder]:
 
 def hybrid_graph(kind: str, dims: Mapping[str, Any]) -> ComputationGraph:
     """The operators of a hybrid decoder in a phase, with what its layers keep."""
-    graph = replace(configured_architecture(_defaults(kind), kind)[0], longest=None).build(**dims)
+    graph = configured_architecture(_defaults(kind), kind)[0].build(**dims)
     caches = other_caches(hybrids()[kind], graph.attributes["dims"])
     return replace(graph, attributes={**graph.attributes, "caches": caches})
 

@@ -143,8 +143,8 @@ _CONTEXT = (
 )
 _HYBRID = (
     "Bottleneck of each rule over the least, and (ctx) the most context over that of\n"
-    "the rule. Batches of 8 at a context of 32768, one for each stage; sizes are the\n"
-    "defaults of each type."
+    "the rule. Batches of 8 at a context of 32768 or the most that the type takes,\n"
+    "one for each stage; sizes are the defaults of each type."
 )
 #: Rules that hybrid decoders are held against.
 _BALANCED = ("sglang", "vllm")
