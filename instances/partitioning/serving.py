@@ -11,6 +11,7 @@ More speed can cost some of it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -156,7 +157,10 @@ class ServedPartition:
             nodes = np.flatnonzero(block == stage).tolist()
             free = Fraction(memory) - Fraction(activations) - sum(params[v] for v in nodes)
             free -= sum(Fraction(p.bytes) for p in graph.parameters if not set(p.users).isdisjoint(nodes))
-            capacities.append(largest_context(free / self._caches, question.token_bytes[nodes], question.window[nodes]))
+            rates: dict[float, Fraction] = {}
+            for limit, rate in zip(question.window[nodes].tolist(), question.token_bytes[nodes].tolist(), strict=True):
+                rates[limit] = rates.get(limit, Fraction(0)) + Fraction(rate)
+            capacities.append(largest_context(free / self._caches, rates))
         return tuple(capacities)
 
     @property
@@ -176,20 +180,26 @@ class ServedPartition:
         return self._caches * sums_by(self.partition.block, cached, self.question.instance.k)
 
 
-def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:
+def largest_context(free: Fraction, rates: Mapping[float, Fraction]) -> float:
     """The largest context for which caches take at most `free` bytes [tokens]; exact.
+
+    Parameters
+    ----------
+    free : Fraction
+        [bytes]
+    rates : mapping of float to Fraction
+        Bytes of a token of the caches with each window [tokens].
 
     Examples
     --------
-    >>> largest_context(Fraction(100), np.array([1.0, 2.0]), np.array([np.inf, 10.0]))
+    >>> largest_context(Fraction(100), {math.inf: Fraction(1), 10: Fraction(2)})
     80.0
     """
     if free < 0:
         return -1.0
     remaining, begin = free, Fraction(0)
-    growing = sorted((limit, Fraction(rate)) for limit, rate in zip(window.tolist(), token_bytes.tolist(), strict=True))
-    rate = sum((growth for _, growth in growing), Fraction(0))
-    for limit, growth in growing:
+    rate = sum(rates.values(), Fraction(0))
+    for limit, growth in sorted(rates.items()):
         if rate == 0:
             return math.inf
         if limit == math.inf or rate * (Fraction(limit) - begin) > remaining:

@@ -421,19 +421,19 @@ def _contexts(question: ServingInstance) -> FloatArray:
         [(size, max((u for u in nodes if u < v), default=-1)) for size, nodes in users if v in nodes]
         for v in range(graph.n)
     ]
+    caches = [*zip(question.window.tolist(), map(Fraction, question.token_bytes.tolist()), strict=True)]
     contexts = np.full((graph.n + 1, graph.n + 1), math.inf)
     for i in range(graph.n):
-        resident_bytes, peak = Fraction(0), 0.0
+        resident_bytes, peak, rates = Fraction(0), 0.0, dict[float, Fraction]()
         for j in range(i + 1, graph.n + 1):
             resident_bytes += param_bytes[j - 1] + sum(size for size, user in before[j - 1] if user < i)
-            peak = max(peak, need[j - 1])
+            peak, (window, rate) = max(peak, need[j - 1]), caches[j - 1]
+            rates[window] = rates.get(window, Fraction(0)) + rate
             free = memory - resident_bytes - Fraction(peak)
             if free < 0:  # longer ones hold no less
                 contexts[i, j:] = -1.0
                 break
-            contexts[i, j] = largest_context(
-                free / (question.in_flight or 1), question.token_bytes[i:j], question.window[i:j]
-            )
+            contexts[i, j] = largest_context(free / (question.in_flight or 1), rates)
     return contexts
 
 
