@@ -132,6 +132,8 @@ READERS = Registry(
 )
 
 
+#: First bytes of archives, as `torch.save` makes them.
+_ZIP = b"PK\x03\x04"
 #: Suffixes of files that hold weights alone.
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pth")
 
@@ -299,6 +301,9 @@ def _recognise(path: str | Path) -> Reader:
         if file.suffix in _WEIGHTS and b"\0" in head:
             instead = f"give the config.json of their model, with {said('weights', file.name)}"
             raise InputError(f"{path}: these are weights without the sizes of their layers; {instead}.")
+        if head.startswith(_ZIP):
+            instead = "save a module of PyTorch by torch.export, as .pt2, or give it to mtpp.load in Python"
+            raise InputError(f"{path}: this is an archive, of which nothing is run; {instead}.")
     text = read_text(path)
     if file.suffix == ".json" and '"format"' not in text and '"nodes"' not in text:
         if '"peft_type"' in text:

@@ -134,9 +134,10 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
             return transformer_of(record, name)
     except UnknownLayersError as error:
         raise InputError(f"{str(error).removesuffix('.')}; {_instead()}") from None
-    if Path(text).is_file():
+    is_file = Path(text).is_file()
+    if is_file and Path(text).suffix not in (".onnx", ".pt2"):
         return _read(text, words)
-    if text in ARCHITECTURES:
+    if text in ARCHITECTURES or is_file:
         raise InputError(f"{text}: no costs are known of its layers; {_instead()}")
     rest = f"give {', '.join(TRANSFORMERS)}, a config.json of Hugging Face, or a file of mtpp-chain/2 or Piper"
     end = nearest([*TRANSFORMERS, *beside(text)], Path(text).name, f"{rest}; plan takes any graph")

@@ -84,6 +84,13 @@ def test_a_file_that_does_not_fit_is_refused(
     assert str(caught.value).startswith(str(path))
 
 
+def test_bug_a_file_of_pytorch_was_called_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt"
+    path.write_bytes(b"PK\x03\x04" + bytes(60) + b"\xff")
+    with pytest.raises(InputError, match=r"net\.pt: this is an archive, of which nothing is run; save a module"):
+        load_graph(path)
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this is a folder"):
         load_graph(tmp_path)

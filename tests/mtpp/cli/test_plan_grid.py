@@ -218,9 +218,12 @@ def test_one_of_a_thing_is_no_plural(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.onnx").write_bytes(b"\x08\x07\xff")
     for command, message in (
         ("train resnet50 --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no costs are known of its layers; give"),
         ("train nosuch --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
+        ("train net.onnx --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "net.onnx: no costs are known of its"),
+        ("train no.onnx --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
         ("train gpt2 --cluster 1x4+1x2 --bandwidth 1GB/s --global-batch 8", "needs equal servers such as 8x8"),
         ("train gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within and between servers"),
     ):
