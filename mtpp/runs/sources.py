@@ -9,6 +9,8 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -282,9 +284,23 @@ def _state(path: Path) -> tuple[int, int]:
 
 def _with_data(module: Module, is_project: bool) -> Module:
     """A module with data: files beside those of the project, and those that others name."""
-    files = _beside(module.path.parent) if is_project else [f for f in module.named if f.is_file()]
+    named = (f for f in module.named if f.is_file() and f.resolve() != _WRITTEN.get())
+    files = _beside(module.path.parent) if is_project else [*named]
     data = tuple(Part(f"{file.name} {_bytes_hash(file, _state(file))}") for file in files)
     return replace(module, parts={**module.parts, "": (*module.parts[""], *data)})
+
+
+@contextmanager
+def writing(file: str | Path | None) -> Iterator[None]:
+    """Let no method have a file as data that is written meanwhile, as the runs of a script that says where they are."""
+    token = _WRITTEN.set(None if file is None else Path(file).resolve())
+    try:
+        yield
+    finally:
+        _WRITTEN.reset(token)
+
+
+_WRITTEN: ContextVar[Path | None] = ContextVar("_WRITTEN", default=None)
 
 
 def _beside(folder: Path) -> list[Path]:

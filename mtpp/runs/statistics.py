@@ -22,6 +22,7 @@ from mtpp.runs.engine import own_bar, run_jobs, unfinished
 from mtpp.runs.job import Run, RunLog, remarks
 from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import PartitionJob, jobs_of
+from mtpp.runs.sources import writing
 from mtpp.runs.workers import this_process, workers_at
 from mtpp_models import SolveOptions, SolverNotAvailableError, simple
 from mtpp_models.solvers.registry import SOLVERS, find_solver
@@ -439,10 +440,11 @@ def compare_methods(
     WorkersLostError
         If the scheduler is lost.
     """
-    by_solver = {
-        solver: jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
-        for solver in _checked(solvers)
-    }
+    with writing(file):
+        by_solver = {
+            solver: jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
+            for solver in _checked(solvers)
+        }
     rows_of_jobs = zip(*by_solver.values(), strict=True)
     wanted = [job for row in rows_of_jobs for job in (row if row[0].by.needs_solver else row[:1])]
     if not wanted:

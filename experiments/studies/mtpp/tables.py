@@ -21,6 +21,7 @@ from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_pro
 from mtpp.runs.job import Run, read_runs
 from mtpp.runs.own_methods import CERTIFY, base_name, is_address
 from mtpp.runs.partition_job import PartitionJob, jobs_of, run_methods
+from mtpp.runs.sources import writing
 from mtpp.runs.statistics import (
     LEAST_CLUSTERS,
     SIGNIFICANT,
@@ -466,7 +467,8 @@ def make_tables(
     if not all(instance.is_alike for instance in instances):
         chosen = _over_kinds(chosen, named=methods is not None)
     with_simple = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
-    jobs = jobs_of(instances, with_simple, options, seeds=seeds, budgets=budgets)
+    with writing(report.out):
+        jobs = jobs_of(instances, with_simple, options, seeds=seeds, budgets=budgets)
     find_solver(options.solver)
     runs = report.make_runs(jobs, workers)
     _publish(run_frame(runs), report)

@@ -321,3 +321,13 @@ def test_bug_searches_are_loaded_before_the_clock_of_a_certification_starts(tmp_
     assert isinstance(method, OwnMethod)
     assert method.sources in method_process._KEPT
     method_process.end_processes()
+
+
+def test_bug_a_file_that_names_the_runs_beside_it_is_the_same_after_them(tmp_path: Path) -> None:
+    """The runs were data of the method, so that each call made them again."""
+    (tmp_path / "mine.py").write_text(f"{SOUND}\nRUNS, WEIGHTS = 'runs.jsonl', 'weights.txt'\n")
+    (tmp_path / "weights.txt").write_text("1")
+    for weights, lines in (("1", 1), ("1", 1), ("2", 2)):
+        (tmp_path / "weights.txt").write_text(weights)
+        compared(f"{tmp_path}/mine.py:mine", file=tmp_path / "runs.jsonl")
+        assert len(read_runs(tmp_path / "runs.jsonl")) == lines
