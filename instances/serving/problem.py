@@ -304,25 +304,31 @@ class DeploymentInstance(QuestionRecord):
         return f"{self.model.name}, {','.join(servers.label for servers in self.servers)}"
 
     @property
+    def question_facts(self) -> dict[str, str]:
+        """The question without names, label to words."""
+        parameters = f"{self.model.parameters / 1e9:.4g} billion parameters in {self.weights}"
+        stored = ", bytes as stored" if any(shape.stored for shape in self.model.shapes) else ""
+        servers = ", ".join(servers.label for servers in self.servers)
+        room = "" if self.reserve == "full" else ", room for their mean"
+        degrees = f"degrees {','.join(map(str, self.degrees))}{' alike' if self.uniform else ''}"
+        times = [f", {name} {value:g} s" for name, value in self.limits.items()]
+        return {
+            "model": f"{self.model.layers} layers, {parameters}{stored}, caches in {self.kv}",
+            "servers": f"on {servers}, {figures(self.between, 'bytes/s')} between",
+            "workload": f"prompts of {self.input} and outputs of {self.output} tokens{room}, {self.prefill} prefill",
+            "limits": f"{degrees}, batches of at most {self.batch}{''.join(times)}",
+            "objective": f"{self.objective} of {self.topology}{f', for {self.runtime}' if self.runtime else ''}",
+        }
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Limits of times that there are, by name [s]."""
+        return {name: value for name, value in (("tpot", self.tpot), ("ttft", self.ttft)) if value < math.inf}
+
+    @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        limits = [
-            f"{name} {value:g} s" for name, value in (("tpot", self.tpot), ("ttft", self.ttft)) if value < math.inf
-        ]
-        words = [
-            f"{self.model.layers} layers, {self.model.parameters / 1e9:.4g} billion parameters in {self.weights}",
-            *(["bytes as stored"] if any(shape.stored for shape in self.model.shapes) else []),
-            f"caches in {self.kv}",
-            f"on {', '.join(servers.label for servers in self.servers)}, {figures(self.between, 'bytes/s')} between",
-            f"prompts of {self.input} and outputs of {self.output} tokens, {self.prefill} prefill",
-            f"degrees {','.join(map(str, self.degrees))}{' alike' if self.uniform else ''}",
-            f"batches of at most {self.batch}",
-            *limits,
-            f"{self.objective} of {self.topology}",
-            *([f"for {self.runtime}"] if self.runtime else []),
-            digest_of(nameless(self.document())),
-        ]
-        return ", ".join(words)
+        return ", ".join([*self.question_facts.values(), digest_of(nameless(self.document()))])
 
     @property
     def devices(self) -> int:

@@ -230,7 +230,9 @@ def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterat
     answer, bound = result.answer, result.bound
     assert answer is not None
     question, rate = answer.instance, figures(answer.rate, "tokens/s")
-    yield f"{rate} at a context of {float(question.context):g} tokens in the mean, weights in {question.weights}."
+    at_most = "".join(f", {name} at most {time_in_words(value, 's')}" for name, value in question.limits.items())
+    context = f"a context of {float(question.context):g} tokens in the mean"
+    yield f"{rate} at {context}, weights in {question.weights}{at_most}."
     if bound is not None and bound.value > 0 and question.objective != "cost":
         uses = "use of the devices gives" if bound.method == "device-seconds" else "deployment of chains gives"
         yield f"No {uses} more than {figures(1 / bound.value, 'tokens/s')} ({_by(result)})."

@@ -160,16 +160,16 @@ def stacked(
         Words about the kinds; the kinds themselves by default.
     marks : sequence of Mark
     """
-    rows = []
+    rows, words = [], kinds or {kind: kind for kind in parts}
     for i, label in enumerate(labels):
         bars, start = list[Bar](), 0.0
         for kind, values in parts.items():
             if 0 < values[i] < math.inf:
-                title = f"{names} {label}: {kind} {scale.cell(values[i])} {scale.unit}"
+                title = f"{names} {label}: {words[kind]} {scale.cell(values[i])} {scale.unit}"
                 bars.append(Bar(start, start + values[i], kind, title))
                 start += values[i]
         rows.append(Row(label, bars))
-    return Chart(rows, scale, names, axis, kinds or {kind: kind for kind in parts}, marks)
+    return Chart(rows, scale, names, axis, words, marks)
 
 
 def memory_section(

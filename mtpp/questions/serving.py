@@ -34,7 +34,7 @@ from instances.serving.servers import SERVERS_FORMAT, Servers, servers_of_docume
 from instances.serving.transformers import served_model, with_stored
 from mtpp.questions.placement import ServingWords
 from mtpp.questions.words import LIMITS, MACHINES, Word, chosen, path_of
-from mtpp.text.numbers import Quantity, parse_bandwidth, parse_counts, parse_seconds
+from mtpp.text.numbers import Quantity, how_many, parse_bandwidth, parse_counts, parse_seconds
 
 #: Servers as words give them.
 ServersLike = str | PathLike[str] | Servers | Sequence[Servers]
@@ -361,5 +361,5 @@ def priced(servers: Sequence[Servers], text: Any) -> tuple[Servers, ...]:
     except ValueError:
         raise WordError("price", text, "give a number for each kind of servers, such as 24.5,6.") from None
     if len(prices) != len(servers):
-        raise WordError("price", text, f"there are {len(servers)} kinds of servers; give as many numbers.")
+        raise WordError("price", text, f"give {how_many(len(servers), 'number')}, one for each kind of servers.")
     return tuple(replace(server, price=price) for server, price in zip(servers, prices, strict=True))

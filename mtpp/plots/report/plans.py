@@ -337,14 +337,8 @@ _NAMES = "chain and layers"
 
 def deployment_question(answer: Deployment) -> dict[str, str]:
     """The question of a deployment, label to text."""
-    question = answer.instance
-    widths = f"weights {question.weights}, keys and values {question.kv}"
-    return {
-        "model": f"{question.model.name}, {question.model.layers} layers, {widths}",
-        "servers": ", ".join(servers.label for servers in question.servers),
-        "workload": f"prompts of {question.input} tokens, outputs of {question.output}",
-        "objective": f"{question.objective} of {question.topology}",
-    }
+    facts = answer.instance.question_facts
+    return facts | {"model": f"{answer.instance.model.name}, {facts['model']}"}
 
 
 def deployment_sections(answer: Deployment, bound: Bound | None) -> Iterator[Section]:

@@ -118,7 +118,7 @@ def test_servers_of_a_file(tmp_path: Path) -> None:
         (["--servers", "1x8xA100", "-k", "4"], "--servers say how many devices there are"),
         (["--servers", "1x8xA100", "--dim", "batch=4"], "it is none of --servers"),
         (["--servers", "1x8xA100", "--objective", "cost"], "The least cost needs prices"),
-        (["--servers", "1x8xA100", "--price", "1,2"], "there are 1 kinds of servers"),
+        (["--servers", "1x8xA100", "--price", "1,2"], "give 1 number, one for each kind of servers"),
         (["--servers", "1x8xA100", "--for", "accelerate"], "deployments are for vllm"),
         (["-k", "4", "--memory", "80GB", "--input", "100"], "--input 100: it is for --servers"),
         (["-k", "4", "--memory", "80GB", "--front", "3"], "--front 3: it is for --servers"),
@@ -167,6 +167,19 @@ def test_bug_chains_that_take_prompts_were_left_out(tmp_path: Path) -> None:
     assert [line.count("prompts/s") for line in lines if "each" in line] == [1, 0]
     assert [line.split("--max-model-len ")[1] for line in lines if "--max-model-len" in line] == ["1001", "2000"]
     assert str(mtpp.explain(out)).count("in flight") == 2
+
+
+def test_bug_pages_and_explanations_left_out_what_was_asked() -> None:
+    """Limits of time, degrees, links, and room for the mean; bars of caches were called "send"."""
+    words = {"servers": "1x2xA100", "tpot": "50ms", "ttft": "1s", "reserve": "mean", "degrees": "1,2"}
+    found = mtpp.serve("llama-3-8b", **words)
+    page = mtpp.report(found)
+    for text in ("tpot 0.05 s, ttft 1 s", "degrees 1,2, batches of at most 4096", "room for their mean", "between"):
+        assert text in page
+        assert text in found.instance.question_words
+    assert ": caches " in page
+    assert ": send " not in page
+    assert "tpot at most 50.00 ms, ttft at most 1.000 s." in str(mtpp.explain(found))
 
 
 @pytest.mark.parametrize(
