@@ -33,9 +33,10 @@ A set S without that node costs no more there than S did, and all that keeps blo
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, pairwise
 from typing import NamedTuple
 
@@ -59,16 +60,18 @@ _FOR_SIDES = 0.5
 def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[int] | None = None) -> Result:
     """The largest of the minimum cuts around single nodes, or of the bounds by their sides; its witness names the node.
 
+    Where its sides prove the bound, the nodes that are far apart follow in the witness.
+
     All stop at the bottleneck of the start; once the deadline has passed, the largest so far is the bound. Where the
     cheapest set around v is convex, it lies within reach of each of its other nodes w, so that L({w}) is no larger and
     needs no cut. Of given nodes the largest cut is the bound.
     """
     deadline = deadline or Deadline()
-    value, node, finished = 0.0, 0, True
+    value, proof, finished = 0.0, [0], True
     if nodes is None:
-        value, node, finished = best_side(start.instance, start.bottleneck, deadline.share(_FOR_SIDES))
+        value, proof, finished = best_side(start.instance, start.bottleneck, deadline.share(_FOR_SIDES))
     if not start.instance.is_alike:
-        return _pinned_over_kinds(start, value, node, finished, deadline)
+        return _pinned_over_kinds(start, value, proof, finished, deadline)
     cutoff = start.bottleneck or 1.0
     cuts = BlockCuts(start.instance.modelled(), cutoff)
     loaded = cuts.loaded() if start.instance.needs_peaks else None
@@ -85,20 +88,20 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
             break
         cut = max((case.cut([v]) for case in cases), key=lambda cut: cut.cost)
         if cut.cost > value:
-            value, node = cut.cost, v
+            value, proof = cut.cost, [v]
         if cuts.is_convex(cut.nodes):
             cost = cut.cost if loaded is None else max(case.cost(cut.nodes) for case in cases)
             upper[cut.nodes] = np.minimum(upper[cut.nodes], cost)
     # All nodes together cut nothing, so no minimum cut is above what they cost.
     most_possible = min(value + cuts.lost(), one_block(start.instance).bottleneck, start.bottleneck)
     closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)
-    return Result(PINNED, start.instance, start, Bound(value, PINNED, closed, {"nodes": [node]}))
+    return Result(PINNED, start.instance, start, Bound(value, PINNED, closed, {"nodes": proof}))
 
 
-def _pinned_over_kinds(start: Partition, value: float, node: int, finished: bool, deadline: Deadline) -> Result:
+def _pinned_over_kinds(start: Partition, value: float, proof: list[int], finished: bool, deadline: Deadline) -> Result:
     """Bound over kinds of devices: a node's block costs at least the cheapest cut around it on any kind.
 
-    The largest over all nodes, or over those tried when time was up, but at least `value`, which `node` proves already;
+    The largest over all nodes, or over those tried when time was up, but at least `value`, which `proof` names already;
     `finished` says whether `value` is all that its own bound can give. The witness names the node.
     """
     instance, cutoff = start.instance, start.bottleneck
@@ -123,8 +126,8 @@ def _pinned_over_kinds(start: Partition, value: float, node: int, finished: bool
             if least <= value:
                 break
         if least > value:
-            value, node = least, v
-    return Result(PINNED, instance, start, Bound(min(value, cutoff), PINNED, finished, {"nodes": [node]}))
+            value, proof = least, [v]
+    return Result(PINNED, instance, start, Bound(min(value, cutoff), PINNED, finished, {"nodes": proof}))
 
 
 PIGEONHOLE = "pigeonhole"
@@ -204,7 +207,7 @@ def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray
 # .. math:: \sum_{X} f \ge \mathrm{work}(X) + \tfrac1B \big(\mathrm{held}(X) + \tau(w) - b M\big)
 #     \quad\text{and}\quad \sum_{X} f \ge \mathrm{work}(X),
 #
-# where each parameter counts once that some node of X uses. Two terms more rest on T:
+# where each parameter counts once that some node of X uses. Three terms more rest on T:
 #
 # * Two users of a parameter are *apart* if one lies behind the other, and the two and all between them cost T or more
 # as a block: by their work, and by what they hold and the largest of their needs beyond the memory. What lies between
@@ -219,8 +222,12 @@ def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray
 #
 #   and the peaks of these blocks come to :math:`\int \max_{y \ge z} m(y)\, dz` bytes besides.
 #
+# * Of a chain of nodes, each apart from the next, with needs of z or more no two share a block either. So as many
+# blocks of X have such peaks, that of w among them perhaps, whose peak counts as :math:`\tau(w)`. The nodes of one path
+# are looked at, that of the largest needs; those of the chains go into the witness.
+#
 # If for each i one X has blocks that cost T or more on average, or too few for its peaks, no such partition exists: T
-# is a bound. The least T without the two terms is a bound by itself; from there it is raised by bisection.
+# is a bound. The least T without these terms is a bound by itself; from there it is raised by bisection.
 #
 # Of a node in a topological order, all before it lie before it in the order, and what passes it is cut there. So sums
 # along the order say which nodes need not be looked at.
@@ -232,18 +239,18 @@ def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray
 # What sums and differences of floats may be off by, of their largest term.
 _ROUNDING = 1e-12
 # Nodes whose bound is raised, users of a parameter at the most that are looked at in pairs, and steps of bisection.
-_TRIED, _MOST_USERS, _STEPS = 64, 8, 40
+_TRIED, _MOST_USERS, _STEPS = 32, 8, 40
 
 
-def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[float, int, bool]:
-    """The largest bound by the sides of a node, at most the cutoff, the node, and whether time sufficed.
+def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[float, list[int], bool]:
+    """The largest bound by the sides of a node, at most the cutoff, its proof, and whether time sufficed.
 
-    The bound is 0 where nothing can overflow, or a buffer is fixed.
+    The proof is the node and others that are far apart. The bound is 0 where nothing can overflow, or with a buffer.
     """
     if not (instance.needs_peaks and np.isfinite(max(instance.bandwidths))):
-        return 0.0, 0, True
+        return 0.0, [0], True
     if not all(np.isfinite(kind.memory) for kind in instance.machines.kinds):
-        return 0.0, 0, True
+        return 0.0, [0], True
     with np.errstate(over="ignore", invalid="ignore"):
         return _Sides(instance, deadline).best(cutoff)
 
@@ -254,6 +261,8 @@ class _Side:
 
     work: float
     load: float  # work, all that is held, once, and all that passes
+    live: float  # all that passes
+    path: IntArray  # nodes with large needs, one behind the other
     several: list[tuple[float, list[int]]]  # time of each parameter with several users, and these along an order
     needs: FloatArray  # of nodes with tensors that pass, falling
     passing: FloatArray  # what passes of these nodes and all before them
@@ -264,6 +273,7 @@ class _Around(NamedTuple):
 
     sides: tuple[BoolArray, BoolArray]  # (n,) the node and all before it; the node and all behind it
     passes: BoolArray  # (t,) tensors that pass
+    live: float  # all that passes
     works: FloatArray  # (2,) of the sides
     loads: FloatArray  # (2,) with all that is held, once, and all that passes
 
@@ -292,7 +302,7 @@ class _Sides:
         self._place = np.argsort(graph.topological_order)
         self._between = cache(self._cost_between)
 
-    def best(self, cutoff: float) -> tuple[float, int, bool]:
+    def best(self, cutoff: float) -> tuple[float, list[int], bool]:
         """As `best_side`."""
         most, finished, bounds, value = self._by_order(), True, dict[int, float](), 0.0
         for v in np.argsort(-most, kind="stable").tolist():
@@ -305,14 +315,14 @@ class _Sides:
             bounds[v] = float(self._least(around.works[:, None], around.loads[:, None])[0])
             value = max(value, bounds[v])
         ranked = sorted(bounds, key=lambda v: -bounds[v])
-        node = ranked[0] if ranked else 0
+        proof = ranked[:1] or [0]
         for v in ranked[:_TRIED]:
             if value >= cutoff or (v != ranked[0] and self._deadline.passed):
                 break
             raised = self._raised(v, value, cutoff)
             if raised > value:
-                value, node = raised, v
-        return min(value, cutoff), node, finished and not self._deadline.passed
+                value, proof = raised, self._proof(v, raised)
+        return min(value, cutoff), proof, finished and not self._deadline.passed
 
     def _by_order(self) -> FloatArray:
         """(n,) upper limits on the bounds by each node's sides, from the nodes before and behind it in an order.
@@ -359,7 +369,7 @@ class _Sides:
         if self._in_order:
             live = self._time[passes | ((tensors.producer == v) & ~self._is_read)].sum()
         works = np.array([self._work[side].sum() for side in sides])
-        return _Around(sides, passes, works, works + [self._held_by(side) + live for side in sides])
+        return _Around(sides, passes, live, works, works + [self._held_by(side) + live for side in sides])
 
     def _held_by(self, inside: BoolArray) -> float:
         """Parameters and states of (n,) nodes, shared ones once."""
@@ -370,10 +380,11 @@ class _Sides:
         """The largest bound by the sides of v up to the cutoff, by bisection, or `low` if it is no higher."""
         around, high = self._around(v), cutoff
         sides = [self._side(v, around, x) for x in range(2)]
+        if not self._holds(sides, low * (1 + _ROUNDING)):
+            return low
         if self._holds(sides, cutoff):
             return cutoff
-        steps = _STEPS if self._holds(sides, low * (1 + _ROUNDING)) else 0
-        for _ in range(steps):
+        for _ in range(_STEPS):
             middle = (low + high) / 2
             low, high = (middle, high) if self._holds(sides, middle) else (low, middle)
         return low
@@ -390,7 +401,47 @@ class _Sides:
             users = self._user[a:b][inside[self._user[a:b]]]
             if 1 < len(users) <= _MOST_USERS:
                 several.append((float(self._shared[p]), users[np.argsort(self._place[users])].tolist()))
-        return _Side(around.works[x], around.loads[x], several, needs[fall], np.cumsum(times[fall]))
+        path = self._path[inside[self._path]]
+        load, live = around.loads[x], around.live
+        return _Side(around.works[x], load, live, path, several, needs[fall], np.cumsum(times[fall]))
+
+    def _proof(self, v: int, goal: float) -> list[int]:
+        """The node, and those far apart that prove the goal by its sides."""
+        around = self._around(v)
+        paths = [self._side(v, around, x).path for x in range(2)]
+        far = {u for path in paths for _, chain in self._apart(path, goal) for u in chain}
+        return [v, *(u for u in self._path.tolist() if u in far - {v})]
+
+    @cached_property
+    def _path(self) -> IntArray:
+        """The nodes of the path with the largest sum of needs."""
+        start, successors, need = *(x.tolist() for x in self._graph.successors), self._need.tolist()
+        sums, before = need.copy(), [-1] * len(need)
+        for v in self._graph.topological_order.tolist():
+            for u in successors[start[v] : start[v + 1]]:
+                if sums[v] + need[u] > sums[u]:
+                    sums[u], before[u] = sums[v] + need[u], v
+        path = [int(np.argmax(sums))] if sums else []
+        while path and before[path[-1]] >= 0:
+            path.append(before[path[-1]])
+        return np.array(path[::-1], dtype=np.int64)
+
+    def _apart(self, path: IntArray, goal: float) -> list[tuple[float, list[int]]]:
+        """Falling needs, and nodes of a path that need as much, each apart from the next, where these become more."""
+        needs, levels, at = np.unique(self._need[path])[::-1].tolist(), list[tuple[float, list[int]]](), 0
+        while at < len(needs):
+            levels.append((needs[at], self._chain(path, needs[at], goal)))
+            most = len(levels[-1][1])
+            at = bisect_right(needs, most, lo=at, key=lambda need: len(self._chain(path, need, goal)))
+        return levels
+
+    def _chain(self, path: IntArray, least: float, goal: float) -> list[int]:
+        """Nodes of a path that need so much, each apart from the next, at most one more than blocks."""
+        nodes, chain, at = path[self._need[path] >= least].tolist(), list[int](), 0
+        while at < len(nodes) and len(chain) <= len(self._blocks):
+            chain.append(nodes[at])
+            at = bisect_left(nodes, goal, lo=at + 1, key=lambda v: self._between(chain[-1], v))
+        return chain
 
     def _passing(self, v: int, around: _Around, x: int) -> tuple[FloatArray, FloatArray]:
         """Of each tensor that passes the node: bytes that the block needs which makes or reads it, and its time.
@@ -423,13 +474,18 @@ class _Sides:
 
     def _peaks(self, side: _Side, goal: float) -> tuple[float, int]:
         """Peaks of the blocks but that of the node together, and how many have one, k if they are too many."""
-        cap, k = goal + self._room[0], len(self._blocks)
+        cap, k, levels = goal + self._room[0], len(self._blocks), self._apart(side.path, goal)
         doubt = _ROUNDING * (side.passing + cap)
         blocks = (side.passing - cap - doubt) / (np.maximum(cap - side.needs, 0.0) + doubt)
-        if not (blocks > 0).any():
-            return 0.0, 0
         blocks = np.maximum.accumulate(np.ceil(np.clip(blocks * (1 - _ROUNDING), 0.0, k)))
-        return float((blocks * -np.diff(side.needs, append=0.0)).sum()), int(blocks[-1])
+        far, chains = np.array([(need, len(chain)) for need, chain in levels]).reshape(-1, 2).T
+        needs = np.unique(np.concatenate((side.needs, far, [side.live])))[::-1]
+        passed, apart = (
+            np.append(0, number)[np.searchsorted(-least, -needs, side="right")]
+            for least, number in ((side.needs, blocks), (far, chains))
+        )
+        others = np.maximum(passed, apart - (needs <= side.live))
+        return float((others * -np.diff(needs, append=0.0)).sum()), int(np.maximum(passed, apart - 1).max())
 
     def _copies(self, users: list[int], goal: float) -> int:
         """How many blocks hold a parameter at least: the longest chain of users that are apart."""

@@ -171,17 +171,17 @@ def _shares(task: Task, claim: Claim) -> list[Fraction] | None:
 
 
 def _pinned(task: Task, claim: Claim) -> Check:
-    """Prove the claim again by what lies before and behind its one node, or by minimum cuts around it."""
+    """Prove the claim again by what lies before and behind its first node, or by minimum cuts around it."""
     nodes, fault = _nodes(task, claim)
-    if not fault and len(nodes) != 1:
-        fault = f"parameters.nodes has {len(nodes)} nodes; it takes 1"
+    if not fault and not nodes:
+        fault = "parameters.nodes has no node"
     if fault:
         return Check(claim, None, "false", fault)
     value = Fraction(claim.value)
     for goal in (value, value - slack(value)):
-        if holds_by_sides(task.exact, nodes[0], goal, task.clock):
+        if holds_by_sides(task.exact, nodes, goal, task.clock):
             return Check(claim, goal, "re-proved by what lies before its node and behind it")
-    return _cuts(task, claim, [(v,) for v in nodes])
+    return _cuts(task, claim, [(v,) for v in nodes[:1]])
 
 
 def _pigeonhole(task: Task, claim: Claim) -> Check:

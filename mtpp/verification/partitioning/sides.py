@@ -10,6 +10,8 @@ them, M is the room of these b blocks and C is the room of one and the goal.
   lies between them.
 * Less than C of these tensors touches the block of w. So where those at other nodes with needs of at least z come to S,
   (S - C) / (C - z) other blocks at least have such peaks.
+* Of nodes one behind the other with needs of at least z, of which no two neighbours fit into one block below the goal,
+  each is in a block of its own with such a peak; that of w may be one of these.
 
 The goal holds where for every i this is the goal or more on average for one X, or more blocks than there are.
 """
@@ -17,11 +19,12 @@ The goal holds where for every i this is the goal or more on average for one X, 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from mtpp.verification.partitioning.exact_instance import ExactInstance, reachable
 from mtpp.verification.verdict import Clock
@@ -36,17 +39,20 @@ class _Side:
 
     work: int
     load: int  # work, what is held and what passes the node
+    live: int  # what passes the node
+    far: Sequence[int]  # nodes with large needs, in an order
     shared: Sequence[tuple[Sequence[int], int]]  # users, in an order, and sizes of parameters with several
     passing: Sequence[tuple[int, int]]  # needs of other nodes, falling, and sizes of what passes
 
 
-def holds_by_sides(exact: ExactInstance, node: int, goal: Fraction, clock: Clock) -> bool:
+def holds_by_sides(exact: ExactInstance, nodes: Sequence[int], goal: Fraction, clock: Clock) -> bool:
     """Whether the sides of a node prove that some block of each partition costs the goal or more.
 
     Parameters
     ----------
     exact : ExactInstance
-    node : int
+    nodes : integers
+        The node, and others that may be far apart.
     goal : Fraction
         Positive.
     clock : Clock
@@ -59,7 +65,7 @@ def holds_by_sides(exact: ExactInstance, node: int, goal: Fraction, clock: Clock
     if exact.buffer is not None or not pace or any(limit is None for limit in exact.memory):
         return False
     question = _Question(exact, pace, goal, clock)
-    sides = [question.side(node, behind) for behind in (False, True)]
+    sides = [question.side(nodes, behind) for behind in (False, True)]
     # Chains take longest, and all users apart say whether they may be of use.
     return question.holds(sides, lambda _: 1) or (question.holds(sides, len) and question.holds(sides, question.copies))
 
@@ -88,9 +94,9 @@ class _Question:
     def _runs(self, v: int) -> bool:
         return any(v not in barred for barred in self._exact.barred)
 
-    def side(self, node: int, behind: bool) -> _Side:
-        """The node and all before it, or all behind it."""
-        exact, size = self._exact, self._size
+    def side(self, nodes: Sequence[int], behind: bool) -> _Side:
+        """The first node and all before it, or all behind it."""
+        exact, size, node = self._exact, self._size, nodes[0]
         before, after = self._before(node), self._behind(node)
         inside, live, passing = after if behind else before, 0, list[tuple[int, int]]()
         for producer, readers, sent in exact.tensors if exact.runs_nodes else ():
@@ -101,12 +107,14 @@ class _Question:
             others = readers if behind else {producer}
             if readers and node not in others:
                 passing.append((min(exact.need[v] for v in others) * size, sent * size))
-        load = self._held(inside) + (live if exact.runs_nodes else exact.need[node])
+        live = live if exact.runs_nodes else exact.need[node]
         place = {v: i for i, v in enumerate(exact.order)}
         users = [(sorted(users & inside, key=place.__getitem__), sent * size) for users, sent in exact.shared]
         work = sum(self._work[v] for v in inside)
         several = [(group, sent) for group, sent in users if 1 < len(group) <= _MOST_USERS]
-        return _Side(work, work + load * size, several, sorted(passing, reverse=True))
+        far = sorted(set(nodes) & inside, key=place.__getitem__)
+        load = work + (self._held(inside) + live) * size
+        return _Side(work, load, live * size, far, several, sorted(passing, reverse=True))
 
     def _held(self, inside: set[int]) -> int:
         """Bytes of parameters and states, shared ones once."""
@@ -134,16 +142,28 @@ class _Question:
 
         Tensors that pass from one block to the next are live in both; k where even k blocks would be too few.
         """
-        cap, k, total, blocks, peaks = self._goal + self._rooms[0], self._exact.k, 0, 0, 0
-        following = [*(need for need, _ in side.passing[1:]), 0][: len(side.passing)]
-        for (need, size), lower in zip(side.passing, following, strict=True):
-            total += size
+        cap, k, total, blocks, peaks, more = self._goal + self._rooms[0], self._exact.k, 0, 0, 0, 0
+        needs = {need for need, _ in side.passing} | {self._exact.need[v] * self._size for v in side.far} | {side.live}
+        passing = deque(side.passing)
+        for need, lower in pairwise([*sorted(needs, reverse=True), 0]):
+            while passing and passing[0][0] >= need:
+                total += passing.popleft()[1]
             if total > cap:
                 blocks = max(blocks, k if need >= cap else math.ceil((total - cap) / (cap - need)))
-            if blocks >= k:
+            apart = self._apart([v for v in side.far if self._exact.need[v] * self._size >= need])
+            more = max(more, blocks, apart - 1)
+            if more >= k:
                 return 0, k
-            peaks += blocks * (need - lower)
-        return peaks, blocks
+            peaks += max(blocks, apart - (need <= side.live)) * (need - lower)
+        return peaks, more
+
+    def _apart(self, nodes: Sequence[int]) -> int:
+        """Number of nodes of which no two share a block below the goal: each lies behind the one before, too far."""
+        apart: list[int] = []
+        for v in nodes:
+            if not apart or self._least(apart[-1], v) >= self._goal:
+                apart.append(v)
+        return len(apart)
 
     def copies(self, users: Sequence[int]) -> int:
         """Least number of blocks with users of a parameter: the longest chain of users of which none share a block."""

@@ -84,7 +84,7 @@ def test_nobody_is_not_trusted(method: str, tmp_path: Path) -> None:
     ("method", "nodes", "reason"),
     [
         ("pinned", [5], "only"),
-        ("pinned", [0, 2], "it takes 1"),
+        ("pinned", [], "no node"),
         ("pinned", [6], "does not exist"),
         ("pigeonhole", [0, 2, 4], "it takes 4"),
         ("pigeonhole", [0, 0, 2, 4], "twice"),

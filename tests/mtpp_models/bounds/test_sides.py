@@ -62,8 +62,8 @@ def drawn(r: random.Random) -> Case:
     return Case(work, params, tensors, shared, k, r.choice((1.0, 0.5, 3.0, 1e-3)), memory, None)
 
 
-def proved(instance: Instance, node: int, value: Fraction) -> bool:
-    return holds_by_sides(ExactInstance.of(instance), node, value, Clock(60.0))
+def proved(instance: Instance, nodes: list[int], value: Fraction) -> bool:
+    return holds_by_sides(ExactInstance.of(instance), nodes, value, Clock(60.0))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -71,18 +71,19 @@ def test_no_bound_is_above_the_optimum_and_each_is_proved_again(seed: int) -> No
     for number in range(100):
         case = drawn(random.Random(f"{seed} {number}"))
         instance, best = build(case), Fraction(optimum(numbers(case, exact=True), orders=True))
-        value, node, finished = best_side(instance, one_block(instance).bottleneck, Deadline())
+        value, proof, finished = best_side(instance, one_block(instance).bottleneck, Deadline())
         assert finished
         assert Fraction(value) <= best * (1 + _ROUNDING)
-        assert value == 0 or proved(instance, node, Fraction(value) * (1 - _ROUNDING))
-        assert best == 0 or not any(proved(instance, v, best * (1 + _ROUNDING)) for v in range(case.n))
+        assert value == 0 or proved(instance, proof, Fraction(value) * (1 - _ROUNDING))
+        every = [[v, *range(case.n)] for v in range(case.n)]  # more nodes never prove what is not so
+        assert best == 0 or not any(proved(instance, nodes, best * (1 + _ROUNDING)) for nodes in every)
 
 
 def test_what_both_passes_hold_counts_for_both_sides() -> None:
     """Three weights of 10 and two activations of 4, room for 12: one side has one block for 3 + 30 + 8 - 12."""
     instance = training(3, weight=10.0, saved=4.0, memory=12.0)
-    value, node, _ = best_side(instance, 1e3, Deadline())
-    assert (value, node) == (pytest.approx(29.0, rel=1e-9), 2)
+    value, proof, _ = best_side(instance, 1e3, Deadline())
+    assert (value, proof[0]) == (pytest.approx(29.0, rel=1e-9), 2)
     assert value <= min(p.bottleneck for p in all_partitions(instance)) * (1 + 1e-9)
 
 
@@ -99,9 +100,24 @@ def test_blocks_with_much_to_save_have_their_own_peaks() -> None:
     n, edges = 20, [(v, v + 1, 0) for v in range(19)] + [(v, 19 - v, 1) for v in range(9)]
     sizes = [[0.0, 10.0] if v < 9 else [0.0] for v in range(n)]
     graph = ComputationGraph.from_edges(edges, [0.1] * n, sizes)
-    value, node, _ = best_side(Instance(graph, Platform(4, 1.0, memory=12.0)), 1e3, Deadline())
+    value, proof, _ = best_side(Instance(graph, Platform(4, 1.0, memory=12.0)), 1e3, Deadline())
     # Of two blocks 1 + 90 - 24, and the peak of one of them besides.
-    assert (value, node) == (pytest.approx((1 + 90 + 10 - 24) / 2), 9)
+    assert (value, proof[0]) == (pytest.approx((1 + 90 + 10 - 24) / 2), 9)
+
+
+def test_nodes_far_apart_have_their_needs_in_blocks_of_their_own() -> None:
+    """Of two blocks each holds one of the two tensors of 20 at the ends of a chain, with what its reader sends."""
+    sizes = [20.0 if v in (0, 10) else 1.0 for v in range(12)]
+    edges = [(v, v + 1) for v in range(11)]
+    graph = ComputationGraph.from_edges(edges, [0.1] * 12, sizes, param_bytes=[5.0] * 12)
+    instance = Instance(graph, Platform(2, 1.0, memory=30.0))
+    value, proof, _ = best_side(instance, 1e3, Deadline())
+    assert value == pytest.approx((1.2 + 60 + 2 * 21 - 60) / 2)
+    assert {1, 10} <= set(proof)
+    assert value <= min(p.bottleneck for p in all_partitions(instance))
+    goal = Fraction(value) * (1 - _ROUNDING)
+    assert proved(instance, proof, goal)
+    assert not proved(instance, proof[:1], goal)
 
 
 @pytest.mark.parametrize("memory", [0.0, 29.0, 30.0, 1e9])
