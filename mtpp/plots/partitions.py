@@ -24,7 +24,7 @@ from mtpp.plots.report.partitions import stage_section
 from mtpp.plots.report.plans import step_of_placement
 from mtpp.plots.sections import LABELLED_NODES, FloatArray, block_columns, depth_columns, placed
 from mtpp.plots.style import axes_of, chart_height, colour, draw, legend_beside, plain, readable_log
-from mtpp.text.numbers import time_in_words
+from mtpp.text.numbers import Scale, time_in_words
 from mtpp.text.tables import drawn
 
 # Helpers to draw graphs: edges, names of nodes.
@@ -212,15 +212,16 @@ def plot_front(
     """
     ax = axes_of(ax, 7.5, 4)
     points = [point for point in front if point.usable_context < math.inf]
-    times, contexts = [p.cost for p in points], [p.usable_context for p in points]
+    scale = Scale.of_times([point.cost for point in points], front[0].partition.instance.time_unit)
+    times, contexts = [point.cost / scale.size for point in points], [point.usable_context for point in points]
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
-    ax.plot(times, contexts, "o", color="#3b5b92", label="no cut is faster and has more room (proved)", zorder=2)
-    for point in points[:: max(1, len(points) // 4)]:
+    ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
+    for time, point in list(zip(times, points, strict=True))[:: max(1, len(points) // 4)]:
         counts = layers_in_words(point.partition)
-        right = point.cost > (times[0] + times[-1]) / 2
+        right = time > (times[0] + times[-1]) / 2
         ax.annotate(
             counts,
-            (point.cost, point.usable_context),
+            (time, point.usable_context),
             (-7 if right else 7, -11),
             textcoords="offset points",
             fontsize="small",
@@ -230,8 +231,10 @@ def plot_front(
     for i, (name, (time, context)) in enumerate((others or {}).items()):
         colour = matplotlib.colormaps["tab10"](i + 1)
         mark = _MARKS[(i + 1) % len(_MARKS)]
-        ax.plot(time, context, mark, color=colour, label=name, zorder=3, fillstyle="none", markersize=9 + 2 * i)
-    ax.set_xlabel(f"time a batch [{front[0].partition.instance.time_unit}]")
+        ax.plot(
+            time / scale.size, context, mark, color=colour, label=name, zorder=3, fillstyle="none", markersize=9 + 2 * i
+        )
+    ax.set_xlabel(f"time a batch [{scale.unit}]")
     ax.set_ylabel("context of each sequence [tokens]")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.margins(x=0.15, y=0.15)
