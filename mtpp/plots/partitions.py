@@ -211,7 +211,8 @@ def plot_front(
         Time a batch and context of other cuts by name, such as those of default rules.
     """
     ax = axes_of(ax, 7.5, 4)
-    points = [point for point in front if point.usable_context < math.inf]
+    by_context = {point.usable_context: point for point in reversed(front)}  # of those with as much the fastest
+    points = [point for context, point in reversed(by_context.items()) if context < math.inf]
     scale = Scale.of_times([point.cost for point in points], front[0].partition.instance.time_unit)
     times, contexts = [point.cost / scale.size for point in points], [point.usable_context for point in points]
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
