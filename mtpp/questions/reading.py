@@ -174,7 +174,7 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
         _refuse(words, _OF_MODULES, f"{fspath(graph)}: only PyTorch modules take examples")
         return load_graph(fspath(graph), **values, device=device)
     if names := chosen(ReadingWords, words):
-        raise InputError(f"Only architectures and files are read; leave out {', '.join(names)}.")
+        raise InputError(f"Only architectures and files are read; leave out {', '.join(map(word, names))}.")
     if isinstance(graph, ComputationGraph):
         return graph
     if hasattr(graph, "columns"):

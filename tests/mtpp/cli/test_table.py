@@ -55,6 +55,16 @@ def test_a_table_says_at_its_end_how_many_graphs_it_lacks(folder: Path, capsys: 
     assert capsys.readouterr().err.endswith("Graphs that are left out, as told above: 1.\n")
 
 
+def test_bug_a_word_that_graphs_do_not_take_was_named_as_in_python(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("both").mkdir()
+    for name in ("one", "other"):
+        Path(f"both/{name}.json").write_bytes(Path("path.json").read_bytes())
+    assert mtpp("table both -k 1 --bandwidth 1 --weights w.gguf") == 2
+    assert capsys.readouterr().err == "mtpp: Only architectures and files are read; leave out --weights.\n"
+
+
 def test_a_table_over_kinds_of_devices(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By default with all that answer it; what a name asks for and cannot is refused before anything runs."""
     kinds = [{"name": name, "count": 1, "speed": speed} for name, speed in (("fast", 2), ("slow", 1))]
