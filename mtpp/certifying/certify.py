@@ -430,7 +430,7 @@ class _Listener:
             for methods in plans:
                 receiver, sender = context.Pipe()
                 arguments = (self.loop, methods, sender, (*processes, receiver), os.getpid())
-                process: BaseProcess = context.Process(target=_work, args=arguments, daemon=True)
+                process: BaseProcess = context.Process(target=_work, args=arguments)  # methods may fork
                 process.start()
                 processes[receiver] = process
                 sender.close()

@@ -214,6 +214,17 @@ class _Process:
 
 
 _KEPT: dict[str, _Process] = {}
+_OF_PARENT: list[_Process] = []  # kept, as to close their pipes would wait for a thread that reads them
+
+
+def _begin_anew() -> None:
+    """Keep no processes of the parent in a fork, which has none of the threads that read their answers."""
+    _OF_PARENT.extend(_KEPT.values())
+    _KEPT.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _tried(method: Any, task: Task) -> MethodAnswer:

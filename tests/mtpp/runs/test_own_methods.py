@@ -18,6 +18,7 @@ from study_jobs import diamonds
 import mtpp
 from heuristics import HEURISTICS, Method
 from instances import InputError, Partition
+from instances.random_graphs import layered
 from mtpp.runs import method_process
 from mtpp.runs.job import read_runs
 from mtpp.runs.own_methods import OwnMethod, own_method, turns_of
@@ -331,3 +332,12 @@ def test_bug_a_file_that_names_the_runs_beside_it_is_the_same_after_them(tmp_pat
         (tmp_path / "weights.txt").write_text(weights)
         compared(f"{tmp_path}/mine.py:mine", file=tmp_path / "runs.jsonl")
         assert len(read_runs(tmp_path / "runs.jsonl")) == lines
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="one process works where forks are not safe")
+def test_bug_own_methods_take_turns_in_two_processes(sound: str) -> None:
+    """One of a file was asked by a fork that no answer reached, and never ended; one of this process was an error."""
+    graph = layered(40, 80, 0)
+    methods = [sound, lambda instance, rng, limits=None: Partition(instance, np.zeros(40, dtype=int))]
+    assert mtpp.certify(graph, 5, bandwidth=1.0, methods=methods, threads=2, time_limit=2).cost is not None
