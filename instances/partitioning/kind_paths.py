@@ -20,7 +20,8 @@ from instances.partitioning.constraints import BlockRules
 #
 # A path leads over places 0 to m, each step to a later place and with a device of some kind. A state is how many
 # devices of each kind are used, one number in mixed radix; for each the places that steps below a goal can reach are
-# bits. Costs need not grow with steps. Places are positions in an order (searches) or ideals of the graph (bounds).
+# bits. Costs need not grow with steps, and may depend on the state from which a step leads. Places are positions in an
+# order (searches) or ideals of the graph (bounds).
 
 
 _WORD = 64
@@ -42,48 +43,60 @@ def is_countable(counts: tuple[int, ...], places: int) -> bool:
     return states * words <= _MOST_WORDS and states * words * places * len(counts) <= _MOST_WORK
 
 
-def best_path(costs: FloatArray, counts: tuple[int, ...], limit: int, ceiling: float = math.inf) -> CountedPath | None:
+def best_path(
+    costs: FloatArray,
+    counts: tuple[int, ...],
+    limit: int,
+    ceiling: float = math.inf,
+    table: IntArray | None = None,
+) -> CountedPath | None:
     """Path of least bottleneck from place 0 to place m; None if there is none of at most `ceiling`.
 
     Parameters
     ----------
-    costs : (T, m, m) floats
-        ``costs[t, i, j - 1]`` is that of a step from place i to place j on kind t; not looked at for j <= i.
+    costs : (c, m, m) floats
+        ``costs[table[s, t], i, j - 1]`` is that of a step from state s and place i to place j on kind t; not looked at
+        for j <= i.
     counts : T integers
         Devices of each kind.
     limit : int
         Devices that may be used in all.
     ceiling : float
+    table : (states, T) integers, optional
+        Of one row where states do not matter, by default ``costs[t]`` on kind t.
     """
+    table = np.arange(len(counts))[None] if table is None else table
     size = costs.shape[1]
     upper = costs[:, *np.triu_indices(size)]
     goals = np.unique(upper[np.isfinite(upper) & (upper <= ceiling)])
     reach = np.zeros((math.prod(count + 1 for count in counts), size // _WORD + 1), dtype=np.uint64)
     numbers, low, high = np.array(counts), 0, len(goals) - 1
-    if high < 0 or _reach(costs, numbers, limit, goals[high], reach) < 0:
+    if high < 0 or _reach(costs, table, numbers, limit, goals[high], reach) < 0:
         return None
     while low < high:
         middle = (low + high) // 2
-        if _reach(costs, numbers, limit, goals[middle], reach) >= 0:
+        if _reach(costs, table, numbers, limit, goals[middle], reach) >= 0:
             high = middle
         else:
             low = middle + 1
-    state = _reach(costs, numbers, limit, goals[high], reach)
-    starts, kinds = _trace(costs, numbers, goals[high], reach, state)
+    state = _reach(costs, table, numbers, limit, goals[high], reach)
+    starts, kinds = _trace(costs, table, numbers, goals[high], reach, state)
     return CountedPath(float(goals[high]), starts[::-1].copy(), kinds[::-1].copy())
 
 
 @compiled
-def _reach(costs: FloatArray, counts: IntArray, limit: int, goal: float, reach: NDArray[np.uint64]) -> int:
+def _reach(
+    costs: FloatArray, table: IntArray, counts: IntArray, limit: int, goal: float, reach: NDArray[np.uint64]
+) -> int:
     """Fill the places of each state, up to the first state that reaches the last place, which is returned, or -1."""
-    kinds, m, _ = costs.shape
+    (tables, m, _), kinds = costs.shape, len(counts)
     words = reach.shape[1]
-    masks = np.zeros((kinds, m, words), dtype=np.uint64)
-    for t in range(kinds):
+    masks = np.zeros((tables, m, words), dtype=np.uint64)
+    for c in range(tables):
         for i in range(m):
             for j in range(i, m):
-                if costs[t, i, j] <= goal:
-                    masks[t, i, (j + 1) // _WORD] |= np.uint64(1) << np.uint64((j + 1) % _WORD)
+                if costs[c, i, j] <= goal:
+                    masks[c, i, (j + 1) // _WORD] |= np.uint64(1) << np.uint64((j + 1) % _WORD)
     digits = np.zeros(kinds, dtype=np.int64)
     used = 0
     last_word, last_bit = m // _WORD, np.uint64(1) << np.uint64(m % _WORD)
@@ -104,13 +117,14 @@ def _reach(costs: FloatArray, counts: IntArray, limit: int, goal: float, reach: 
         for t in range(kinds):
             if digits[t] > 0:
                 before = state - stride
+                c = table[before % len(table), t]
                 for w in range(words):
                     bits = reach[before, w]
                     i = w * _WORD
                     while bits:
                         if bits & np.uint64(1) and i < m:
                             for x in range(w, words):
-                                reach[state, x] |= masks[t, i, x]
+                                reach[state, x] |= masks[c, i, x]
                         bits >>= np.uint64(1)
                         i += 1
             stride *= counts[t] + 1
@@ -121,10 +135,10 @@ def _reach(costs: FloatArray, counts: IntArray, limit: int, goal: float, reach: 
 
 @compiled
 def _trace(
-    costs: FloatArray, counts: IntArray, goal: float, reach: NDArray[np.uint64], state: int
+    costs: FloatArray, table: IntArray, counts: IntArray, goal: float, reach: NDArray[np.uint64], state: int
 ) -> tuple[IntArray, IntArray]:
     """Places and kinds of the steps, from the last to the first, of a path that ends in a state."""
-    kinds, m, _ = costs.shape
+    (_, m, _), kinds = costs.shape, len(counts)
     starts, chosen = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     count, end = 0, m
     while end > 0:
@@ -132,9 +146,10 @@ def _trace(
         for t in range(kinds):
             if not stepped and (state // stride) % (counts[t] + 1) > 0:
                 before = state - stride
+                c = table[before % len(table), t]
                 for i in range(end):
                     bit = (reach[before, i // _WORD] >> np.uint64(i % _WORD)) & np.uint64(1)
-                    if bit and costs[t, i, end - 1] <= goal:
+                    if bit and costs[c, i, end - 1] <= goal:
                         starts[count], chosen[count] = i, t
                         count, end, state, stepped = count + 1, i, before, True
                         break

@@ -68,6 +68,20 @@ def test_no_bound_is_above_brute_force(chained: bool) -> None:
         assert faults_of(case, seconds=0.05) == [], case
 
 
+@pytest.mark.parametrize("order", ["free", "fixed"])
+def test_bounds_know_the_kinds_before_and_behind_a_block(order: str) -> None:
+    """The one device of the other kind receives at the slow rate, whatever lies between; at the fast one it costs 7."""
+    graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 2)], [3, 3, 3], [6, 6, 0])
+    kinds = [Kind("a", 1, speed=1.0), Kind("b", 1, speed=1.0)]
+    result = solve(question(graph, Machines(kinds, order, [[6, 1], [1, 6]])), "ideals")  # type: ignore[arg-type]
+    assert result.bound is not None
+    assert result.bound.value == pytest.approx(9.0)
+    claims = certificate_document([result])
+    assert verify(parse_json(json_text(claims), "golden.json")).faults == ()
+    claims["bounds"][0]["value"] = 9.001
+    assert verify(parse_json(json_text(claims), "golden.json")).faults != ()
+
+
 def test_one_kind_and_equal_rates() -> None:
     """One kind is the question of devices that are alike; without rates nothing changes."""
     one = question(_ROW, Machines([Kind("a", 3, speed=1.0)], rates=[[2.0]]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, lcm
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ def blocks_lead_below(
     """Whether some partition may have blocks that all cost less than the goal, by the largest need of their nodes.
 
     Where there are rates for pairs of kinds, transfers count at these if layers are in a row, and else at the fastest
-    of each kind. With windows as well, there has to be one at either.
+    from kinds that are used before and to those that are left. With windows as well, there has to be one at either.
 
     Parameters
     ----------
@@ -53,16 +54,15 @@ def blocks_lead_below(
 def _some_path_is_below(
     exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]]
 ) -> bool:
-    """Whether blocks lead from no nodes to all, each below the goal at the fastest rate of its kind."""
+    """Whether blocks lead from no nodes to all, each below the goal at the fastest rates that it may have."""
     ideals = _ideals(exact, clock)
     place = {ideal: i for i, ideal in enumerate(ideals)}
-    prices = BlockPrices(exact)
+    prices, rows_of_blocks = BlockPrices(exact), _rows_of_blocks(exact, goal)
     blocks: list[list[list[int]]] = []
     count = 0
-    goals = [None if goal is None else ceil(goal / scale.unit) for scale in exact.scales]
     for ideal in ideals[:-1]:
         clock.raise_if_late()
-        rows = _ends_of_blocks(prices, ideal, goals)
+        rows = _ends_of_blocks(prices, ideal, rows_of_blocks)
         blocks.append([[place[end] for end in ends] for ends in rows])
         count += sum(map(len, rows))
         if count > _MOST_BLOCKS:
@@ -77,7 +77,46 @@ def _some_path_is_below(
         first = max((first for first, nodes in nodes_by_first.items() if block & nodes), default=0)
         return first, min((last for last, nodes in nodes_by_last.items() if block & nodes), default=exact.k - 1)
 
-    return blocks_lead_through(exact, blocks, clock, window if windows else None)
+    return blocks_lead_through(exact, blocks, clock, window if windows else None, rows_of_blocks)
+
+
+class BlockRow(NamedTuple):
+    """Blocks on devices of one kind that receive and send at the same rates: how they are priced, in whole numbers."""
+
+    kind: int
+    states: NDArray[np.bool_] | None = None  # devices used before them, or the device of a fixed order; None: all
+    cost: int = 1  # of a unit of the kind's cost without transfers
+    received: int = 0  # of a unit of bytes
+    sent: int = 0
+    goal: int | None = None  # each costs less; None: whatever it costs
+
+
+def _rows_of_blocks(exact: ExactInstance, goal: Fraction | None) -> list[BlockRow]:
+    """All rows of blocks; with rates for pairs a block knows the kinds used before it, and those left behind it."""
+    if not exact.is_rated or goal is None:
+        return [
+            BlockRow(t, None, 1, scale.bytes, scale.bytes, None if goal is None else ceil(goal / scale.unit))
+            for t, scale in enumerate(exact.scales)
+        ]
+    kinds, states = range(len(exact.counts)), dict[tuple[int, Fraction, Fraction], NDArray[np.bool_]]()
+    if exact.sequence is None:
+        used = np.indices([count + 1 for count in exact.counts])
+    else:
+        used = np.array([[exact.sequence[:d].count(t) for d in range(len(exact.sequence))] for t in kinds])
+    for t in kinds:
+        left = [count - used[r] - (r == t) for r, count in enumerate(exact.counts)]
+        near = sum((number > 0).astype(np.int64) << b for b, number in enumerate([*used, *left]))
+        for bits in np.unique(near).tolist():
+            before, behind = ([p for p in kinds if bits >> (p + shift) & 1] for shift in (0, len(kinds)))
+            into = min((exact.receiving[p][t] for p in before), default=Fraction(0))
+            out = min((exact.sending[t][r] for r in behind), default=Fraction(0))
+            states[t, into, out] = (near == bits) | states.get((t, into, out), np.False_)
+    rows = []
+    for (t, into, out), truths in states.items():
+        unit = exact.scales[t].unit
+        whole = lcm(unit.denominator, into.denominator, out.denominator)
+        rows.append(BlockRow(t, truths, int(unit * whole), int(into * whole), int(out * whole), ceil(goal * whole)))
+    return rows
 
 
 def blocks_lead_through(
@@ -85,24 +124,28 @@ def blocks_lead_through(
     blocks: Sequence[Sequence[Sequence[int]]],
     clock: Clock,
     window: _Window | None = None,
+    rows: Sequence[BlockRow] = (),
 ) -> bool:
     """Whether blocks lead from the first place to the last on the devices, some of which may idle.
 
     Parameters
     ----------
     blocks : sequence of lists
-        For each place but the last and each kind, the later places where a block may end.
+        For each place but the last and each row, the later places where a block may end.
     window : callable, optional
         First and last of the k places of the pipeline that a block from one place to another may be in.
+    rows : sequence of BlockRow
+        By default one for each kind.
 
     Raises
     ------
     UndecidedError, OutOfTimeError
     """
     window = window or (lambda i, j: (0, exact.k - 1))
+    rows = rows or [BlockRow(t) for t in range(len(exact.counts))]
     if exact.sequence is not None:
-        return _path_exists_in_sequence(exact.sequence, blocks, window)
-    return _path_exists(exact, blocks, clock, window)
+        return _path_exists_in_sequence(exact.sequence, rows, blocks, window)
+    return _path_exists(exact, rows, blocks, clock, window)
 
 
 def _ideals(exact: ExactInstance, clock: Clock) -> list[int]:
@@ -134,12 +177,9 @@ class BlockPrices:
         self._users = [(sum(1 << v for v in users), size) for users, size in exact.shared]
         self._is_limited = any(limit is not None for limit in exact.memory)
 
-    def costs(self, block: int, works: Sequence[int], *, moves: bool = True) -> list[int | None]:
-        """(T,) costs in the unit of each kind, perhaps without transfers; None where it does not fit, or cannot run."""
-        exact, moved, load = self.exact, 0, 0
-        for maker, readers, size in self._tensors if moves else ():
-            if readers & ~block if maker & block else readers & block:
-                moved += size
+    def costs(self, block: int, works: Sequence[int]) -> list[int | None]:
+        """(T,) costs in the unit of each kind, without transfers; None where it does not fit, or cannot run."""
+        exact, load = self.exact, 0
         if self._is_limited:
             nodes = [v for v in range(exact.n) if block >> v & 1]
             load = sum(exact.params[v] for v in nodes) + sum(size for users, size in self._users if users & block)
@@ -148,31 +188,44 @@ class BlockPrices:
         for limit, barred, work, scale in zip(exact.memory, self.barred, works, exact.scales, strict=True):
             over = 0 if limit is None else max(0, load - limit)
             runs = not (exact.fit and over) and not block & barred
-            costs.append(work * scale.work + (moved + over) * scale.bytes if runs else None)
+            costs.append(work * scale.work + over * scale.bytes if runs else None)
         return costs
 
+    def moved(self, block: int) -> tuple[int, int]:
+        """Units of bytes that a block receives, and that it sends."""
+        received = sent = 0
+        for maker, readers, size in self._tensors:
+            if maker & block:
+                sent += size if readers & ~block else 0
+            elif readers & block:
+                received += size
+        return received, sent
 
-def _ends_of_blocks(prices: BlockPrices, first: int, goals: Sequence[int | None]) -> list[list[int]]:
-    """For each kind, where the blocks that begin behind an ideal end and cost less than the goal of that kind."""
+
+def _ends_of_blocks(prices: BlockPrices, first: int, rows: Sequence[BlockRow]) -> list[list[int]]:
+    """For each row, where the blocks that begin behind an ideal end and cost less than its goal."""
     exact, before = prices.exact, prices.before
-    ends: list[list[int]] = [[] for _ in exact.work]
+    ends: list[list[int]] = [[] for _ in rows]
     level = {first: [0] * len(exact.work)}  # work of each kind
     while level:
         following: dict[int, list[int]] = {}
         for last, works in level.items():
             if last != first:
-                for t, cost in enumerate(prices.costs(last & ~first, works)):
-                    if cost is not None and ((goal := goals[t]) is None or cost < goal):
-                        ends[t].append(last)
+                costs, (received, sent) = prices.costs(last & ~first, works), prices.moved(last & ~first)
+                for row, reached in zip(rows, ends, strict=True):
+                    cost = costs[row.kind]
+                    moves = received * row.received + sent * row.sent
+                    if cost is not None and (row.goal is None or cost * row.cost + moves < row.goal):
+                        reached.append(last)
             for v in range(exact.n):
                 larger = last | 1 << v
                 if larger == last or before[v] & ~last or larger in following:
                     continue
                 grown = [work + row[v] for work, row in zip(works, exact.work, strict=True)]
-                columns = zip(prices.barred, grown, goals, exact.scales, strict=True)
                 if any(
-                    not larger & ~first & barred and (goal is None or work * scale.work < goal)
-                    for barred, work, goal, scale in columns
+                    not larger & ~first & prices.barred[row.kind]
+                    and (row.goal is None or grown[row.kind] * exact.scales[row.kind].work * row.cost < row.goal)
+                    for row in rows
                 ):
                     following[larger] = grown
         level = following
@@ -180,7 +233,11 @@ def _ends_of_blocks(prices: BlockPrices, first: int, goals: Sequence[int | None]
 
 
 def _path_exists(
-    exact: ExactInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window
+    exact: ExactInstance,
+    rows: Sequence[BlockRow],
+    blocks: Sequence[Sequence[Sequence[int]]],
+    clock: Clock,
+    window: _Window,
 ) -> bool:
     """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
     shape = tuple(count + 1 for count in exact.counts)
@@ -194,11 +251,12 @@ def _path_exists(
         clock.raise_if_late()
         if passed[i].min() >= k:
             continue
-        for t, places in enumerate(ends):
+        for row, places in zip(rows, ends, strict=True):
             before = np.full(shape, k + 1, dtype=dtype)
             target, source = [slice(None)] * len(shape), [slice(None)] * len(shape)
-            target[t], source[t] = slice(1, None), slice(None, -1)
-            before[tuple(target)] = passed[i][tuple(source)]
+            target[row.kind], source[row.kind] = slice(1, None), slice(None, -1)
+            begun = passed[i] if row.states is None else np.where(row.states, passed[i], dtype.type(k + 1))
+            before[tuple(target)] = begun[tuple(source)]
             behind: dict[tuple[int, int], NDArray[np.unsignedinteger]] = {}
             for j in places if before.min() < k else ():
                 first, final = window(i, j)
@@ -210,16 +268,17 @@ def _path_exists(
 
 
 def _path_exists_in_sequence(
-    sequence: Sequence[int], blocks: Sequence[Sequence[Sequence[int]]], window: _Window
+    sequence: Sequence[int], rows: Sequence[BlockRow], blocks: Sequence[Sequence[Sequence[int]]], window: _Window
 ) -> bool:
     """Whether blocks lead to the last place with the devices in their order, some of which may idle."""
     size = len(sequence)
     used = [0] + [size] * (len(blocks) - 1) + [size + 1]  # least number of devices that lead to each place
     for i, ends in enumerate(blocks):
-        for t, places in enumerate(ends):
-            following = [size]  # for each device the next one of the kind
+        for row, places in zip(rows, ends, strict=True):
+            following = [size]  # for each device the next one of the row
             for d in range(size - 1, -1, -1):
-                following.append(d if sequence[d] == t else following[-1])
+                is_next = sequence[d] == row.kind and (row.states is None or row.states[d])
+                following.append(d if is_next else following[-1])
             for j in places:
                 first, final = window(i, j)
                 device = following[size - max(used[i], first)]
@@ -382,7 +441,7 @@ def _costs_from(prices: BlockPrices, order: Sequence[int], i: int) -> list[list[
     for v in order[i:]:
         block |= 1 << v
         works = [work + row[v] for work, row in zip(works, exact.work, strict=True)]
-        costs = prices.costs(block, works, moves=False)
+        costs = prices.costs(block, works)
         for row, scale, cost in zip(rows, exact.scales, costs, strict=True):
             row.append(None if cost is None else cost * scale.unit)
     return rows

@@ -83,7 +83,7 @@ def _is_small(instance: Instance, positions: int) -> bool:
 
 
 def _best_path(instance: Instance, listed: _Ideals) -> CountedPath | PlacedPath | None:
-    """The best path of blocks; with rates for pairs at the fastest ones, unless layers are in a row without windows."""
+    """The best path of blocks; rates for pairs are exact for layers in a row, and the fastest ones for windows."""
     devices = instance.machines
     if instance.has_windows:
         windows = windows_of_steps(instance.rules, listed[0], instance.k)
@@ -92,11 +92,12 @@ def _best_path(instance: Instance, listed: _Ideals) -> CountedPath | PlacedPath 
     if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
         steps = RatedSteps.of_row(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
         return best_rated_path(steps, devices, instance.k)
-    costs = _steps(instance, *listed)
+    costs, table = _rated_steps(instance, listed)
     if devices.is_fixed:
-        bottleneck, starts = best_sequence(costs, np.array(devices.sequence))
-        return CountedPath(bottleneck, starts, np.array(devices.sequence))
-    return best_path(costs, devices.counts, instance.k)
+        sequence = np.array(devices.sequence)
+        bottleneck, starts = best_sequence(costs, table[np.arange(len(sequence)) % len(table), sequence])
+        return CountedPath(bottleneck, starts, sequence)
+    return best_path(costs, devices.counts, instance.k, table=table)
 
 
 def sufficient_counts(
@@ -165,6 +166,55 @@ def list_ideals(instance: Instance, limit: int, deadline: Deadline) -> _Ideals |
     return inside, node, parent
 
 
+def _rated_steps(instance: Instance, listed: _Ideals) -> tuple[FloatArray, IntArray]:
+    """Costs of steps, and which of them hold by state and kind, as `best_path` takes them.
+
+    With rates for pairs a block receives at the fastest rate from the kinds of devices that are used before it, and
+    sends at the fastest to those of devices that are left for blocks behind it. In a fixed order the states are the
+    devices. Where there are too many costs or states, each kind has its fastest rate.
+    """
+    kinds, rates, devices = instance.kinds, instance.rates, instance.machines
+    sizes = [devices.total, kinds] if devices.is_fixed else [count + 1 for count in devices.counts]
+    if rates is None or math.prod(sizes) * kinds**2 > _MOST_STEPS:
+        return _steps(instance, *listed), np.arange(kinds)[None]
+    each, available = np.eye(kinds, dtype=np.int64), np.array(devices.counts)
+    if devices.is_fixed:
+        taken = each[list(devices.sequence)]
+        used = taken.cumsum(axis=0) - taken
+        steps = taken.astype(bool)
+    else:
+        used = np.indices(sizes[::-1]).reshape(kinds, -1)[::-1].T
+        steps = used < available
+    before = np.where(used[:, :, None] > 0, rates, 0.0).max(axis=1)
+    behind = np.where(available - used[:, None] - each > 0, rates, 0.0).max(axis=2)
+    fastest = np.stack([np.broadcast_to(np.arange(kinds), used.shape), before, behind], axis=2)[steps]
+    distinct, which = np.unique(fastest, axis=0, return_inverse=True)
+    if len(distinct) * len(listed[0]) ** 2 > _MOST_STEPS:
+        return _steps(instance, *listed), np.arange(kinds)[None]
+    table = np.zeros(used.shape, dtype=np.int64)
+    table[steps] = which
+    still, received, sent = _steps(instance, *listed, still=True), *_moved(instance, *listed)
+    costs = []
+    for kind, rate_before, rate_behind in distinct.tolist():
+        # A device behind no others receives nothing, and the last one sends nothing.
+        parts = [received / (rate_before or math.inf), sent / (rate_behind or math.inf)]
+        costs.append(still[int(kind)] + (1 - _ROUNDING) * sum(parts))
+    return np.array(costs), table
+
+
+def _moved(
+    instance: Instance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """(m, m) bytes that each step receives, and bytes that it sends, at the least; 0 where there is no step."""
+    graph, arrays = instance.graph, KernelArrays.of(instance.of_kind(0))
+    arrays = arrays._replace(work=np.zeros(graph.n), memory=math.inf)
+    sizes, nothing = np.where(arrays.readers > 0, arrays.tensor_bytes, 0.0), np.zeros(len(arrays.readers))
+    tables = graph.tensors.start, graph.tensors.consumers, inside, node, parent, np.zeros(graph.n), 0.0
+    moved = _step_kernel(arrays, sizes, nothing, *tables), _step_kernel(arrays, nothing, sizes, *tables)
+    least = np.maximum(0.0, np.where(np.isfinite(moved), moved, 0.0) - 2 * _ROUNDING * float(sizes.sum()))
+    return least[0], least[1]
+
+
 def _steps(
     instance: Instance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray, *, still: bool = False
 ) -> FloatArray:
@@ -176,11 +226,10 @@ def _steps(
     for t in range(instance.kinds):
         question = instance.of_kind(t)
         arrays, by_need = KernelArrays.of(question), question.needs_peaks
-        if still:
-            arrays = arrays._replace(tensor_time=np.zeros_like(arrays.tensor_time))
+        time = np.zeros_like(arrays.tensor_time) if still else arrays.tensor_time
         needs = question.needs if by_need else np.zeros(question.graph.n)
         tensors, slack = question.graph.tensors, 0.0 if question.has_exact_bytes else BYTE_ROUNDING
-        tables = tensors.start, tensors.consumers, inside, node, parent, needs
+        tables = time, time, tensors.start, tensors.consumers, inside, node, parent, needs
         costs = _step_kernel(arrays, *tables, slack)
         if arrays.overflow_step > 0:
             if slack:
@@ -192,7 +241,7 @@ def _steps(
         able = instance.able[t]
         barred = (inside & ~able).sum(axis=1)
         costs[barred[:-1, None] < barred[1:]] = np.inf
-        unsure = _ROUNDING * float(question.graph.work[able].sum() + 2 * arrays.tensor_time.sum())
+        unsure = _ROUNDING * float(question.graph.work[able].sum() + 2 * time.sum())
         costs_of_kinds.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
     return np.array(costs_of_kinds)
 
@@ -209,6 +258,8 @@ def _too_large(question: Instance, inside: NDArray[np.bool_], doubtful: NDArray[
 @compiled
 def _step_kernel(
     arrays: KernelArrays,
+    received_time: FloatArray,
+    sent_time: FloatArray,
     reader_start: IntArray,
     reader: IntArray,
     inside: NDArray[np.bool_],
@@ -242,11 +293,11 @@ def _step_kernel(
                         is_read_later |= not inside[j, u]
                     if inside[i, home]:
                         if fresh:
-                            total += arrays.tensor_time[t]
+                            total += received_time[t]
                     elif not is_read_later:
-                        total -= arrays.tensor_time[t]
+                        total -= sent_time[t]
                 for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
-                    total += arrays.tensor_time[t]
+                    total += sent_time[t]
                 for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                     g, fresh = arrays.shared[e], True
                     for u in range(len(needs)):
