@@ -99,7 +99,8 @@ def _nameless(item: Any, names: tuple[str, ...]) -> Any:
     if isinstance(item, dict):
         is_file = isinstance(item.get("format"), str)
         if is_file:
-            names, item = _NAMES, {name: value for name, value in item.items() if name not in _RUN}
+            ignored = _RUN if item["format"].startswith("mtpp-chain/") else ()
+            names, item = _NAMES, {name: value for name, value in item.items() if name not in ignored}
         members = {name: _nameless(value, ()) for name, value in item.items() if name not in names}
         if is_file and "parameters" in item:  # of a graph; their order means nothing
             shared = _nameless(item["parameters"], ("name",))

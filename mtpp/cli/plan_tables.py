@@ -46,8 +46,8 @@ def grid_headlines(
     if tokens is not None:
         whole = training_of(plan, tokens, price)
         cost = "" if whole["price"] is None else f", {whole['price']:,.2f} for all devices"
-        days = f"{whole['days']:,.{0 if (whole['days'] or 0) >= 1000 else 2}f}"
-        rows.append(("training", f"{days} days for {tokens:.3g} tokens{cost}"))
+        days = whole["days"] or 0.0
+        rows.append(("training", f"{days:{',.0f' if days >= 1000 else '.3g'}} days for {tokens:.3g} tokens{cost}"))
     peak = float(plan.memory.total.max())
     limit = "" if math.isinf(question.memory) else f" of {question.memory / _GIB:.4g}"
     again = {mode: plan.modes.count(mode) for mode in dict.fromkeys(plan.modes) if mode != "none"}

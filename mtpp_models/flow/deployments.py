@@ -227,7 +227,11 @@ def _pooled(
     fronts: dict[tuple[int, ...], list[_Pools]] = {}
     counts = tuple(servers.count for servers in question.servers)
     # Prompts in a picosecond that links between servers leave to those within them, at most.
-    most = min(of_prompts[counts].rate, of_tokens[counts].rate) if counts in of_tokens else Fraction(PICO)
+    most = (
+        min(of_prompts[counts].rate, of_tokens[counts].rate / question.output)
+        if counts in of_tokens
+        else Fraction(PICO)
+    )
     needed = max(Fraction(0), most - question.handed_over / PICO)
     for vector in [vector for vector in of_prompts if any(vector) and vector in of_tokens]:
         if sum(vector) == 1:

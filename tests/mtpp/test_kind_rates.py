@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import math
 import random
@@ -22,6 +24,7 @@ from heuristics import Limits, search, slice_order
 from heuristics.local_search.kinds import _speeds
 from heuristics.orders.kinds import costs_of_kinds
 from instances import ComputationGraph, Instance, Platform, load_graph
+from instances.deadline import Deadline
 from instances.devices import Device
 from instances.json_files import json_text, parse_json, write_json
 from instances.machines import Kind, Machines, devices_document, read_kinds
@@ -31,6 +34,7 @@ from instances.partitioning.partition import Partition
 from mtpp.certifying.certify import certify
 from mtpp.problems.checking import certificate_document, verify
 from mtpp_models import SolveOptions, solve
+from mtpp_models.bounds.ideals.kinds import _best_path, list_ideals
 
 _ROW = chain([4, 2, 3, 1, 5, 3], [4, 2, 6, 2, 4])
 
@@ -80,6 +84,81 @@ def test_bounds_know_the_kinds_before_and_behind_a_block(order: str) -> None:
     assert verify(parse_json(json_text(claims), "golden.json")).faults == ()
     claims["bounds"][0]["value"] = 9.001
     assert verify(parse_json(json_text(claims), "golden.json")).faults != ()
+
+
+def _least(instance: Instance, rates: list[list[float]]) -> float:
+    """The least bottleneck with each block at the fastest rates of kinds before and behind it; slow and plain."""
+    graph, counts, sequence = instance.graph, instance.machines.counts, instance.machines.sequence
+    start, consumers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
+    readers = [set(consumers[a:b]) for a, b in itertools.pairwise(start)]
+    tensors = list(zip(graph.tensors.producer.tolist(), graph.tensors.bytes.tolist(), readers, strict=True))
+    ideals = [
+        ideal
+        for size in range(graph.n + 1)
+        for ideal in map(frozenset, itertools.combinations(range(graph.n), size))
+        if all(u in ideal or v not in ideal for u, v in graph.edges.tolist())
+    ]
+
+    def cost(block: frozenset[int], t: int, before: set[int], behind: set[int]) -> float:
+        received = sum(size for v, size, read in tensors if v not in block and read & block)
+        sent = sum(size for v, size, read in tensors if v in block and read - block)
+        into = received / max(rates[p][t] for p in before) if received else 0.0
+        out = math.inf if sent and not behind else sent / max(rates[t][r] for r in behind) if sent else 0.0
+        return float(instance.work[t, sorted(block)].sum()) + into + out
+
+    @functools.cache
+    def least(ideal: frozenset[int], used: tuple[int, ...]) -> float:
+        if len(ideal) == graph.n:
+            return 0.0
+        steps = []
+        for d in range(sum(used), len(sequence)) if instance.machines.is_fixed else [None]:
+            kinds = [t for t, count in enumerate(counts) if used[t] < count] if d is None else [sequence[d]]
+            for t in kinds:
+                passed = used if d is None else tuple(sequence[:d].count(s) for s in range(len(counts)))
+                after = tuple(number + (s == t) for s, number in enumerate(passed))
+                before = {s for s, number in enumerate(passed) if number}
+                behind = {s for s, number in enumerate(after) if number < counts[s]}
+                steps += [(larger, t, before, behind, after) for larger in ideals if ideal < larger]
+        return min(
+            (max(cost(larger - ideal, *step), least(larger, after)) for larger, *step, after in steps),
+            default=math.inf,
+        )
+
+    return least(frozenset(), (0,) * len(counts))
+
+
+@pytest.mark.parametrize("order", ["free", "fixed"])
+def test_bounds_at_rates_are_those_of_a_slow_program(order: str) -> None:
+    """Several devices of some kinds, some of which idle; the fastest rate of each kind says less."""
+    higher = 0
+    for seed in range(6):
+        rng = random.Random(seed)
+        edges = [(u, v) for u in range(5) for v in range(u + 1, 5) if v == u + 1 or rng.random() < 0.4]
+        sizes = [float(rng.randint(1, 9)) for _ in range(5)]
+        graph = ComputationGraph.from_edges(edges, [float(rng.randint(1, 9)) for _ in range(5)], sizes)
+        kinds = [Kind(f"{t}", t + 1, speed=float(rng.randint(1, 3))) for t in range(3)]
+        rates = [[8.0 if s == t else float(rng.randint(1, 4)) for t in range(3)] for s in range(3)]
+        instance = question(graph, Machines(kinds, order, rates))  # type: ignore[arg-type]
+        listed = list_ideals(instance, 1000, Deadline())
+        assert listed is not None
+        path = _best_path(instance, listed)
+        assert path is not None
+        assert path.bottleneck == pytest.approx(_least(instance, rates), rel=1e-9)
+        higher += path.bottleneck > _least(instance, [[8.0] * 3] * 3) * 1.01
+    assert higher >= 2
+
+
+def test_bug_many_numbers_of_devices_took_all_memory() -> None:
+    """Truths of all states were written down before they were counted."""
+    kinds = [Kind(f"{t}", 700, speed=1.0 + t) for t in range(3)]
+    graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 2)], [3, 3, 3], [6, 6, 0])
+    instance = question(graph, Machines(kinds, "free", [[6, 1, 2], [1, 6, 2], [2, 2, 6]]))
+    claims = certificate_document([solve(instance, "simple")])
+    claims["bounds"][0] |= {"method": "ideals", "value": 2.0, "parameters": {}, "recheck": "ideals"}
+    verdict = verify(parse_json(json_text(claims), "forged.json"))
+    assert [check.how for check in verdict.checks] == [
+        "not re-checked: there are 344472101 numbers of devices for 4 ideals"
+    ]
 
 
 def test_one_kind_and_equal_rates() -> None:

@@ -301,6 +301,12 @@ def _facts(members: dict[str, Value]) -> dict[str, Any]:
                 value.whole if name in ("micro_batch", "sequence") else value.number if name == "flops" else value.text
             )
             facts[name] = read()
+    how, _, rest = facts.get("source", "").partition(" attention, ")
+    if not _RUN.keys() & members.keys() and rest:  # files of 0.3 say both in their source alone
+        facts |= {
+            "attention": "fused" if how == "fused" else "eager",
+            "overlap": "tp" if rest.startswith("hidden tensor collectives, ") else "none",
+        }
     if "model" in members and members["model"].data is not None:
         members["model"].open_members(())
         facts["model"] = members["model"].data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, lcm
+from math import ceil, lcm, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ def blocks_lead_below(
     """Whether some partition may have blocks that all cost less than the goal, by the largest need of their nodes.
 
     Where there are rates for pairs of kinds, transfers count at these if layers are in a row, and else at the fastest
-    from kinds that are used before and to those that are left. With windows as well, there has to be one at either.
+    of each kind and, where that does not do, at the fastest from kinds that are used before and to those that are left.
+    With windows as well, there has to be one at either.
 
     Parameters
     ----------
@@ -55,16 +56,28 @@ def _some_path_is_below(
     exact: ExactInstance, goal: Fraction | None, clock: Clock, windows: Sequence[tuple[int, int, int]]
 ) -> bool:
     """Whether blocks lead from no nodes to all, each below the goal at the fastest rates that it may have."""
-    ideals = _ideals(exact, clock)
+    ideals, rows = _ideals(exact, clock), _rows_of_kinds(exact, goal)
+    is_below = _some_path_has(exact, ideals, rows, clock, windows)
+    if not is_below or goal is None or not exact.is_rated:
+        return is_below
+    return _some_path_has(exact, ideals, _rows_by_state(exact, goal), clock, windows)
+
+
+def _some_path_has(
+    exact: ExactInstance,
+    ideals: Sequence[int],
+    rows: Sequence[BlockRow],
+    clock: Clock,
+    windows: Sequence[tuple[int, int, int]],
+) -> bool:
+    """Whether blocks of these rows lead from no nodes to all."""
     place = {ideal: i for i, ideal in enumerate(ideals)}
-    prices, rows_of_blocks = BlockPrices(exact), _rows_of_blocks(exact, goal)
+    prices, count = BlockPrices(exact), 0
     blocks: list[list[list[int]]] = []
-    count = 0
     for ideal in ideals[:-1]:
         clock.raise_if_late()
-        rows = _ends_of_blocks(prices, ideal, rows_of_blocks)
-        blocks.append([[place[end] for end in ends] for ends in rows])
-        count += sum(map(len, rows))
+        blocks.append([[place[end] for end in ends] for ends in _ends_of_blocks(prices, ideal, rows)])
+        count += sum(map(len, blocks[-1]))
         if count > _MOST_BLOCKS:
             raise UndecidedError("there are too many blocks to look at")
     nodes_by_first, nodes_by_last = dict[int, int](), dict[int, int]()
@@ -77,7 +90,7 @@ def _some_path_is_below(
         first = max((first for first, nodes in nodes_by_first.items() if block & nodes), default=0)
         return first, min((last for last, nodes in nodes_by_last.items() if block & nodes), default=exact.k - 1)
 
-    return blocks_lead_through(exact, blocks, clock, window if windows else None, rows_of_blocks)
+    return blocks_lead_through(exact, blocks, clock, window if windows else None, rows)
 
 
 class BlockRow(NamedTuple):
@@ -91,14 +104,26 @@ class BlockRow(NamedTuple):
     goal: int | None = None  # each costs less; None: whatever it costs
 
 
-def _rows_of_blocks(exact: ExactInstance, goal: Fraction | None) -> list[BlockRow]:
-    """All rows of blocks; with rates for pairs a block knows the kinds used before it, and those left behind it."""
-    if not exact.is_rated or goal is None:
-        return [
-            BlockRow(t, None, 1, scale.bytes, scale.bytes, None if goal is None else ceil(goal / scale.unit))
-            for t, scale in enumerate(exact.scales)
-        ]
+def _rows_of_kinds(exact: ExactInstance, goal: Fraction | None) -> list[BlockRow]:
+    """A row for each kind, at its fastest rate."""
+    return [
+        BlockRow(t, None, 1, scale.bytes, scale.bytes, None if goal is None else ceil(goal / scale.unit))
+        for t, scale in enumerate(exact.scales)
+    ]
+
+
+def _rows_by_state(exact: ExactInstance, goal: Fraction) -> list[BlockRow]:
+    """Rows of blocks that know the kinds used before them, and those left behind them.
+
+    Raises
+    ------
+    UndecidedError
+        If there are too many numbers of devices.
+    """
     kinds, states = range(len(exact.counts)), dict[tuple[int, Fraction, Fraction], NDArray[np.bool_]]()
+    size = prod(count + 1 for count in exact.counts)
+    if exact.sequence is None and size * len(kinds) * (len(kinds) + 1) ** 2 > MOST_TRUTHS:
+        raise UndecidedError(f"there are {size} numbers of devices for pairs of {len(kinds)} kinds")
     if exact.sequence is None:
         used = np.indices([count + 1 for count in exact.counts])
     else:

@@ -363,8 +363,9 @@ def _best_pools(question: DeploymentInstance, rates: dict[bool, dict[_Devices, F
     parts = {pool: [_of_parts(question, s, of_pool) for s in types] for pool, of_pool in rates.items()}
     triples: dict[_Vector, list[_Triple]] = {}
     whole, none = tuple(servers.count for servers in question.servers), Fraction(0)
-    # Up to here prompts within servers count: all, as the fleets take them, less what links between servers carry.
-    needed = max(none, fleets[True][whole] - _sent(question) / PICO)
+    # Up to here prompts within servers count: all that both fleets serve, less what links between servers carry.
+    served = min(fleets[True][whole], fleets[False][whole] / question.output)
+    needed = max(none, served - _sent(question) / PICO)
     for vector in sorted(fleets[False], key=sum)[1:]:
         if sum(vector) == 1:
             s = vector.index(1)

@@ -52,7 +52,8 @@ _ROUNDING = 1e-13
 def ideals_of_kinds(start: Partition, deadline: Deadline) -> Result:
     """The optimum with its partition, of a graph with few ideals; else the bound *simple*.
 
-    Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still.
+    Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still; so is
+    what is found with rates for pairs of kinds where layers are not in a row, or have windows.
     """
     instance = start.instance
     listed = list_ideals(instance, int((_MOST_STEPS / instance.kinds) ** 0.5), deadline)

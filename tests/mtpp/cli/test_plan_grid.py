@@ -319,3 +319,9 @@ def test_a_whole_training_and_plans_of_other_degrees_are_shown(
     assert len(others) == 2
     number = [row[0] for row in rows].count("alike")
     assert f"{number} of 2 plans of other degrees within 8%" in out
+
+
+def test_bug_a_short_training_took_no_days(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mtpp(f"{SMALL} --tokens 1e4") == 0
+    (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("training"))
+    assert float(row[1]) > 0

@@ -32,3 +32,18 @@ def test_bug_chains_with_impossible_numbers_are_refused(
     document = {"format": "mtpp-chain/2", "layers": [{"configurations": ways}] * 2} | facts
     with pytest.raises(InputError, match=message):
         configured_from_document(parse_json(json.dumps(document), "c.json"))
+
+
+@pytest.mark.parametrize(
+    ("source", "members"),
+    [
+        ("unfused attention, hidden tensor collectives, a roofline", ("eager", "tp")),
+        ("fused attention, a roofline", ("fused", "none")),
+        ("measured", ("", "")),
+    ],
+)
+def test_files_of_an_earlier_version_say_in_their_source_how_layers_run(source: str, members: tuple[str, str]) -> None:
+    ways = [{"forward": 1, "parameters": 1, "stored_bytes": 1}]
+    document = {"format": "mtpp-chain/2", "layers": [{"configurations": ways}], "source": source}
+    chain = configured_from_document(parse_json(json.dumps(document), "c.json"))
+    assert (chain.attention, chain.overlap) == members
