@@ -18,6 +18,8 @@ from instances.partitioning.serving import ServedPartition
 from instances.planning import Plan
 from instances.planning.grid.plan import GridPlan
 from instances.results import exceeds
+from instances.runtimes import RUNTIMES, Runtime
+from instances.runtimes.serving import StageFile, StageFileRuntime
 from instances.serving.answer import Deployment
 from instances.system.processes import NotBoundedError
 from mtpp.api.verification import verified
@@ -29,14 +31,14 @@ from mtpp.questions.partitioning import ExplainWords, PartitioningWords, ReportW
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.verifying import VerifyWords
 from mtpp.questions.words import GraphLike, checked, chosen, path_of, pick, solve_options, takes_words
-from mtpp.stages.manifest import read_manifest
+from mtpp.stages.manifest import Manifest, read_manifest
+from mtpp.text.numbers import time_in_words
+from mtpp.verification.verdict import Verdict
+from mtpp.versions import package_version
+from mtpp_models import Progress, SolverNotAvailableError
 
 if TYPE_CHECKING:
-    from instances.runtimes import Runtime
     from mtpp.plots.report.answers import Reported
-    from mtpp.stages.manifest import Manifest
-    from mtpp.verification.verdict import Verdict
-    from mtpp_models import Progress, SolverNotAvailableError
 
 # Answers that exist: `read` takes the file of a result, `explain` a partition or its file.
 
@@ -256,8 +258,6 @@ def export(
     >>> "VLLM_PP_LAYER_PARTITION" in mtpp.export(result, "vllm")
     True
     """
-    from instances.runtimes import RUNTIMES
-
     target_runtime = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
     target = None if out is None else path_of("out", out)
     if isinstance(answer, str | PathLike):
@@ -306,8 +306,6 @@ def _settings(runtime: Runtime, answer: _Cut) -> str:
 
 
 def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
-    from instances.runtimes.serving import StageFile, StageFileRuntime
-
     if not isinstance(runtime, StageFileRuntime) or isinstance(answer, GridPlan | Deployment):
         return _settings(runtime, answer)
     files = [
@@ -408,7 +406,6 @@ def written_page(answers: list[Reported]) -> str:
     """
     from mtpp.plots.report.answers import article
     from mtpp.plots.report.drawing import page
-    from mtpp.versions import package_version
 
     if not answers:
         raise InputError("There is no answer to report; give one or more.")
@@ -440,7 +437,6 @@ def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) ->
 
 
 def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reported:
-
     manifest = read_manifest(file) if file.is_dir() else None
     source, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))
@@ -487,8 +483,6 @@ def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _files(manifest: Manifest) -> list[list[str]]:
-    from mtpp.text.numbers import time_in_words
-
     return [
         [
             str(stage.block),

@@ -14,6 +14,7 @@ from instances import FalseCertificateError, InputError, Instance, Partition, Re
 from instances.deadline import Deadline
 from instances.errors import MethodError, WordError
 from instances.system.processes import catch_interrupt
+from mtpp.certifying.certify import certify as find_and_prove
 from mtpp.certifying.least_k import LeastK, find_least
 from mtpp.questions.files import as_partition
 from mtpp.questions.partitioning import (
@@ -29,13 +30,15 @@ from mtpp.questions.partitioning import (
 )
 from mtpp.questions.words import GraphLike, pick, solve_options, takes_words
 from mtpp.text.numbers import Quantity
+from mtpp_models import Formulation, Progress, Relaxation, SolveOptions, catalogue, simple
+from mtpp_models import relaxation as solve_relaxation
+from mtpp_models import solve as solve_model
+from mtpp_models.registry import Model
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mtpp.runs.own_methods import OwnMethod
-    from mtpp_models import Formulation, Progress, Relaxation, SolveOptions
-    from mtpp_models.registry import Model
 
 #: A heuristic: its name, itself, or a function.
 Heuristic = str | Method[Instance, Partition] | Callable[..., Partition]
@@ -106,7 +109,6 @@ def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float
     """Search by one method; Ctrl-C ends the search and keeps its best partition."""
     if isinstance(method, str) and (":" in method or method.endswith(".py")):
         from mtpp.runs.own_methods import OwnMethod, own_method
-        from mtpp_models import SolveOptions
 
         own = own_method(method)
         assert isinstance(own, OwnMethod)
@@ -134,8 +136,6 @@ def _by_another_process(
 
 def over_simple(value: float, instance: Instance) -> float:
     """A cost over the bound *simple*; infinite if only the bound is 0."""
-    from mtpp_models import simple
-
     floor = simple(instance)
     return value / floor if floor > 0 else 1.0 if value == 0 else math.inf
 
@@ -247,8 +247,6 @@ def relaxation(
     >>> round(relaxed.value, 3), round(result.bound.value, 3)
     (4.0, 9.0)
     """
-    from mtpp_models import relaxation as solve_relaxation
-
     options = solve_options(words, words["time_limit"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
     answers = [
@@ -260,8 +258,6 @@ def relaxation(
 
 def catalogue_of(graph: GraphLike, k: int | None, words: RelaxationWords, *, stats: bool) -> pd.DataFrame:
     """The models of one question with their sizes, with `stats` what each proves, too, as ``mtpp list models``."""
-    from mtpp_models import catalogue
-
     options = solve_options(words, words["time_limit"])
     (instance,) = instances_of(graph, k, pick(PartitioningWords, words))
     return catalogue(instance, start=as_partition(words["start"], instance), options=options if stats else None)
@@ -290,7 +286,6 @@ def _modelled(
 ) -> Result:
     """Solve one model; the bound of one of the caller's is stated."""
     from mtpp.runs.own_methods import own_model
-    from mtpp_models import solve as solve_model
 
     own = own_model(model)
     if own is not None and own.call is None and isinstance(model, str):
@@ -393,8 +388,6 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
     >>> [result.proved for result in mtpp.certify(graph, k=[1, 2, 3], bandwidth="1")]
     [True, True, True]
     """
-    from mtpp.certifying.certify import certify as find_and_prove
-
     options, methods = solve_options(words, words["time_limit"]), turns_of(words["methods"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 

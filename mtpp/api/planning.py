@@ -17,15 +17,19 @@ from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.annealing import Tell
 from heuristics.placement.placeto import Checkpoint
+from heuristics.planning.orders import execute_orders
 from instances import Bound, ComputationGraph, Result
 from instances.deadline import Stopwatch
+from instances.devices import Cluster
 from instances.errors import InputError, WordError, is_refused, word
+from instances.flow.problem import FlowInstance
 from instances.json_files import read_text
 from instances.partitioning.serving import ServingInstance
 from instances.placement.networks import group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.planning import Iteration, LayerChain, Plan
 from instances.planning.grid.transformer import Transformer
+from instances.runtimes import Runtime
 from instances.runtimes.serving_front import Front
 from instances.serving.model import ServedModel
 from instances.serving.problem import DeploymentInstance
@@ -33,6 +37,7 @@ from mtpp.certifying.loop import ignore
 from mtpp.certifying.methods import (
     DEPLOYMENT_METHODS,
     DeploymentResult,
+    FlowResult,
     PlanResult,
     PlanSearch,
     answered,
@@ -75,10 +80,6 @@ from mtpp_models.solvers.registry import find_solver
 if TYPE_CHECKING:
     import networkx as nx
 
-    from instances.devices import Cluster
-    from instances.flow.problem import FlowInstance
-    from instances.runtimes import Runtime
-    from mtpp.certifying.methods import FlowResult
 
 # Layers of a decoder on the devices of a cluster: `flow`.
 
@@ -482,7 +483,6 @@ def _legal(runtime: Runtime, plan: Plan) -> bool:
 
 def _in_listed_order(iteration: Iteration, path: Path) -> Iteration:
     """The plan that was found, in the order of a file."""
-    from heuristics.planning.orders import execute_orders
     from instances.planning.plan_files import read_schedule
 
     plan = iteration.plan

@@ -15,10 +15,9 @@ from instances.errors import InputWarning, WordError, find
 from mtpp.questions.reading import is_module, read_program, save_module
 from mtpp.questions.stages import MEASURED, ModelWords, RunWords, SplitWords, StagesWords, check_model, stages_question
 from mtpp.questions.words import checked, path_of, pick, solve_options, takes_words
-from mtpp.stages.manifest import check_new_folder
+from mtpp.stages.manifest import Manifest, check_new_folder
 
 if TYPE_CHECKING:
-    from mtpp.stages.manifest import Manifest
     from mtpp.stages.splitting import ModuleStages
     from mtpp.stages.trial import Trial
     from mtpp_models import Progress, SolverNotAvailableError

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from instances.errors import InputError, printable
 from instances.json_files import Value, read_json
@@ -16,6 +16,7 @@ from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.accelerators import MEASURED
 from instances.planning.grid.estimates import ALIKE, STEPS_FORMAT, Calibration, Step, calibrated, spread
 from instances.planning.grid.plan import GridPlan, first_recomputed, plan_of
+from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.stated import grid_from_document
 from instances.planning.grid.transformer import Transformer
 from mtpp.certifying.loop import ignore
@@ -25,9 +26,6 @@ from mtpp.questions.planning import TrainWords
 from mtpp.questions.words import takes_words, words_of
 from mtpp.text.numbers import how_many
 from mtpp_models import Progress
-
-if TYPE_CHECKING:
-    from instances.planning.grid.problem import GridInstance
 
 #: A step above it, or devices used below it, are mostly a number in another unit [s].
 _LONG, _IDLE = 3600.0, 0.01

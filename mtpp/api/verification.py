@@ -15,9 +15,10 @@ from instances.runtimes.parser_process import PACKAGES
 from instances.system.processes import NotBoundedError, run_bounded, run_module
 from instances.system.processes import SubprocessError as SubprocessError
 from mtpp.problems.checking import differences
+from mtpp.problems.checking import rerun as run_again
 from mtpp.questions.verifying import OwnGraph, VerifyWords
 from mtpp.questions.words import GraphLike, path_of, takes_words
-from mtpp.verification.verdict import Verdict
+from mtpp.verification.verdict import OutOfTimeError, Verdict
 
 # Settings of runtimes, judged by the installed programs: `check`.
 
@@ -190,7 +191,6 @@ def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
 
 def _verdict(file: Path, *, rerun: bool, time_limit: float) -> Verdict:
     from mtpp.problems.checking import verify as check
-    from mtpp.verification.verdict import OutOfTimeError
 
     promises: tuple[str, ...] = ()
     if file.is_dir():  # of stages
@@ -205,7 +205,5 @@ def _verdict(file: Path, *, rerun: bool, time_limit: float) -> Verdict:
         raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
     verdict = replace(verdict, faults=(*promises, *verdict.faults))
     if rerun and not verdict.faults:
-        from mtpp.problems.checking import rerun as run_again
-
         verdict = run_again(verdict, time_limit=time_limit)
     return verdict

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from instances.certificates import KINDS, PARTITION, SOLVER_NAMES, bound_members, recheck
 from instances.errors import InputError
+from instances.partitioning.memory import find_infeasibility
+from instances.records import written
 from instances.results import Result
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ def state_plan(answer: Iteration) -> dict[str, Any]:
 def state_flow(answer: FlowAnswer) -> dict[str, Any]:
     """A flow as files state it."""
     from instances.flow.problem import FlowMembers, GroupMembers
-    from instances.records import written
 
     intervals = {name: (begin, end) for name, (begin, end) in answer.document().items()}
     groups = tuple(
@@ -67,8 +68,6 @@ def state_flow(answer: FlowAnswer) -> dict[str, Any]:
 
 def without_partition(result: Result) -> dict[str, Any] | None:
     """Why there is no partition, with what proves it again, as a solver says it without; None if it is not known."""
-    from instances.partitioning.memory import find_infeasibility
-
     if result.impossible is None:
         return None
     infeasibility = find_infeasibility(result.instance)

@@ -12,7 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from instances.architectures import ARCHITECTURES
 from instances.errors import extra
+from instances.graph.display import figures
+from instances.machines import SHIPPED
+from instances.readers import READERS
 from mtpp.questions import words
 
 # Names that there are to choose from, from the registries; a registry is loaded when it is asked.
@@ -68,8 +72,6 @@ def _networks() -> Rows:
 
 
 def _architectures() -> Rows:
-    from instances.architectures import ARCHITECTURES
-
     return [
         (name, architecture.summary, " ".join(f"{dim}={value}" for dim, value in architecture.dims.items()))
         for name, architecture in ARCHITECTURES.items()
@@ -77,15 +79,10 @@ def _architectures() -> Rows:
 
 
 def _readers() -> Rows:
-    from instances.readers import READERS
-
     return [(name, reader.summary) for name, reader in READERS.items()]
 
 
 def _devices() -> Rows:
-    from instances.graph.display import figures
-    from instances.machines import SHIPPED
-
     rows: Rows = []
     for name, kind in SHIPPED.items():
         assert kind.roofline is not None

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances.errors import assumptions
+from instances.partitioning.serving import ServedPartition
+from instances.runtimes.layers import layers_in_words
+from instances.serving.problem import DeploymentInstance
 from mtpp.cli import options
 from mtpp.cli.command import Files, command
 from mtpp.cli.exit_codes import INTERRUPTED
@@ -27,8 +30,6 @@ from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
-    from instances.partitioning.serving import ServedPartition
-    from instances.serving.problem import DeploymentInstance
     from mtpp.api.planning import ServingResult
     from mtpp.certifying.methods import DeploymentResult, FlowResult
 
@@ -278,8 +279,6 @@ def _deployment_row(result: DeploymentResult) -> dict[str, str]:
 
 def _front_rows(result: ServingResult) -> list[dict[str, str]]:
     """Column to text of each cut; a speed is that at the context beside it or above it."""
-    from instances.runtimes.layers import layers_in_words
-
     question, front, unit, rows = result.instance, result.answer, result.instance.time_unit, []
     assert front is not None
     for point, full in zip(front.points, front.full_throughput, strict=True):

@@ -6,32 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from instances.errors import InputError, said
+from instances.runtimes.training import grid_settings
 from mtpp.cli import options
 from mtpp.cli.command import PlanFiles, command
 from mtpp.cli.exit_codes import DONE
-from mtpp.cli.printing import Printing
-from mtpp.questions.grid import grid_question
+from mtpp.cli.printing import OnFault, Printing
+from mtpp.questions.grid import GridQuestion, grid_question
 from mtpp.questions.planning import PlanningQuestion, PlanningWords, PlanSearchWords, TrainWords, plan_question
+from mtpp.text.tables import LiveLine, left_aligned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mtpp.certifying.methods import GridResult, PlanResult
-    from mtpp.cli.printing import OnFault
-    from mtpp.questions.grid import GridQuestion
-    from mtpp.text.tables import LiveLine
 
 # The verb ``mtpp train``: the search of a plan in a grid, and what is shown of it.
 
 
 def _show_grid(question: GridQuestion, files: PlanFiles, printing: Printing) -> int:
     """Plan, print, draw and write; the exit code."""
-    from instances.runtimes.training import grid_settings
     from mtpp.api.training import trained
     from mtpp.certifying.methods import plans_of_other_degrees, uniform_plan
     from mtpp.cli.plan_tables import comparison_rows, grid_headlines, stage_rows
     from mtpp.plots.plans import grid_figure
-    from mtpp.text.tables import left_aligned
 
     runtime = question.runtime
 
@@ -63,7 +60,6 @@ def _calibrate(steps: str, files: PlanFiles, printing: Printing) -> int:
     """Fit constants, print and write them; the exit code."""
     from instances.planning.grid.estimates import calibration_document
     from mtpp.api.training import calibrate
-    from mtpp.text.tables import left_aligned
 
     calibration = calibrate(steps)
     kind = f"{calibration.device}, {calibration.dtype}, {calibration.runtime}"
@@ -172,7 +168,6 @@ def _show_plan(question: PlanningQuestion, files: PlanFiles, printing: Printing)
     from mtpp.api.planning import planned
     from mtpp.certifying.methods import guarantees, write_planner
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
-    from mtpp.text.tables import left_aligned
 
     instance, planner = question.instance, question.planner
     if files.export is not None and files.export.suffix in _MODELS:

@@ -24,13 +24,12 @@ from mtpp.cli import options
 from mtpp.cli.command import Files, complain
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.text.numbers import Scale, bytes_in_words
-from mtpp.text.tables import Rows, fitted, terminal_width
+from mtpp.text.tables import LiveLine, Rows, fitted, terminal_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mtpp.certifying.loop import Turn
-    from mtpp.text.tables import LiveLine
     from mtpp_models import SolverNotAvailableError
 
 #: Receives each solver that is missing or fails.
@@ -191,8 +190,6 @@ class Printing:
 
     def working(self, label: str, cost: str = "bottleneck") -> LiveLine:
         """The live line on stderr, unless nobody wants it."""
-        from mtpp.text.tables import LiveLine
-
         return LiveLine(label, silent=self.quiet, cost=cost)
 
     def say(self, text: str) -> None:

@@ -15,13 +15,17 @@ from instances.errors import InputError, assumptions, find
 from instances.graph.graph_file import graph_document
 from instances.graph.memory import Summary, summarise
 from instances.json_files import finite_or_none
+from instances.partitioning.partition_file import partition_document
+from instances.runtimes import RUNTIMES
+from instances.system.processes import NotBoundedError
 from mtpp.cli import options
 from mtpp.cli.command import Files, Without, command, complain
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, TRUSTED, UNCHECKED, WRONG
-from mtpp.cli.printing import Printing, question_line
+from mtpp.cli.printing import Printing, question_line, tables
 from mtpp.questions.partitioning import ExplainWords, FeatureWords, ReportWords
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.verifying import OwnGraph, VerifyWords
+from mtpp.text.tables import frame_table, left_aligned, records, terminal_width
 
 if TYPE_CHECKING:
     from mtpp.certifying.explain import Findings
@@ -54,7 +58,6 @@ def explain(
     """
     from mtpp.api.answers import explainable, explained
     from mtpp.certifying.explain import Findings
-    from mtpp.text.tables import left_aligned, terminal_width
 
     result, false = explainable(str(file), graph, words, f"mtpp explain {file}")
     result = result.noted(*assumptions())
@@ -80,9 +83,7 @@ def explain(
 
 
 def _show_partition(findings: Findings, text: str, result: Result[Any, Any], printing: Printing) -> None:
-    from mtpp.cli.printing import tables
     from mtpp.cli.rows import explained_row
-    from mtpp.text.tables import terminal_width
 
     partition = findings.partition
     printing.rows([explained_row(partition, findings.bound)])
@@ -104,8 +105,6 @@ def result_summary(result: Result[Any, Any]) -> dict[str, Any]:
 
 
 def _document(findings: Findings, sentences: list[str]) -> dict[str, Any]:
-    from instances.partitioning.partition_file import partition_document
-
     bound, cost = findings.bound, findings.partition.bottleneck
     return {
         "instance": findings.partition.instance.name,
@@ -150,9 +149,7 @@ def verify(
 
     Example: mtpp verify certificate.json -k 4 --bandwidth 25GB/s --graph model.onnx
     """
-    from instances.system.processes import NotBoundedError
     from mtpp.api.verification import verified
-    from mtpp.text.tables import left_aligned
 
     own = None if graph is None else OwnGraph(graph, words)
     code, documents = DONE, []
@@ -214,8 +211,6 @@ def import_graph(
 
     Example: mtpp import model.onnx --dim batch=8 --dim sequence=128 --out graph.json
     """
-    from mtpp.text.tables import left_aligned
-
     files.check()
     network = read_graph(graph, words)
     if files.out is not None:
@@ -311,7 +306,6 @@ def features(
     Example: mtpp features networks -k 4,16 --out features.csv
     """
     from mtpp.api.comparison import features as measured
-    from mtpp.text.tables import frame_table, records
 
     Files(out=out).check()
     with printing.working("features"):
@@ -364,7 +358,6 @@ def export(
 
     Example: mtpp export certificate.json --for vllm
     """
-    from instances.runtimes import RUNTIMES
     from mtpp.api.answers import exported
 
     target = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)

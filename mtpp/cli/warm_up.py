@@ -9,16 +9,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.deadline import CLOCK, Deadline, Stopwatch
+from instances.devices import NetworkCards
 from instances.errors import InputError, InputWarning
+from instances.flow.problem import FlowInstance
+from instances.json_files import Value, check_readable, json_text
+from instances.machines import Kind, Machines
+from instances.partitioning.constraints import Constraints
+from instances.placement.problem import PlacementInstance
+from instances.planning import Cluster, LayerChain, TrainingInstance
+from instances.system.processes import keeping_answers, processors, run_beside
 from mtpp.cli import options
 from mtpp.cli.command import Files, command, complain
 from mtpp.cli.exit_codes import DONE, NOTHING
 from mtpp.cli.printing import Printing
-
-if TYPE_CHECKING:
-    from instances import Instance, Partition
+from mtpp.questions.grid import grid_question
+from mtpp.questions.planning import TrainWords
+from mtpp.questions.serving import ServeWords, deployment_instance
+from mtpp.questions.words import checked
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
@@ -51,7 +62,6 @@ def warm_up(
     Example: mtpp warm-up --export kernels.mtpp
     """
     from instances.compiled import is_warm, made_for, mark_warm, stored_code
-    from instances.json_files import check_readable
     from instances.system.files import write_archive
 
     if import_file is not None:
@@ -98,8 +108,6 @@ def _imported(path: Path) -> Path | None:
 
 def _compile(printing: Printing) -> float:
     """Run every method on tiny questions, in as many processes as there are processors; return the seconds it took."""
-    from instances.deadline import CLOCK, Stopwatch
-    from instances.system.processes import keeping_answers, processors, run_beside
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
@@ -129,7 +137,6 @@ def _compile(printing: Printing) -> float:
 def _question() -> tuple[Instance, Partition]:
     """A small question with a partition."""
     from heuristics.orders.bisection import slice_by_bisection
-    from instances import Instance, Platform
     from instances.random_graphs import regal_style
 
     instance = Instance(regal_style("erdos-renyi", _NODES, seed=1), Platform(k=3, bandwidth=1.0))
@@ -162,7 +169,6 @@ def _prices() -> Iterator[str]:
 def _ideals() -> Iterator[str]:
     import numpy as np
 
-    from instances import Instance, Platform
     from mtpp_models.bounds.ideals.dynamic_program import passing_tensors
 
     yield from _bounds(("ideals",))
@@ -174,7 +180,6 @@ def _ideals() -> Iterator[str]:
 def _cuts() -> Iterator[str]:
     import numpy as np
 
-    from instances.deadline import Deadline
     from mtpp_models.cuts.conflicts import find_clique
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.formulations.superblocks import EXACT
@@ -186,7 +191,6 @@ def _cuts() -> Iterator[str]:
 
 
 def _bounds(names: Sequence[str]) -> Iterator[str]:
-    from instances.deadline import Deadline
     from mtpp.problems.checking import certificate_document
     from mtpp_models.registry import find_model
     from mtpp_models.solvers.interface import Controls
@@ -200,7 +204,6 @@ def _bounds(names: Sequence[str]) -> Iterator[str]:
 
 
 def _verify(document: Any, what: str) -> None:
-    from instances.json_files import Value, json_text
     from mtpp.problems.checking import verify
 
     verify(Value(json.loads(json_text(document)), what))
@@ -210,9 +213,6 @@ def _kinds() -> Iterator[str]:
     import numpy as np
 
     from heuristics import Limits, search
-    from instances import ComputationGraph, Instance
-    from instances.machines import Kind, Machines
-    from instances.partitioning.constraints import Constraints
     from mtpp_models import MODELS, Algorithm, SolveOptions, solve
 
     yield "kinds of devices"
@@ -236,12 +236,8 @@ def _flows() -> Iterator[str]:
 
     from heuristics import Limits
     from heuristics.flow.search import search_flow
-    from instances.deadline import Deadline
-    from instances.flow.problem import FlowInstance
     from mtpp.api.planning import deployment
     from mtpp.problems.checking import certificate_document, result_document
-    from mtpp.questions.serving import ServeWords, deployment_instance
-    from mtpp.questions.words import checked
     from mtpp_models.flow.bounds import bound_flow
     from mtpp_models.flow.enumeration import enumerate_flows
     from mtpp_models.flow.weights import Hubs, exclude
@@ -266,8 +262,6 @@ def _plans() -> Iterator[str]:
     import numpy as np
 
     from heuristics.planning import PLANNERS
-    from instances.devices import NetworkCards
-    from instances.planning import Cluster, LayerChain, TrainingInstance
     from mtpp.certifying.methods import certify_plan
     from mtpp.problems.checking import certificate_document
 
@@ -284,9 +278,6 @@ def _plans() -> Iterator[str]:
 
 def _grids() -> Iterator[str]:
     from mtpp.certifying.methods import certify_grid
-    from mtpp.questions.grid import grid_question
-    from mtpp.questions.planning import TrainWords
-    from mtpp.questions.words import checked
 
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
@@ -300,10 +291,7 @@ def _placement() -> Iterator[str]:
     from heuristics.placement import PLACERS
     from heuristics.placement.placeto import play_episodes
     from heuristics.placement.simulator import step_times
-    from instances.deadline import Deadline
-    from instances.machines import Machines
     from instances.placement.placement import Placement
-    from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
     from mtpp.verification.placement.step_time import Step, TimeBounds
     from mtpp.verification.verdict import Clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,20 +14,22 @@ from instances.errors import word
 from instances.flow.problem import flow_from_document
 from instances.json_files import Value
 from instances.partitioning.partition_file import AnswerFile, read_partition, served_cut, stated_partition
+from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.partitioning.stated import certificate_from_document, serving_from_document
 from instances.placement.problem import placement_from_document
+from instances.planning import Iteration, Plan
+from instances.planning.grid.plan import GridPlan, plan_of
 from instances.planning.grid.stated import grid_from_document
+from instances.planning.operations import KINDS
+from instances.records import written
 from instances.results import STATED, exceeds
+from instances.serving.answer import answer_of
+from instances.serving.problem import deployment_from_document
 from mtpp.questions.partitioning import PartitioningWords, platform_of, rules_of, runtime_of
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, chosen, pick
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from instances.partitioning.serving import ServedPartition
-    from instances.planning import Plan
-    from instances.planning.grid.plan import GridPlan
     from instances.planning.stated import StatedPlan, StatedTimeline
 
 # Answers that are given: as objects, or as files whose costs are computed anew.
@@ -139,11 +141,8 @@ def read_plan(document: Value) -> Result[Any, Any]:
     """The plan, run in the order of passes that the file states."""
     from heuristics.planning.execution import execute
     from heuristics.planning.orders import execute_orders
-    from instances.planning import Iteration
-    from instances.planning.operations import KINDS
     from instances.planning.plan_files import operations_document
     from instances.planning.stated import StatedPlan, plan_from_document
-    from instances.records import written
 
     stated = plan_from_document(document)
     plan = _plan_of(document, stated)
@@ -160,16 +159,12 @@ def read_plan(document: Value) -> Result[Any, Any]:
 
 
 def _plan_of(document: Value, stated: StatedPlan | StatedTimeline) -> Plan:
-    from instances.planning import Plan
-
     with document.refusing():
         return Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
 
 
 def read_grid(document: Value) -> Result[Any, Any]:
     """The answer of a file of a plan for a global batch."""
-    from instances.planning.grid.plan import plan_of
-
     stated = grid_from_document(document)
     with document.refusing():
         plan = plan_of(stated)
@@ -200,7 +195,6 @@ def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]
 
 def read_front(document: Value) -> Result[Any, Any]:
     """The front of a serving file; what its cuts cost and hold is computed anew."""
-    from instances.partitioning.serving import ServedPartition, ServingInstance
     from instances.runtimes.serving_front import Front
 
     stated = serving_from_document(document)
@@ -216,9 +210,6 @@ def read_front(document: Value) -> Result[Any, Any]:
 
 def read_deployment(document: Value) -> Result[Any, Any]:
     """The answer of a file of a deployment, its numbers computed anew."""
-    from instances.serving.answer import answer_of
-    from instances.serving.problem import deployment_from_document
-
     stated = deployment_from_document(document)
     with document.refusing():
         answer = answer_of(stated.instance, stated.answer)

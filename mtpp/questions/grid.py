@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
+from instances.architectures import ARCHITECTURES
 from instances.errors import (
     InputError,
     InputWarning,
@@ -25,17 +26,29 @@ from instances.errors import (
     word,
 )
 from instances.graph.display import figures
-from instances.json_files import beside
+from instances.json_files import beside, parse_json, read_text
+from instances.planning.grid import ConfiguredChain, GridInstance, Servers
+from instances.planning.grid.accelerators import (
+    DTYPES,
+    RUNTIMES,
+    Accelerator,
+    Constants,
+    constants_of,
+    listed_servers,
+    read_accelerator,
+)
+from instances.planning.grid.configurations import FULL, MODES, NONE, configured_from_document
+from instances.planning.grid.problem import Fixed, StateBytes
+from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
+from instances.planning.problem import ELEMENT_BYTES
+from instances.readers.huggingface.files import find_record
+from instances.readers.profiles import recognises_piper
 from mtpp.questions.words import MACHINES, Word
 from mtpp.text.numbers import parse_bandwidth, parse_bytes, parse_counts, parse_flops
 
 if TYPE_CHECKING:
-    from instances.planning.grid import ConfiguredChain, GridInstance, Servers
-    from instances.planning.grid.accelerators import Accelerator, Constants
     from instances.planning.grid.estimates import Calibration, Estimate
     from instances.planning.grid.layers import Routing
-    from instances.planning.grid.problem import StateBytes
-    from instances.planning.grid.transformer import Transformer
 
 # Models of plans in a grid: names, configurations of Hugging Face, files of measured layers.
 
@@ -112,11 +125,6 @@ def _routing(model: Transformer, words: Mapping[str, Any]) -> Routing:
 
 def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transformer:
     """Measured layers, or a model whose layers are estimated."""
-    from instances.architectures import ARCHITECTURES
-    from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.transformer import TRANSFORMERS, Transformer, transformer_of
-    from instances.readers.huggingface.files import find_record
-
     if isinstance(chain, ConfiguredChain | Transformer):
         return chain
     if not isinstance(chain, str | PathLike):
@@ -154,10 +162,7 @@ def _instead() -> str:
 
 def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
     """Layers from a file of mtpp-chain/2, or of Piper."""
-    from instances.json_files import parse_json, read_text
     from instances.planning.chains import configured_from_piper
-    from instances.planning.grid.configurations import configured_from_document
-    from instances.readers.profiles import recognises_piper
 
     text = read_text(path)
     if recognises_piper(text):
@@ -321,10 +326,8 @@ def grid_question(chain: Any, cluster: Any, words: Mapping[str, Any], time_limit
     InputError
         If a word, the model or the cluster is refused, or no plan can have these degrees.
     """
-    from instances.planning.grid import ConfiguredChain, GridInstance, Servers
     from instances.planning.grid.estimates import UPDATE_BYTES
     from instances.planning.grid.layers import REACHED
-    from instances.planning.grid.problem import Fixed
 
     if words["global_batch"] is None:
         raise InputError(f"{word('global_batch')} is missing; give the samples of a step.")
@@ -383,8 +386,6 @@ def question_like(true: GridInstance, chain: Any, words: Mapping[str, Any]) -> G
     InputError
         As `grid_question`.
     """
-    from instances.planning.grid import ConfiguredChain
-
     model, servers, layers = _model(chain, words), true.servers, true.chains[0]
     same: dict[str, Any] = {"global_batch": true.global_batch, "memory": None}
     if not isinstance(model, ConfiguredChain):
@@ -398,8 +399,6 @@ def _state_bytes(width: float, total: float | None) -> StateBytes:
 
     Gradients have 32 bits, but for a total that is Adam's with gradients as wide as weights, such as 2 + 2 + 12.
     """
-    from instances.planning.grid.problem import StateBytes
-
     adam = _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)  # a copy in 32 bits of shorter numbers
     if total is None:
         total = width + _GRADIENT_BYTES + adam
@@ -412,8 +411,6 @@ def _state_bytes(width: float, total: float | None) -> StateBytes:
 
 def _check_words(words: Mapping[str, Any]) -> None:
     """Refuse a dtype or a runtime that plans for a global batch do not know."""
-    from instances.planning.grid.accelerators import DTYPES, RUNTIMES
-
     if words["dtype"] not in (None, *DTYPES):
         end = one_of(DTYPES, words["dtype"])
         raise WordError("dtype", words["dtype"], f"times are those of 16-bit or 8-bit products{end}")
@@ -424,7 +421,6 @@ def _check_words(words: Mapping[str, Any]) -> None:
 
 def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
     """The device with the rates that words give it, and its constants, which a calibration may hold."""
-    from instances.planning.grid.accelerators import constants_of, read_accelerator
     from instances.planning.grid.estimates import read_calibration
 
     name = words["device"] or network.device or _DEVICE
@@ -462,9 +458,6 @@ def _basis(words: Mapping[str, Any], network: Network) -> _Basis:
 
 def _width(chain: ConfiguredChain) -> float:
     """Bytes of a number of a chain; products of 8 bits keep numbers of 16."""
-    from instances.planning.grid.accelerators import DTYPES
-    from instances.planning.problem import ELEMENT_BYTES
-
     check_one_of(f"{chain.name}: dtype", chain.dtype, ELEMENT_BYTES)
     return DTYPES.get(chain.dtype, ELEMENT_BYTES[chain.dtype])
 
@@ -487,8 +480,6 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
     InputError
         If it is none, or a rate is missing or cannot be one.
     """
-    from instances.planning.grid.accelerators import listed_servers
-
     shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", cluster) if isinstance(cluster, str) else None
     named = re.fullmatch(r"(\d{1,6})x([A-Za-z][\w-]*)", cluster) if isinstance(cluster, str) else None
     device, size = None, 0
@@ -567,8 +558,6 @@ def _modes(words: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
 
     With a single way, all layers that have it use it. Runtimes recompute all of a layer or, as torchtitan does, half.
     """
-    from instances.planning.grid.configurations import FULL, MODES, NONE
-
     text, runtime = words["checkpoint"], words["runtime"]
     possible = MODES if runtime is None else {"torchtitan": (NONE, "half", FULL)}.get(runtime, (NONE, "core", FULL))
     if match := re.fullmatch(rf"{FULL}:([1-9]\d{{0,4}})", text):

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines, devices_of_text, read_kinds
 from instances.partitioning.constraints import KINDS, BlockRules, Constraints, read_constraints
 from instances.partitioning.problem import Instance
+from instances.runtimes import RUNTIMES, Runtime
 from mtpp.questions.reading import NetworkWords, ReadingWords, read_graph
 from mtpp.questions.words import (
     LIMITS,
@@ -45,9 +46,6 @@ from mtpp.questions.words import (
     pick,
 )
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_throughput
-
-if TYPE_CHECKING:
-    from instances.runtimes import Runtime
 
 # Platforms from words: bandwidth and memory of blocks.
 
@@ -573,8 +571,6 @@ def runtime_rules(runtime: str, graph: ComputationGraph, counts: Iterable[int] =
 
 def runtime_of(name: str) -> Runtime:
     """The runtime of this name; an `InputError` if there is none."""
-    from instances.runtimes import RUNTIMES
-
     return find(RUNTIMES, name, "runtime")
 
 

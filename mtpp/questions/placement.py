@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import numpy as np
 
-from instances import Instance
+from instances import ComputationGraph, Instance
 from instances.devices import DEFAULT_DEVICE
 from instances.errors import InputError, WordError, assume, find, printable, word
 from instances.flow.decoder import flow_of_decoder
@@ -18,9 +18,14 @@ from instances.flow.problem import FlowInstance, read_flow_question
 from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
 from instances.machines import Kind, Machines
+from instances.partitioning.partition import Partition
+from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.placement.problem import PlacementInstance
 from instances.readers.huggingface.files import find_architecture
-from instances.runtimes.serving import DEFAULT_LINK
+from instances.runtimes import RUNTIMES, Runtime
+from instances.runtimes.layers import LayerStack
+from instances.runtimes.runtime import NodeRuntime
+from instances.runtimes.serving import DEFAULT_LINK, serving_chain
 from mtpp.questions.partitioning import (
     DEFAULT_BANDWIDTH,
     DeviceMemoryWords,
@@ -62,9 +67,6 @@ from mtpp.text.numbers import Quantity, how_many, parse_bandwidth
 if TYPE_CHECKING:
     import networkx as nx
 
-    from instances import ComputationGraph
-    from instances.partitioning.serving import ServedPartition, ServingInstance
-    from instances.runtimes import Runtime
 
 # The question of flow: a file or an instance, or a decoder and the devices of a cluster.
 
@@ -227,9 +229,6 @@ def layer_runtime(name: str) -> Runtime:
     InputError
         If there is none, or it takes the stage of each operator.
     """
-    from instances.runtimes import RUNTIMES
-    from instances.runtimes.runtime import NodeRuntime
-
     runtime = find(RUNTIMES, name, "runtime")
     if isinstance(runtime, NodeRuntime):
         raise WordError(
@@ -250,9 +249,6 @@ def serving_instance(
     InputError
         If a word or the graph is refused.
     """
-    from instances.runtimes.layers import LayerStack
-    from instances.runtimes.serving import DEFAULT_LINK, serving_chain
-
     if k is None and words["devices"] is None:
         raise InputError(f"{word('k')} is missing; give the number of stages.")
     count, *more = [None] if k is None else counts_of(k)
@@ -338,9 +334,6 @@ def throughput_at_most_context(
     ask : callable
         Yields the question of the cut with other words.
     """
-    from instances.partitioning.partition import Partition
-    from instances.partitioning.serving import ServedPartition
-
     if point.usable_context == math.inf:
         return None
     sequence = point.question.instance.graph.attributes["dims"]["sequence"]

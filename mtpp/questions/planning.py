@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict, cast
 
+from instances.devices import Device, NetworkCards
 from instances.errors import InputError, WordError, assume, disregard, find, nearest, one_of, said, word
 from instances.json_files import beside, missing
+from instances.planning import Cluster, LayerChain, TrainingInstance
+from instances.planning.problem import ELEMENT_BYTES
 from instances.readers.huggingface.files import find_architecture
+from instances.runtimes import RUNTIMES
+from instances.runtimes.modules import whole_layers
 from mtpp.questions.grid import GridReportWords, GridWords, rates_of_servers
 from mtpp.questions.partitioning import DeviceMemoryWords, memory_of
 from mtpp.questions.reading import ChainWords, DeviceWords, TimeUnitWords, device_of, read_graph
 from mtpp.questions.words import LIMITS, MACHINES, SEARCH, SeedWords, Word, chosen, pick
 from mtpp.text.numbers import Quantity, parse_bandwidth
-
-if TYPE_CHECKING:
-    from instances.devices import Cluster, Device, NetworkCards
-    from instances.planning import LayerChain, TrainingInstance
 
 # Clusters from texts: servers such as ``8x4``, testbeds, files; and the cards of their servers.
 
@@ -52,8 +53,6 @@ def load_cluster(cluster: str | PathLike[str] | Cluster, bandwidth: Quantity | N
     >>> load_cluster("2x1+1x2", "16GB/s,4GB/s").servers
     (1, 1, 2)
     """
-    from instances.planning import Cluster
-
     if not isinstance(cluster, str | PathLike | Cluster):
         raise InputError(f"A cluster is a text, a file or a mtpp.Cluster, no {type(cluster).__name__}.")
     text = cluster.name if isinstance(cluster, Cluster) else fspath(cluster)
@@ -82,8 +81,6 @@ def _named(text: str) -> Cluster:
 
 
 def _of_servers(text: str, bandwidth: Quantity | None) -> Cluster:
-    from instances.planning import Cluster
-
     if bandwidth is None:
         raise WordError(
             "cluster", text, f"give {word('bandwidth')} within and between servers, such as 128Gbps,32Gbps."
@@ -99,8 +96,6 @@ def _of_servers(text: str, bandwidth: Quantity | None) -> Cluster:
 
 def network_of(nic: str, servers: int) -> NetworkCards:
     """The network cards of servers, from a text such as "full", "half" or "25GB/s,half"."""
-    from instances.devices import NetworkCards
-
     words = nic.split(",")
     half = "half" in words
     rates = [part for part in words if part not in ("full", "half")]
@@ -257,9 +252,6 @@ def plan_question(
 
 
 def _training_instance(chain: Any, cluster: Any, microbatches: int, words: PlanningWords) -> TrainingInstance:
-    from instances.planning import TrainingInstance
-    from instances.planning.problem import ELEMENT_BYTES
-
     if isinstance(microbatches, bool):
         raise WordError("microbatches", microbatches, "give a whole number.")
     dtype = words["dtype"]
@@ -346,11 +338,8 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
 
 def chain_of(chain: Any, words: PlanningWords, device: Device | None) -> LayerChain:
     """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if it is refused."""
-    from instances.planning import LayerChain
     from instances.planning.chains import collapse
     from instances.planning.plan_files import is_chain_file, load_chain
-    from instances.runtimes import RUNTIMES
-    from instances.runtimes.modules import whole_layers
 
     known, stated = _known_dims(chain), words["dims"]
     dims = _dims(known, words)
@@ -391,8 +380,6 @@ def _simulation(words: PlanningWords) -> LayerChain:
 
 def _dims(known: Mapping[str, Any], words: PlanningWords) -> dict[str, Any]:
     """The stated dimensions of an architecture that knows these, with those of dtype and sequence."""
-    from instances.planning.problem import ELEMENT_BYTES
-
     dims = dict(words["dims"] or {})
     dtype = words["dtype"]
     others = {"element_bytes": dtype and ELEMENT_BYTES[dtype], "sequence": words["sequence"]}

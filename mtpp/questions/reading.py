@@ -12,6 +12,7 @@ from instances.devices import Device, assumed_device
 from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
+from instances.readers.pytorch.export import decompose, export, from_exported_program, trace
 from mtpp.questions.words import MACHINES, Word, chosen, path_of, takes_words
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_flops
 
@@ -201,8 +202,6 @@ def read_program(model: Any, words: DeviceWords) -> tuple[ExportedProgram, Compu
     InputError
         As `read_module`.
     """
-    from instances.readers.pytorch.export import decompose, export, from_exported_program
-
     values: Any = words
     name = _name(model)
     _refuse(values, ("dims", "cost"), f"{name}: stages are cut from a program of fixed shapes")
@@ -235,8 +234,6 @@ def read_module(graph: Any, words: ReadingWords, device: Device | None) -> Compu
     InputError
         If examples are missing or superfluous, or it cannot be exported.
     """
-    from instances.readers.pytorch.export import from_exported_program, trace
-
     values: Any = words
     name = _name(graph)
     allowed = (*_OF_MODULES, "dims", "peak_flops", "memory_bandwidth")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from instances.machines import Machines
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.problem import places_of_kinds
 from instances.partitioning.words import rules_in_words
+from instances.placement.problem import PlacementInstance
 from instances.planning.grid import GridInstance
+from instances.planning.problem import TrainingInstance
+from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, Network, cluster_of
 from mtpp.questions.partitioning import (
     Blocks,
@@ -39,12 +42,6 @@ from mtpp.questions.planning import PlanStepWords, load_cluster
 from mtpp.questions.serving import ServersLike, TrafficWords, degrees_of, priced, servers_of
 from mtpp.questions.words import LIMITS, MACHINES, Word, words_of
 from mtpp.text.numbers import Quantity, parse_bandwidth, parse_bytes, parse_counts, parse_seconds
-
-if TYPE_CHECKING:
-    from instances.placement.problem import PlacementInstance
-    from instances.planning.problem import TrainingInstance
-    from instances.serving.problem import DeploymentInstance
-
 
 #: Word to what compares it: the difference between what is stated and the question of a file, None if there is none.
 Compare = dict[str, Callable[[], str | None]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,8 +15,13 @@ from instances.certificates import Envelope
 from instances.errors import printable, word
 from instances.flow.problem import FlowInstance
 from instances.graph.questions import nameless
+from instances.partitioning.stated import StatedServing
+from instances.placement.problem import PlacementInstance
 from instances.planning.grid import GridInstance
+from instances.planning.problem import LayerChain, TrainingInstance
 from instances.readers.huggingface.files import find_architecture
+from instances.runtimes.serving import serving_chain
+from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, question_like
 from mtpp.questions.partitioning import (
     runtime_of,
@@ -35,6 +40,7 @@ from mtpp.questions.placement import (
 from mtpp.questions.planning import PlanningWords, PlanStepWords, TrainedStepWords, TrainingWords
 from mtpp.questions.planning import question_like as plan_like
 from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.serving import model_of
 from mtpp.questions.statements import (
     Compare,
     StatementWords,
@@ -50,12 +56,6 @@ from mtpp.questions.statements import (
 )
 from mtpp.questions.words import LIMITS, SEARCH, GraphLike, Word, checked, pick, words_of
 from mtpp.text.numbers import how_many
-
-if TYPE_CHECKING:
-    from instances.partitioning.stated import StatedServing
-    from instances.placement.problem import PlacementInstance
-    from instances.planning.problem import LayerChain, TrainingInstance
-    from instances.serving.problem import DeploymentInstance
 
 
 class VerifyWords(StatementWords, ReadingWords, total=False):
@@ -138,8 +138,6 @@ class OwnGraph:
 
     def of_front(self, stated: StatedServing) -> str | None:
         """Hold chain and constraints of a front against those that the decoder has for its runtime."""
-        from instances.runtimes.serving import serving_chain
-
         if stated.source is None:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
         reading = decoder_words(self._reading(), served=is_decoder(self._graph))
@@ -177,8 +175,6 @@ class OwnGraph:
 
     def of_deployment(self, instance: DeploymentInstance) -> str | None:
         """Why the decoder of a deployment is not this one; None if it is."""
-        from mtpp.questions.serving import model_of
-
         stated = instance.model
         weights = self._words.get("weights") if any(shape.stored for shape in stated.shapes) else instance.weights
         if ("served", weights) not in self._read:

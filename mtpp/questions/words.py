@@ -31,6 +31,7 @@ from typing import (
 
 import numpy as np
 
+from instances import ComputationGraph, Instance
 from instances.errors import WordError, assuming, assumptions, one_of, unknown
 from instances.results import Result
 from mtpp.text.numbers import parse_dims, parse_options
@@ -38,7 +39,6 @@ from mtpp.text.numbers import parse_dims, parse_options
 if TYPE_CHECKING:
     import networkx as nx
 
-    from instances import ComputationGraph, Instance
     from mtpp_models import SolveOptions
 
 # Typed words: keywords of Python and options of the command line, declared once.

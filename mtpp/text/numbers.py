@@ -8,13 +8,11 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from instances.architectures import Dim
 from instances.errors import InputWarning, WordError, printable, said
 from mtpp.text.tables import PLAIN_SECONDS, stderr_console
-
-if TYPE_CHECKING:
-    from instances.architectures import Dim
 
 # Progress of work on a known number of things: a bar on a terminal, now and then a plain line elsewhere.
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from instances.certificates import Claim
 from instances.json_files import Value
@@ -14,6 +13,7 @@ from instances.placement.problem import PlacementInstance, StatedPlacement, plac
 from mtpp.verification.placement.step_time import (
     Run,
     Step,
+    TimeBounds,
     capacity_of,
     devices_of_kinds,
     faults_of_sequences,
@@ -36,9 +36,6 @@ from mtpp.verification.verdict import (
     unequal,
     verdict_of,
 )
-
-if TYPE_CHECKING:
-    from mtpp.verification.placement.step_time import TimeBounds
 
 # Bounds on placements, proved again from their witnesses: heads and tails, a window, or a refuted time.
 
@@ -71,7 +68,6 @@ class PlacementTask:
             return compare(claim, self.simple, "re-proved by the formula of simple")
         if claim.method not in PLACEMENT_CHECKERS:
             return by_solver(claim)
-        from mtpp.verification.placement.step_time import TimeBounds  # compiled, which takes a while to load
 
         bounds = TimeBounds.of(self.step, self.instance, self.step_time)
         bounds.raise_both(self.clock)
