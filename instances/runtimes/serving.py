@@ -64,16 +64,17 @@ def serving_chain(
     Returns
     -------
     ServingInstance
-        The activations are those of the graph's own dimensions. The attribute ``caches`` of the graph says which layers
-        hold a window of tokens at most, and which bytes do not grow with the context; those count as weights, for each
-        batch in flight; ``longest``, the most tokens of a sequence, stays.
+        The activations are those of the graph's own dimensions, but for scores of attention and their mask, for which
+        kernels have no room. The attribute ``caches`` of the graph says which layers hold a window of tokens at most,
+        and which bytes do not grow with the context; those count as weights, for each batch in flight; ``longest``, the
+        most tokens of a sequence, stays.
 
     Raises
     ------
     InputError
         If the graph has no layers in a row, or no dimensions of a cache.
     """
-    graph = runtime.seen(graph)
+    graph = without_scores(runtime.seen(graph))
     dims = graph.attributes.get("dims", {})
     if "context" not in dims or "batch" not in dims:
         raise InputError(
@@ -118,6 +119,25 @@ def serving_chain(
         batch=batch,
         source=ServedDecoder(graph, unit, runtime.name, constant, works),
         in_flight=in_flight,
+    )
+
+
+def without_scores(graph: ComputationGraph) -> ComputationGraph:
+    """The decoder without bytes of scores and their mask: what passes, in a module, from kept keys to kept values."""
+    keeps, order, (tail, head) = graph.state_bytes > 0, graph.topological_order, graph.edges.T
+    _, module = np.unique([name.rpartition(".")[0] for name in graph.names], return_inverse=True)
+    inner, behind, before = module[tail] == module[head], keeps.copy(), keeps.copy()
+    for nodes, marked, (start, near) in ((order, behind, graph.predecessors), (order[::-1], before, graph.successors)):
+        for v in nodes:
+            others = near[start[v] : start[v + 1]]
+            marked[v] |= (marked[others] & (module[others] == module[v])).any()
+    sizes, between = graph.tensors.bytes.copy(), behind & before & ~keeps
+    sizes[graph.edge_tensor[inner & behind[tail] & before[head]]] = 0.0
+    return replace(
+        graph,
+        tensors=replace(graph.tensors, bytes=sizes),
+        param_bytes=np.where(between, 0.0, graph.param_bytes),
+        parameters=tuple(p for p in graph.parameters if not between[list(p.users)].all()),
     )
 
 

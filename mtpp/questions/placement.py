@@ -344,7 +344,7 @@ def throughput_at_most_context(
         return None
     cut = point.partition
     there = ServedPartition(question, Partition(question.instance, cut.block, kind=cut.kind))
-    return there.throughput if math.isfinite(there.cost) else None  # activations may grow with the context, too
+    return there.throughput if there.capacity >= point.usable_context else None  # latent keys may grow, too
 
 
 def is_decoder(graph: object) -> bool:

@@ -20,7 +20,7 @@ from instances.placement.problem import PlacementInstance
 from instances.planning.grid import GridInstance
 from instances.planning.problem import LayerChain, TrainingInstance
 from instances.readers.huggingface.files import find_architecture
-from instances.runtimes.serving import serving_chain
+from instances.runtimes.serving import serving_chain, without_scores
 from instances.serving.problem import DeploymentInstance
 from mtpp.questions.grid import GridWords, question_like
 from mtpp.questions.partitioning import (
@@ -148,7 +148,7 @@ class OwnGraph:
         if stated.instance.is_alike and self._words.get("devices") is not None:
             devices = devices_asked(stated.instance, self._words, stated.instance.platform.bandwidth)
             decoder = replace(decoder, work=works_of_kinds(self._graph, decoder, devices, reading)[0])
-        seen = runtime.seen(decoder)
+        seen = without_scores(runtime.seen(decoder))
         if (fault := _other_graph(stated.source.operators, seen)) is not None:
             return fault
         instance, works = stated.instance, stated.source.works

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import assert_impossible, assert_misuse, mtpp
 from runtime_readers import READERS
+from transformers_configurations import written
 
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_front import Front
@@ -231,9 +232,36 @@ def test_a_speed_stands_beside_a_context_that_the_model_takes(capsys: pytest.Cap
     assert row["there [1/s]"] == there["throughput at 4096 [1/s]"] == there["there [1/s]"]
 
 
-def test_a_context_whose_activations_have_no_room_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Long prompts: the scores of attention grow with the context, and a capacity is that of the caches."""
-    assert mtpp("serve llama-3-8b -k 2 --memory 40GB --dim phase=prefill --dim batch=8 --dim context=2048 --quiet") == 0
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("llama-2-7b", "-k 8 --memory 6.4GB --dim batch=4 --dim phase=prefill --dim sequence=64"),
+        ("mixtral-8x7b", "-k 5 --memory 32GB --dim batch=32 --in-flight 2"),
+    ],
+)
+def test_bug_a_context_that_was_printed_had_no_cut(model: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels of attention keep no scores, so that what a stage holds beside its caches does not grow with them."""
+
+    def rows(context: str) -> list[list[str]]:
+        assert mtpp(f"serve {model} {words} --dim element_bytes=2 --dim context={context} --quiet") == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [re.split(" {2,}", line) for line in lines[1 : lines.index("")]]
+
+    for _, _, _, context, there, _ in rows("128"):
+        _, _, throughput, most, again, _ = rows(context)[0]
+        assert int(most) >= int(context)
+        assert float(throughput) >= float(there)
+        assert again != "–"
+
+
+def test_a_context_whose_activations_have_no_room_has_no_speed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keys and values that are made anew of latent ones grow with the context, and a capacity is that of the caches."""
+    sizes = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 32}
+    latent = {"kv_lora_rank": 4, "qk_rope_head_dim": 4, "qk_nope_head_dim": 64, "v_head_dim": 64, "q_lora_rank": 8}
+    file = written(tmp_path, {"model_type": "youtu", "intermediate_size": 64, **sizes, **latent})
+    assert mtpp(f"serve {file} -k 2 --memory 40MB --quiet") == 0
     header = capsys.readouterr().out.splitlines()[0]
     assert "there" not in header
 
