@@ -16,7 +16,7 @@ from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
 from instances.devices import NetworkCards, Ports
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from mtpp_models.planning.bounds import least_loads
+from mtpp_models.planning.bounds import _crossing_part, least_loads
 from mtpp_models.planning.solve import CLASSES, bounds_by_coverage
 
 _CLOSE = 1 + 1e-9
@@ -61,6 +61,32 @@ def test_least_loads_by_trying_all_choices() -> None:
                 for receivers in itertools.combinations(sorted(set(range(6)) - set(senders)), r)
             ]
             assert least[q, r] == pytest.approx(min((x for x in loads if x > 0), default=math.inf))
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_no_places_of_two_stages_load_cards_with_less_than_their_part(half: bool) -> None:
+    """All numbers of senders and receivers in three servers; the first is the anchor of spread ones, or there is none."""
+    g, least = 3, dict[tuple[int, ...], float]()
+    splits = [np.array(split) for split in itertools.product(range(g + 1), repeat=3) if sum(split)]
+    for x, y in itertools.product(splits, splits):
+        q, r = int(x.sum()), int(y.sum())
+        packed_senders, packed_receivers = (x > 0).sum() == 1, (y > 0).sum() == 1
+        if (x + y).max() > g or (packed_senders and packed_receivers and x @ y > 0):
+            continue
+        out, home = x * (r - y) / (q * r), y * (q - x) / (q * r)
+        load = (out + home).max() if half else np.maximum(out, home).max()
+        states = [(2 * g + 1, 2 * g + 1)]  # runs of spread stages without an anchor
+        if packed_receivers:
+            states = [(g + 1 + x[y.argmax()], r)]
+        elif x[0] + y[0] < g:  # a packed stage follows there
+            states.append((g + 1 + x[0], g + 1 + y[0]))
+        for u, v in states:
+            state = q, q if packed_senders else u, r, v
+            least[state] = min(load, least.get(state, math.inf))
+    parts = np.array([_crossing_part(*state, g, half) for state in least])
+    slack = np.array(list(least.values())) - parts
+    assert (slack > -1e-12).all()
+    assert (slack < 1e-12).sum() > 0.6 * len(slack)
 
 
 def test_bounds_of_wider_classes_are_weaker() -> None:
