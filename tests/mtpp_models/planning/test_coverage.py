@@ -65,7 +65,7 @@ def test_least_loads_by_trying_all_choices() -> None:
 
 @pytest.mark.parametrize("half", [False, True])
 def test_no_places_of_two_stages_load_cards_with_less_than_their_part(half: bool) -> None:
-    """All numbers of senders and receivers in three servers; the first is the anchor of spread ones, or there is none."""
+    """All numbers of senders and receivers in three servers; spread stages have the first as anchor, or none."""
     g, least = 3, dict[tuple[int, ...], float]()
     splits = [np.array(split) for split in itertools.product(range(g + 1), repeat=3) if sum(split)]
     for x, y in itertools.product(splits, splits):
