@@ -82,12 +82,12 @@ def said(name: str, value: object) -> str:
 
 
 def one_line(error: Exception, longest: int) -> str:
-    """The message of an error of another program as one line of at most so many characters; its kind if it has none."""
+    """The message of another program's error in one line of at most `longest` characters; else the kind of error."""
     return " ".join(str(error).split())[:longest] or type(error).__name__
 
 
 def extra(name: str) -> str:
-    """The command that installs the packages of an extra of this project, which no package index has, in any folder.
+    """The command that installs an extra of this project from its source folder, whatever the current folder.
 
     Nothing follows it in a message, not even a full stop, so that it can be copied.
     """
@@ -161,7 +161,7 @@ class NothingFoundError(Exception):
 
 
 def check_one_of(what: str, value: object, choices: Collection[object]) -> None:
-    """Refuse a value that is none of a few, with the nearest of them.
+    """Refuse a value that is not one of the choices; the message proposes the nearest.
 
     Examples
     --------
@@ -175,15 +175,16 @@ def check_one_of(what: str, value: object, choices: Collection[object]) -> None:
 
 
 def one_of(choices: Iterable[object], value: object) -> str:
-    """End of a message about a value that is none of a few: the nearest of them, if one is, and all."""
+    """End of a message about a value that is not one of the choices: the nearest, if any, and all of them."""
     names = list(map(str, choices))
     return nearest(names, str(value), f"give one of {', '.join(names)}" if names else "there is none")
 
 
 def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
-    """End of a message about a name that is not among `names`: the nearest of them, if one is, and the rest.
+    """End of a message about an unknown name: the nearest of `names`, if any is near, and then `rest`.
 
-    Near is what is written much alike, what begins much alike, and what is an abbreviation with the same beginning.
+    Near is what is written much alike, what begins much alike, what is an abbreviation with the same beginning, and of
+    two letters what has the same first one.
 
     Examples
     --------
@@ -198,6 +199,7 @@ def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
         [other for other in get_close_matches(word, lowered) if get_close_matches(stem, [other.split(".")[0]])]
         or [other for other in lowered if len(word) > 3 and get_close_matches(word, [other[: len(word)]], cutoff=0.75)]
         or [other for other in lowered if other[:1] == word[:1] and (_shortens(word, other) or _shortens(other, word))]
+        or [other for other in lowered if other[:1] == word[:1] and len(other) == len(word) == 2]
     )
     if near:
         return f"; did you mean {lowered[near[0]]}?" + (rest and f" {rest[0].upper()}{rest[1:]}.")
@@ -205,7 +207,7 @@ def nearest(names: Iterable[str], name: str, rest: str = "") -> str:
 
 
 def _shortens(short: str, long: str) -> bool:
-    """Whether all letters of a word, two at least, stand in another one in this order."""
+    """Whether `long` contains the letters of `short`, two at least, in the same order."""
     letters = iter(long)
     return len(short) > 1 and all(letter in letters for letter in short)
 
@@ -221,7 +223,7 @@ ASSUMED = "Assumed: "
 
 
 def assume(name: str, text: str) -> None:
-    """Say that a default is taken for a word, or for a dimension as in "dims.batch", if the caller could have given it.
+    """Note that a default is taken for a word, or for a dimension as in "dims.batch", which the caller left out.
 
     Parameters
     ----------
@@ -242,7 +244,7 @@ def warn_if_given(name: str, why: str) -> None:
 
 
 def disregard(*names: str) -> None:
-    """Take back what was said of these words, as the question does not depend on them after all."""
+    """Remove these words from the assumptions, as the question does not depend on them."""
     listener = _listener.get()
     if listener is not None:
         for name in names:
@@ -251,7 +253,7 @@ def disregard(*names: str) -> None:
 
 @contextmanager
 def assuming(left_out: Container[str]) -> Iterator[dict[str, str]]:
-    """Listen to the defaults that are taken inside for words that the caller has left out, word to text."""
+    """Collect the defaults that are taken inside this context: word to text."""
     assumed = dict[str, str]()
     token = _listener.set((left_out, assumed))
     try:
@@ -261,7 +263,7 @@ def assuming(left_out: Container[str]) -> Iterator[dict[str, str]]:
 
 
 def assumptions() -> tuple[str, ...]:
-    """The sentence about all defaults that were taken so far; none where nothing was."""
+    """The sentence about all defaults taken so far; none if there are none."""
     listener = _listener.get()
     return (sentence(listener[1]),) if listener is not None and listener[1] else ()
 
@@ -367,7 +369,7 @@ class Registry(Mapping[str, N]):
 
 
 def find(registry: Mapping[str, T], name: str, what: str) -> T:
-    """The entry of a registry, or an `InputError` that calls it a `what`, such as "heuristic".
+    """The entry of a registry; for an unknown name an `InputError` that says `what` it is, such as "heuristic".
 
     Examples
     --------
@@ -384,5 +386,5 @@ def find(registry: Mapping[str, T], name: str, what: str) -> T:
 
 
 def unknown(names: Iterable[str], name: str, what: str) -> str:
-    """Message about a name that is not among `names`, with the nearest of them or all."""
+    """Message about an unknown name, with the nearest known name, or all of them."""
     return f"There is no {what} {name!r}" + nearest(names, name, f"there are {', '.join(names)}")

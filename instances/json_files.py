@@ -38,7 +38,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """JSON value with its file and its path there, such as ``nodes[3].work``."""
+    """JSON value with the name of its file and its place there, such as ``nodes[3].work``."""
 
     data: Any
     file: str
@@ -59,7 +59,7 @@ class Value:
             self.fail(str(error))
 
     def members(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Value]:
-        """Members of an object; every `required` one is there, and none but these and the `optional` ones."""
+        """Members of an object; refused unless all `required` are present, and all others are `optional`."""
         values = self.open_members(required)
         fields = (*required, *optional)
         for name in values:
@@ -80,10 +80,12 @@ class Value:
 
     def check_format(self, *expected: str) -> str:
         """The member `format` of an object; refused if it is none of the expected ones."""
-        stated = self.open_members(("format",))["format"]
+        stated, formats = self.open_members(()).get("format"), " or ".join(map(repr, expected))
+        if stated is None:
+            self.fail(f"missing field 'format'; expected {formats}.")
         if stated.text() in expected:
             return stated.text()
-        stated.fail(f"this is {stated.data!r}; expected {' or '.join(map(repr, expected))}.")
+        stated.fail(f"this is {stated.data!r}; expected {formats}.")
 
     def items(self) -> list[Value]:
         """Items of a list."""
@@ -138,7 +140,7 @@ class Value:
         return str(self.data)
 
     def one_of(self, choices: Collection[str]) -> str:
-        """A string that is one of a few."""
+        """A string, refused unless it is one of the choices."""
         if self.text() not in choices:
             self.fail(f"this is {self.data!r}{one_of(choices, self.data)}")
         return self.text()
@@ -154,7 +156,7 @@ class Value:
         return [item.text() for item in self.items()]
 
     def expected(self, what: str) -> NoReturn:
-        """Raise an `InputError` that says what should be here, and shows what is."""
+        """Raise an `InputError` that says which kind of value is expected here, and shows the actual one."""
         text = "".join(islice(_ENCODER.iterencode(self.data), _SHOWN))  # which may be large and deep
         if len(text) > _SHOWN:
             text = text[:_SHOWN] + "…"
@@ -162,7 +164,7 @@ class Value:
 
 
 def check_readable(path: str | Path, limit: float = math.inf) -> None:
-    """Refuse what is not a file of at most `limit` bytes: reading a pipe or a device may never end.
+    """Refuse a path that is not a regular file of at most `limit` bytes: reading a pipe may never end.
 
     Raises
     ------
@@ -208,7 +210,7 @@ def beside(path: str | PathLike[str]) -> list[str]:
 
 
 def _begins_as_pointer(path: str | Path) -> bool:
-    """Whether a file is what Git has in place of a large one."""
+    """Whether a file is a pointer of Git LFS, which stands in place of a large file."""
     try:
         with open(path, "rb") as stream:
             return stream.read(len(_POINTER)) == _POINTER
@@ -217,7 +219,7 @@ def _begins_as_pointer(path: str | Path) -> bool:
 
 
 def check_writable(path: str | Path) -> None:
-    """Refuse to write where something else than a regular file is; symbolic links to files are followed.
+    """Refuse to write over something that is not a regular file; symbolic links to files are followed.
 
     Raises
     ------
@@ -297,7 +299,7 @@ def parse_json(text: str, file: str) -> Value:
 
 
 def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON file; a file of that name is replaced at once, or left as it was, behind a symbolic link too.
+    """Write a JSON file in one step, so that an existing file is replaced completely or not at all.
 
     Raises
     ------
@@ -325,7 +327,7 @@ def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool = False) -> str:
-    """The text of a JSON file: one line a member or item, and one for each object of a list in a member."""
+    """The text of a JSON file: a line for each member, and for each item of a list in a member."""
     one_line = partial(json.dumps, allow_nan=False, ensure_ascii=ascii_only)
 
     def lines(value: Any) -> str:
@@ -344,7 +346,7 @@ def nested_numbers(value: Value) -> Any:
 
 
 def finite_or_none(number: float) -> float | None:
-    """A number as files have it: null where it is infinite, which `Value.optional_number` reads."""
+    """The number for a file: None, written as null, if it is infinite (`Value.optional_number` reads it)."""
     return number if math.isfinite(number) else None
 
 

@@ -22,7 +22,7 @@ from instances.records import written
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
-    """The partition as the member `answer` of its file, with the nodes of each block by name."""
+    """The partition as the member `answer` of its file, with the names of the nodes of each block."""
     instance, names = partition.instance, partition.instance.graph.names
     members: list[list[str]] = [[] for _ in range(instance.k)]
     for v in partition.order.tolist():
@@ -75,7 +75,7 @@ def stated_partition(certificate: Certificate) -> Partition | None:
 
 
 def served_cut(instance: Instance, point: StatedPoint) -> Partition:
-    """The cut of a point of a serving front, with its costs computed anew; `InputError` if it is none."""
+    """The cut of a point of a serving front, its costs computed anew; an `InputError` if it is infeasible."""
     return Partition(instance, point.block, kind=_kind_numbers(instance, point.kind or ()))
 
 
@@ -125,8 +125,14 @@ class AnswerFile:
     def of(cls, document: Value) -> AnswerFile:
         """Wrap the content of a file; raise `InputError` if it has another format."""
         refuse_earlier(document)
-        if "format" in document.open_members(()):
+        fields = document.open_members(())
+        if "format" in fields:
             document.check_format(ANSWER_FORMAT)
+        elif ("block" in fields) == ("stages" in fields):
+            document.fail(
+                "it holds no answer; give a file of --out, or one with the block of each node as 'block' or the nodes "
+                "of each stage as 'stages'."
+            )
         return cls(document)
 
     @property
@@ -162,7 +168,7 @@ class AnswerFile:
         return partition, certificate.claims
 
     def answering(self, instance: Instance) -> Partition:
-        """The partition as an answer to a question, whatever platform and constraints the file has.
+        """The partition of the file as an answer to `instance`; platform and constraints of the file are ignored.
 
         Raises
         ------
@@ -227,8 +233,6 @@ class AnswerFile:
         fields = self.document.members((), _BY_HAND)
         if self.graph_hash is not None:
             self._check_graph(self.graph_name or "?", self.graph_hash, graph)
-        if ("block" in fields) == ("stages" in fields):
-            self.document.fail("give the block of each node as 'block', or the nodes of each stage as 'stages'.")
         if "stages" in fields:
             least, block = len(fields["stages"].items()), _blocks_of(fields["stages"], graph)
         else:

@@ -63,7 +63,7 @@ class PlacementFamily:
         return step.graph(f"{self.name}-{seed}", f"family {self.name}, seed {seed}")
 
     def split(self, split: str) -> list[ComputationGraph]:
-        """The graphs of one of `SPLITS`: 8 to train, 8 to validate, 16 to test, 16 larger ones.
+        """The graphs of a split of `SPLITS`: 8 to train, 8 to validate, 16 to test, 16 larger ones.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class _TrainingStep:
         return self._record(name, 0.0, elements, [], lane)
 
     def node(self, name: str, flops: float, elements: float, reads: Sequence[int], lane: int = 0) -> int:
-        """Record a forward node whose output has so many elements; return the node."""
+        """Record a forward node with `elements` output elements; return the node."""
         return self._record(name, flops / FLOPS + OVERHEAD, elements, reads, lane)
 
     def _record(self, name: str, work: float, elements: float, reads: Sequence[int], lane: int) -> int:
@@ -132,7 +132,7 @@ def _nmt(step: _TrainingStep, rng: np.random.Generator, large: bool) -> None:
     cell, top = 16 * rows * hidden**2, layers - 1
 
     def recurrent(part: str, before: Sequence[int | None]) -> list[list[int]]:
-        """The grid of one half, by layer and chunk; `before` are the nodes that hold its initial states."""
+        """The grid of LSTM nodes of encoder or decoder, by layer and chunk; `before` hold the initial states."""
         inputs = [step.node(f"{part}.embedding.{t}", 0, rows * hidden, []) for t in range(chunks)]
         grid = []
         for layer, last in enumerate(before):
@@ -238,7 +238,7 @@ PLACEMENT_FAMILIES = {family.name: family for family in _FAMILIES}
 
 
 def family_graph(name: str) -> ComputationGraph | None:
-    """The graph of a name such as nmt-7; None for what is a file, or does not begin with a family and a dash.
+    """The graph of a name such as nmt-7; None for a file, and for a name that does not begin with a family.
 
     Raises
     ------
@@ -246,7 +246,9 @@ def family_graph(name: str) -> ComputationGraph | None:
         If what follows is no seed.
     """
     family, dash, seed = name.partition("-")
-    if family not in PLACEMENT_FAMILIES or not dash:
+    if not dash and family not in PLACEMENT_FAMILIES:
+        family = family.rstrip("0123456789")
+    if family not in PLACEMENT_FAMILIES:
         return None
     if seed.isascii() and seed.isdigit() and len(seed) <= _SEED_DIGITS:
         return PLACEMENT_FAMILIES[family].graph(int(seed))
@@ -343,7 +345,7 @@ def group_nodes(graph: ComputationGraph, groups: int = GROUPS) -> Grouping:
 
 
 def _only_readers(graph: ComputationGraph, limit: int, share: float) -> dict[int, int]:
-    """Nodes with a single reader, and this reader, as long as both together have at most `share` of work."""
+    """Map from each node with a single reader to that reader, if both have at most `share` of the work."""
     start, successor = graph.successors
     work = graph.work
     joins: dict[int, int] = {}
@@ -359,7 +361,7 @@ def _only_readers(graph: ComputationGraph, limit: int, share: float) -> dict[int
 
 
 def _light_neighbours(graph: ComputationGraph, limit: int, _share: float) -> dict[int, int]:
-    """The lightest nodes, and for each the neighbour one edge away to or from which it has most bytes."""
+    """Map from the lightest nodes to the neighbour with which each exchanges most bytes."""
     depth = depths(graph.topological_order, *graph.predecessors)
     edges, first = np.unique(graph.edges, axis=0, return_inverse=True)
     size = np.bincount(first.ravel(), graph.tensors.bytes[graph.edge_tensor], minlength=len(edges))
@@ -390,7 +392,7 @@ def _light_neighbours(graph: ComputationGraph, limit: int, _share: float) -> dic
 
 
 def _join(grouping: Grouping, joins: dict[int, int]) -> Grouping:
-    """Merge each key of `joins` with its value."""
+    """Merge each key of `joins` into its value."""
     graph = grouping.graph
     label = np.arange(graph.n)
     label[list(joins)] = list(joins.values())

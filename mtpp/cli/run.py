@@ -199,7 +199,8 @@ def _remarks(trial: Trial) -> list[str]:
         sentences.append("All stages ran on this machine; their times were predicted for devices of other kinds.")
     elif trial.over_predicted is not None and not 1 / _FAR < trial.over_predicted < _FAR:
         sentences.append(
-            "The times were predicted for another machine than this: split with --cost measured --bandwidth measured."
+            "The prediction is far off: stages of some microseconds take less than a request costs beside them, or the "
+            "times are of another machine. For this one split with --cost measured --bandwidth measured."
         )
     return sentences + _core_remarks(trial)
 

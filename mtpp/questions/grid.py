@@ -22,6 +22,7 @@ from instances.errors import (
     is_refused,
     nearest,
     one_of,
+    said,
     unknown,
     word,
 )
@@ -492,6 +493,10 @@ def cluster_of(cluster: Any, bandwidth: Any, nic: str = "full") -> Network:
         device, size, inner, between = server.device, server.devices, server.inner * 1e9, server.outer * 1e9
     elif shape is not None:
         size = int(shape[2])
+    elif isinstance(cluster, str) and (both := re.fullmatch(r"(\d{1,6}x\d{1,6})x(\w.*)", cluster)):
+        raise WordError(
+            "cluster", cluster, f"give both by themselves: {said('cluster', both[1])}, {said('device', both[2])}."
+        )
     else:
         names = ", ".join(listed_servers())
         why = f"a plan for a global batch needs equal servers such as 8x8, or by name such as 16xDGX-H100 ({names})."

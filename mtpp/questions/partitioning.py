@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from instances.errors import (
 )
 from instances.graph.display import figures
 from instances.graph.tensors import FloatArray
+from instances.json_files import missing
 from instances.machines import Kind, Machines, devices_of_text, read_kinds
 from instances.partitioning.constraints import KINDS, BlockRules, Constraints, read_constraints
 from instances.partitioning.problem import Instance
@@ -256,7 +258,10 @@ def _read_devices(source: str | PathLike[str], memory: float, order: str) -> Mac
         return Machines(
             apart.kinds, apart.order, [[math.inf if s == t else between for t in kinds_apart] for s in kinds_apart]
         )
-    return devices_of_text(text) or read_kinds(text, memory, order)
+    devices = devices_of_text(text)
+    if devices is None and not os.path.lexists(text):
+        raise missing(text, rest="give a text such as 4xA100,6xL4, or a file")
+    return devices or read_kinds(text, memory, order)
 
 
 def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:

@@ -262,7 +262,9 @@ def serving_instance(
     rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
     if words["devices"] is None:
         if memory is None:
-            raise InputError(f"{word('memory')} is missing; give that of a device.")
+            raise InputError(
+                f"{word('memory')} is missing; give that of a device, or its name: {word('devices')} {count or 1}xL4"
+            )
         runtime_rules(runtime.name, loaded, [count or 1])
         devices, works, most = Machines.alike(count or 1, rate, limit), None, None
     else:

@@ -118,7 +118,8 @@ def test_bad_input_is_one_line(
         {
             "partition bert-base --devices 4xA100,0xL4": "count is 0",
             "partition bert-base --devices 4xA1000": "did you mean A100",
-            "partition bert-base --devices absent.json": "there is no such file",
+            "partition bert-base --devices absent.json": "there is no such file; give a text such as 4xA100",
+            "partition bert-base --devices 4xL5": "did you mean L4?",
             "partition bert-base --devices 1000000000000xA100": "count is 1000000000000",
             "partition bert-base --devices part.json": "mtpp: part.json, kinds[0].count: expected a whole number",
             "partition bert-base --devices 1xA100,1xL4 --bandwidth 1 --activation-buffer -1": "must be 0 or more",

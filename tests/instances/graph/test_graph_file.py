@@ -149,7 +149,7 @@ def node(**changes: Any) -> dict[str, Any]:
         ),
         (graph_file(format="mtpp-graph/2"), ", format: this is 'mtpp-graph/2'; expected 'mtpp-graph/1'."),
         (graph_file(format=1), ", format: expected a string, found 1."),
-        ({"nodes": [], "edges": []}, ": missing field 'format'."),
+        ({"nodes": [], "edges": []}, ": missing field 'format'; expected 'mtpp-graph/1'."),
         ({"format": "mtpp-graph/1", "nodes": []}, ": missing field 'edges'."),
         (graph_file(nodes=[{"name": "a"}]), ", nodes[0]: missing field 'work'."),
         (graph_file(nodes=[]), ", nodes: the graph has no node; give at least one."),

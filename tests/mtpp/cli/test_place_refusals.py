@@ -38,6 +38,7 @@ def test_families_need_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     """Five thousand digits were an internal fault."""
     seeds = ("", "-1", "1.5", "x", "9" * 19, "9" * 5000)
     assert_misuse(capsys, {f"place nmt-{seed} -k 2": "'nmt-' needs a seed" for seed in seeds})
+    assert_misuse(capsys, {f"place {name} -k 2": "'nmt-' needs a seed" for name in ("nmt", "nmt7")})
     assert_misuse(capsys, {"place lstm-1 -k 2": "lstm-1: there is no such file or architecture"})
 
 
