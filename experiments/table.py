@@ -86,13 +86,13 @@ class Running:
     ] = "txt"
 
     def workers(self) -> AbstractContextManager[Workers]:
-        """Processes of this machine, or the workers of a cluster."""
+        """The processes of this machine, or the workers of a cluster."""
         from mtpp.runs.workers import workers_at
 
         return workers_at(self.scheduler, self.jobs)
 
     def report(self, printing: Printing) -> Report:
-        """The file of runs, and how tables are shown."""
+        """The file of runs, and the form of tables."""
         from experiments.studies.report import Report
 
         return Report(

@@ -15,7 +15,7 @@ from instances.deadline import Deadline
 
 @dataclass(frozen=True)
 class Limits:
-    """A search stops at the first limit it reaches.
+    """Limits of a search, which stops at the first one reached.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ class Limits:
             raise InputError(f"The limit is {self.evaluations} evaluations; allow a whole number, at least 1.")
 
     def reached(self, bottleneck: float) -> bool:
-        """Whether to stop with what is found: the deadline has passed, or `bottleneck` is good enough."""
+        """Whether the search should stop: the deadline has passed, or `bottleneck` is good enough."""
         return self.deadline.passed or (self.target is not None and bottleneck <= self.target)
 
     def without_target(self) -> Limits:
-        """The same limits, for a search that minimises something else."""
+        """The same limits without a target, for a search that minimises something else."""
         return replace(self, target=None)
 
     def allow(self, evaluations: int) -> int:
-        """Cap a number of evaluations."""
+        """Reduce a number of evaluations to the number allowed."""
         return evaluations if self.evaluations is None else min(evaluations, self.evaluations)
 
 

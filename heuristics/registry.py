@@ -29,7 +29,7 @@ def _heuristic(
     search: Callable[[Instance, np.random.Generator, Limits], Partition],
     kinds: Literal["one", "any"] = "one",
 ) -> Method[Instance, Partition]:
-    """A method that searches the instance after its lossless reductions, with at most as many blocks as nodes."""
+    """A method that first applies the lossless reductions and lowers k to the number of nodes."""
 
     def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
         reduction = reduce_instance(_capped(instance))
@@ -42,7 +42,7 @@ def _heuristic(
 
 
 def _capped(instance: Instance) -> Instance:
-    """The question with no more blocks than nodes, where blocks are not told apart: more never help.
+    """The question with at most as many blocks as nodes, if blocks are interchangeable.
 
     The rest stays empty, and costs neither time nor memory.
     """
@@ -147,7 +147,7 @@ _GOING_ON: dict[str, Callable[[Partition, np.random.Generator, Limits], Partitio
 
 
 def go_on(method: str, start: Partition, rng: np.random.Generator, limits: Limits) -> Partition | None:
-    """Improve a partition by a heuristic; the result is no worse. None if the method cannot start from a partition."""
+    """Improve a partition by a heuristic, never making it worse; None if the method cannot take a start."""
     instance = start.instance
     if method not in _GOING_ON or _capped(instance) is not instance:
         return None

@@ -103,7 +103,7 @@ _MEMBERS = (
 
 
 def recheck(method: str, problem: str = PARTITION, witness: Collection[str] = ()) -> str | None:
-    """Kind of check, such as "formula", "minimum cuts", "price tree", "ideals", "enumeration", or "trusted".
+    """How a bound of this method is checked: "formula", "minimum cuts", "price tree", "ideals", …, or "trusted".
 
     It is that of bounds of a method whose witness has the members named; None where the problem has no such method.
     Problems that are not of this project have methods of their own.
@@ -116,7 +116,7 @@ def recheck(method: str, problem: str = PARTITION, witness: Collection[str] = ()
 
 
 def has_bounds(problem: str) -> bool:
-    """Whether files of a problem hold bounds; a front proves itself."""
+    """Whether answer files of a problem hold bounds; those of serving fronts do not need any."""
     return problem != SERVE
 
 
@@ -193,7 +193,7 @@ def answer_document(
 
 
 def opened(document: Value, problem: str) -> dict[str, Value]:
-    """Members of the file of an answer to a question of a problem.
+    """Members of an answer file, after a check that it answers a question of this problem.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def stated_answer(fields: Mapping[str, Value], kind: type[Stated], **sizes: int)
 
 
 def envelope(fields: Mapping[str, Value], problem: str) -> dict[str, Any]:
-    """Parameters of an `Envelope` from the members of a file but the question; the problem is as for `recheck`.
+    """Parameters of an `Envelope` from the members of a file other than the question; `problem` as for `recheck`.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def envelope(fields: Mapping[str, Value], problem: str) -> dict[str, Any]:
 
 
 def bound_members(method: str, value: float, witness: Mapping[str, Any], problem: str, **origin: Any) -> dict[str, Any]:
-    """A bound as a member of a file; what of its witness no check reads goes to its origin."""
+    """A bound as a member of a file; parts of its witness that no check reads are kept as its origin."""
     read_by_check = WITNESSES.get(method, ())
     free = origin | {name: item for name, item in witness.items() if name not in read_by_check}
     return {
@@ -250,7 +250,7 @@ def bound_members(method: str, value: float, witness: Mapping[str, Any], problem
 
 
 def read_claim(value: Value, problem: str = PARTITION) -> Claim:
-    """A bound of the file of a problem, which is as for `recheck`.
+    """Read a bound from a file; `problem` as for `recheck`.
 
     Raises
     ------

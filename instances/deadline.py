@@ -36,7 +36,7 @@ class WorkClock:
         self._state: tuple[float | None, float] = (None, 0.0)
 
     def now(self) -> float:
-        """Seconds since an arbitrary moment, without those of halts."""
+        """Seconds since an arbitrary moment; time during halts does not count."""
         since, still = self._state
         return (time.monotonic() if since is None else since) - still
 
@@ -47,7 +47,7 @@ class WorkClock:
         return still if since is None else still + time.monotonic() - since
 
     def halt(self) -> None:
-        """Halt the clock until `resume` is called as often, from any thread."""
+        """Halt the clock until `resume` has been called as many times as `halt`, from any thread."""
         with self._lock:
             self._halts += 1
             since, still = self._state
@@ -83,7 +83,7 @@ class Stopwatch:
         return CLOCK.now() - self._begin
 
     def seconds(self, **phases: float) -> dict[str, float]:
-        """Return the phases, with `COMPILE` added if the clock was halted meanwhile."""
+        """Return the seconds of each phase, with `COMPILE` added if the clock was halted meanwhile."""
         still = CLOCK.still - self._still
         return phases | ({COMPILE: still} if still > 0 else {})
 
@@ -133,9 +133,9 @@ class Deadline:
         return self.interrupted.is_set() or CLOCK.now() >= self.end
 
     def sooner(self, seconds: float) -> Deadline:
-        """A deadline in so many seconds, or this one if that comes first."""
+        """The deadline in `seconds` from now, or this one if it comes first."""
         return replace(self, end=min(self.end, CLOCK.now() + seconds))
 
     def share(self, part: float) -> Deadline:
-        """An earlier deadline: after `part`, from 0 to 1, of the time that is left."""
+        """An earlier deadline: after the fraction `part` (0 to 1) of the time that is left."""
         return self if self.end == math.inf else replace(self, end=CLOCK.now() + part * self.left)

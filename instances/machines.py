@@ -39,7 +39,7 @@ _ORDERS = ("free", "fixed")
 
 @dataclass(frozen=True)
 class Kind:
-    """Devices that are alike.
+    """A kind of device: several equal devices.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Kind:
 
     @property
     def traits(self) -> tuple[float | Device | None, ...]:
-        """All by which kinds differ: speed, figures of its roofline, memory, bandwidth, price."""
+        """All numbers in which kinds can differ: speed, roofline, memory, bandwidth, price."""
         return self.speed, self.roofline, self.memory, self.bandwidth, self.price
 
 
@@ -156,7 +156,7 @@ class Machines:
 
     @classmethod
     def alike(cls, count: int, bandwidth: float, memory: float = math.inf, name: str = "device") -> Machines:
-        """So many devices of one kind; bandwidth and memory as of `Kind`."""
+        """Devices of one kind; `bandwidth` and `memory` as for `Kind`."""
         return cls((Kind(name, count, memory=memory, bandwidth=bandwidth),))
 
     @cached_property
@@ -167,7 +167,7 @@ class Machines:
         return self.between is None or self.kinds[0].bandwidth in (None, self.between[0, 0])
 
     def without_overflow(self, fit: bool) -> Machines:
-        """The same devices; of a single kind that overflows nothing, all moves at the rate between two of them."""
+        """The same devices; a single kind on which nothing overflows has only the rate between two devices."""
         if self.between is None or len(self.kinds) > 1 or not (fit or math.isinf(self.kinds[0].memory)):
             return self
         return Machines([replace(self.kinds[0], bandwidth=None)], self.order, self.between.tolist(), self.bandwidth)
@@ -180,7 +180,7 @@ class Machines:
         return tuple(self.bandwidth if kind.bandwidth is None else kind.bandwidth for kind in self.kinds)
 
     def platform(self, k: int | None, activation_buffer: float | None, fit: bool) -> Platform:
-        """Platform with so many blocks, all devices by default.
+        """The platform of k blocks, by default one for each device.
 
         Of devices that are alike it is theirs; else it has the bandwidth of kinds without one, and the largest memory.
 
@@ -248,7 +248,7 @@ class Machines:
         return sum(self.counts)
 
     def subset(self, counts: Sequence[int]) -> Machines:
-        """So many devices of each kind, at least one in all, without the kinds of which there are none."""
+        """The first `counts` devices of each kind, at least one in all; kinds with none are left out."""
         kinds = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
         used = [t for t, count in enumerate(counts) if count]
         rates = self.rates and [[self.rates[s][t] for t in used] for s in used]
@@ -305,7 +305,7 @@ class ListedDevice:
 
 @cache
 def catalogue() -> dict[str, list[dict[str, Any]]]:
-    """Devices and servers that are known by name, with the sources of their figures, as in ``catalogue.json``."""
+    """Devices and servers of ``catalogue.json``, with the sources of their numbers."""
     document: dict[str, list[dict[str, Any]]] = json.loads(
         files("instances").joinpath("catalogue.json").read_text(encoding="utf-8")
     )
@@ -332,7 +332,7 @@ SHIPPED: dict[str, Kind] = {
 
 
 def devices_of_text(text: str) -> Machines | None:
-    """Devices of a text such as ``4xA100,6xL4``; None if it is none.
+    """Devices of a text such as ``4xA100,6xL4``; None if the text has another form.
 
     Raises
     ------
@@ -354,7 +354,7 @@ def devices_of_text(text: str) -> Machines | None:
 
 
 def read_kinds(path: str | Path, memory: float = math.inf, order: str = "free") -> Machines:
-    """Read a file of devices; kinds of which it says no memory have `memory`, and devices of a table are in `order`.
+    """Read a file of devices; `memory` is that of kinds without one, `order` that of devices of a table.
 
     Raises
     ------
@@ -447,7 +447,7 @@ def _kind(value: Value, memory: float) -> Kind:
 def devices_of_table(
     document: Value, memory: float = math.inf, order: str = "free", beside: tuple[str, ...] = ()
 ) -> Machines:
-    """The devices of an object with `speeds` and perhaps `memories` and `rates`; it may hold the members `beside`.
+    """Read devices from an object with `speeds`, perhaps `memories` and `rates`, and the members `beside`.
 
     Where all rates are equal, that is the bandwidth; else there is a rate for each pair of kinds. In free order devices
     are of one kind where speeds, memories and all rates agree.
@@ -488,6 +488,6 @@ def devices_of_table(
 
 
 def _exchangeable(rates: Sequence[Sequence[float]], d: int, e: int) -> bool:
-    """Whether two devices have the same rates, those between them included."""
+    """Whether two devices have the same rates to all others."""
     others = [f for f in range(len(rates)) if f not in (d, e)]
     return rates[d][e] == rates[e][d] and all(rates[d][f] == rates[e][f] and rates[f][d] == rates[f][e] for f in others)

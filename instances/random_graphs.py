@@ -194,7 +194,7 @@ def chain(k: int = 4, length: int = 3) -> tuple[Instance, float]:
 
 
 def independent_jobs(k: int = 3) -> tuple[Instance, float]:
-    """Makespan on k machines, 2k + 1 jobs, optimum 3k; longest first gives 4k − 1 (Graham 1969)."""
+    """Scheduling 2k + 1 independent jobs on k machines: optimum 3k, longest first gives 4k − 1 (Graham 1969)."""
     work = [size for size in range(2 * k - 1, k, -1) for _ in range(2)] + [k] * 3
     graph = _toy("independent-jobs", [], work, [0] * len(work))
     return Instance(graph, Platform(k, bandwidth=1)), 3.0 * k
@@ -227,7 +227,7 @@ def fan_out(k: int = 4) -> tuple[Instance, float]:
 
 
 def four_blocks() -> tuple[Instance, float]:
-    """Optimum 17; guessing the bottleneck with an equation *and* least work in the middle would "prove" 19."""
+    """A graph whose optimum is 17, and for which an unsound variant of guess-the-bottleneck would prove 19."""
     edges = [(0, 1), (0, 5), (1, 2), (1, 5), (2, 3), (3, 4), (4, 5)]
     graph = _toy("four-blocks", edges, [5, 5, 0, 8, 2, 2], [2, 9, 1, 2, 2, 0])
     return Instance(graph, Platform(4, bandwidth=1)), 17.0

@@ -36,7 +36,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Bound:
-    """No answer to the question costs less than `value`."""
+    """Statement that no answer to the question costs less than `value`."""
 
     value: float  # in the time unit of the question
     method: str  # that proved it, or `STATED`
@@ -52,12 +52,12 @@ class Bound:
 
     @property
     def proved(self) -> bool:
-        """Whether something here has proved it."""
+        """Whether this project has proved the bound."""
         return self.method != STATED
 
 
 def _floored(method: str, value: Any) -> float:
-    """The largest float that is no more than a number of another type, such as of numpy or a fraction."""
+    """The largest float that does not exceed a number of another type, such as a fraction."""
     try:
         number = float(value) if hasattr(value, "__float__") else None
     except (TypeError, ValueError, OverflowError):
@@ -68,7 +68,7 @@ def _floored(method: str, value: Any) -> float:
 
 
 def exceeds(bound: float, cost: float) -> bool:
-    """Whether a bound is above a cost, rounding aside; then it is no bound on it."""
+    """Whether a bound is above a cost by more than rounding, and therefore false."""
     return bound > cost + _ROUNDING * max(cost, sys.float_info.min)  # smaller floats have fewer digits
 
 
@@ -92,11 +92,11 @@ class Question(Protocol):
 
     @property
     def time_unit(self) -> str:
-        """Time unit of its costs."""
+        """Time unit of the costs."""
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences that belong beside each answer."""
+        """Sentences to print beside each answer."""
 
 
 class Answer(Protocol):
@@ -111,7 +111,7 @@ class Answer(Protocol):
 
     @property
     def cost(self) -> float:
-        """Objective that is minimised, in the time unit of the question."""
+        """The objective, which is minimised [time unit of the question]."""
 
 
 Q = TypeVar("Q", bound=Question, default=Instance)
@@ -128,7 +128,7 @@ MOST_MOMENTS = 1000
 
 
 class Status(Enum):
-    """State of knowledge after a run."""
+    """State of knowledge at the end of a run."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -153,7 +153,7 @@ _BEGIN = Moment(method="", began=0.0, seconds=0.0, cpu_seconds=0.0)
 
 
 class Recorder:
-    """Moments of a run: of each turn the end, and all that was better than before; a part of them if there are many."""
+    """History of a run: the end of each method's turn, and each improvement; thinned if it is long."""
 
     def __init__(self) -> None:
         self.watch = Stopwatch()
@@ -161,7 +161,7 @@ class Recorder:
         self._used, self._moments = processor_seconds(), list[Moment]()
 
     def note(self, method: str, cost: float | None, bound: float | None, began: float = 0.0, *, end: bool) -> None:
-        """Take what a method says at work, or the best that is known at the `end` of its turn.
+        """Record the cost and bound that a method reports, or the best known at the `end` of its turn.
 
         What was said before and is better than that does not hold, as the bound of a solver without its tolerance.
         """
@@ -178,7 +178,7 @@ class Recorder:
 
     @property
     def moments(self) -> tuple[Moment, ...]:
-        """Moments by now."""
+        """The history so far."""
         return tuple(self._moments)
 
 
@@ -191,14 +191,14 @@ def _largest(*values: float | None) -> float | None:
 
 
 def _no_better(moment: Moment, cost: float | None, bound: float | None) -> Moment:
-    """The moment with its cost raised to `cost` and its bound lowered to `bound` where these are worse."""
+    """The moment with its cost at least `cost` and its bound at most `bound`."""
     least = None if moment.cost is None or cost is None else max(moment.cost, cost)
     most = None if moment.bound is None or bound is None else min(moment.bound, bound)
     return moment if (least, most) == (moment.cost, moment.bound) else replace(moment, cost=least, bound=most)
 
 
 def _one_after_another(runs: Iterable[tuple[Moment, ...]]) -> tuple[Moment, ...]:
-    """Moments of runs, each of which began when the one before had ended, with the best of all by then."""
+    """Histories of consecutive runs as one, with the best values so far at each moment."""
     moments: list[Moment] = []
     for run in runs:
         end = moments[-1] if moments else _BEGIN
@@ -217,7 +217,7 @@ def _one_after_another(runs: Iterable[tuple[Moment, ...]]) -> tuple[Moment, ...]
 
 
 def thinned(moments: list[Moment], most: int = MOST_MOMENTS) -> list[Moment]:
-    """The first, the last, and of those in between every second until there are at most so many."""
+    """The first and the last moment, and of the others every second until at most `most` are left."""
     while len(moments) > most:
         moments = [moments[0], *moments[1:-1:2], moments[-1]]
     return moments
@@ -301,7 +301,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def partition(self) -> Partition | None:
-        """The answer, if it is a partition."""
+        """The answer if it is a partition, else None."""
         return self.answer if isinstance(self.answer, Partition) else None
 
     @property
@@ -311,7 +311,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def spent(self) -> float:
-        """Seconds of all phases but "compile", the compiling and loading of kernels, which no time limit counts."""
+        """Seconds of all phases without "compile", the compiling and loading of kernels, which no limit counts."""
         return sum(seconds for phase, seconds in self.seconds.items() if phase != COMPILE)
 
     @property
@@ -334,7 +334,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def proved(self) -> bool:
-        """Whether the answer is optimal within `PROOF_TOLERANCE`; no bound that is only stated says so."""
+        """Whether the answer is proved optimal within `PROOF_TOLERANCE`; stated bounds do not count."""
         return self.bound is not None and self.bound.proved and self.gap is not None and self.gap <= PROOF_TOLERANCE
 
     @property
@@ -348,7 +348,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def basis(self) -> str | None:
-        """Ground of the bound, or of the proof that there is no answer; None without one.
+        """Why the bound, or the proof that there is no answer, can be believed; None without one.
 
         That is a proof of this project, the word of a solver, which is trusted, or what others state.
         """
@@ -360,7 +360,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def by(self) -> str:
-        """The method of the bound, with the solver whose word is trusted or those who state it; a dash without one."""
+        """The method of the bound, with the trusted solver or the author of a stated bound; a dash without one."""
         if self.bound is None:
             return "–"
         if not self.bound.proved:
@@ -369,7 +369,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def trace(self) -> pd.DataFrame:
-        """Best answers and bounds by time: a row for the end of each turn of a method, and for each gain within it.
+        """Best answers and bounds over time: a row for each end of a method's turn and each improvement.
 
         Returns
         -------
@@ -433,7 +433,7 @@ class Result(Displayed, Generic[Q, A]):
         return file
 
     def noted(self, *notes: str) -> Result[Q, A]:
-        """The same result with notes before its own, in its files, too."""
+        """The same result with further notes before its own, also in its files."""
         parts = tuple(replace(part, notes=(*notes, *part.notes)) for part in self.parts)
         return replace(self, notes=(*notes, *self.notes), parts=parts) if notes else self
 
@@ -472,7 +472,7 @@ class Result(Displayed, Generic[Q, A]):
 
 
 def _is_feasible(answer: Answer) -> bool:
-    """Whether bounds apply to the answer: not if memory is a hard limit and the answer does not keep to it."""
+    """Whether the answer is feasible: with a hard limit on memory it must fit."""
     return not getattr(answer.instance, "fit", False) or getattr(answer, "fits", True)
 
 

@@ -10,7 +10,7 @@ from mtpp.cli.exit_codes import INTERRUPTED
 
 
 def main() -> int:
-    """Run the command line; before it, Ctrl-C and SIGTERM find nothing to keep and end the process."""
+    """Run the command line; until it starts, Ctrl-C and SIGTERM end the process at once."""
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, _leave)

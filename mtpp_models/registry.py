@@ -28,7 +28,7 @@ Model = Algorithm | Formulation
 def _timed(
     prove: Callable[[Partition, Deadline | None], Result],
 ) -> Callable[[Partition, Controls], Result]:
-    """An algorithm that needs, of all controls, the deadline alone."""
+    """An algorithm that uses only the deadline of its controls."""
     return lambda start, controls: prove(start, controls.deadline)
 
 
@@ -114,7 +114,7 @@ MODELS: Registry[Model] = Registry(
 
 
 def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
-    """The model of a name, as "exact" or, strengthened, "exact+all"; models pass through.
+    """The model of a name such as "exact" or "exact+all"; a model is returned as it is.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def model_for(instance: Instance, model: str | Model, parts: Strengthening | Non
 
 
 def _strengthened(model: Model, parts: Strengthening) -> Model:
-    """The model with these parts; without any part it is as published."""
+    """The model with these parts; without parts it is as published."""
     if not any(vars(parts).values()):
         return model
     if not isinstance(model, SuperblockFormulation) or not model.is_bound:

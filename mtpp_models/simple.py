@@ -46,7 +46,7 @@ def work_bound(instance: Instance) -> float:
 
 
 def simple(instance: Instance) -> float:
-    """`work_bound`, with the time for what cannot fit unless a buffer is fixed.
+    """`work_bound` plus the time for bytes that cannot fit; over kinds of devices the bound by the best weights.
 
     That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is the bound by
     the best weights.
@@ -70,7 +70,7 @@ def simple_bound(instance: Instance, *, optimal: bool = True) -> Bound:
 
 
 def one_block(instance: Instance) -> Partition:
-    """The partition that cuts nothing, of a relaxation of the instance, as constraints or memory may not allow it.
+    """The partition with all nodes in one block, of a relaxation without constraints and hard memory.
 
     Over kinds of devices it is on the kind where that takes least, by `Instance.finite_works`.
     """
@@ -85,7 +85,7 @@ def one_block(instance: Instance) -> Partition:
 
 
 def as_answer(instance: Instance, partition: Partition) -> Partition | None:
-    """The same blocks as an answer to `instance`; None if they break a rule or do not fit."""
+    """The same blocks as an answer to `instance`; None if it is infeasible there."""
     try:
         answer = partition.under(instance)
     except InputError:
@@ -94,7 +94,7 @@ def as_answer(instance: Instance, partition: Partition) -> Partition | None:
 
 
 def speed_shares(instance: Instance) -> FloatArray:
-    """(T,) weights of the kinds, whose sum over all devices is 1 but for rounding."""
+    """(T,) weights of kinds for the bound over kinds; over all devices they sum to 1 up to rounding."""
     counts, works = np.array(instance.machines.counts, dtype=np.float64), instance.finite_works
     kinds, n = works.shape
     unit = works.max()
@@ -118,7 +118,7 @@ def speed_shares(instance: Instance) -> FloatArray:
 
 
 def speed_bound(instance: Instance, shares: FloatArray) -> float:
-    """The bound by any weights, rounded down."""
+    """The bound over kinds for any weights, rounded down."""
     least = (shares[:, None] * instance.finite_works).min(axis=0)
     total = float(np.array(instance.machines.counts) @ shares)
     alone = float(instance.work.min(axis=0).max())

@@ -146,7 +146,7 @@ def relaxation(
 def _solved(
     instance: Instance, chosen: Model, controls: Controls, start: Partition | None, *, reduce: bool = True
 ) -> Result:
-    """The result of a model, whose deadline begins here."""
+    """The result of a model; its deadline begins with this call."""
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
     recorder = Recorder()
@@ -177,7 +177,7 @@ def _solved(
 
 
 def tells_of_question(model: Model) -> bool:
-    """Whether costs and bounds that a model reports at work are those of the question, not of a part of it."""
+    """Whether costs and bounds reported by a running model are those of the whole question."""
     return model.exact or model.name in ("priced", "priced-quick")
 
 
@@ -210,7 +210,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
-    """A member of a witness with the nodes of the reduced instance replaced by those of the original one.
+    """A member of a witness with nodes of the reduced instance replaced by original ones.
 
     Numbers behind the nodes stand for source and sink in both.
     """

@@ -35,7 +35,7 @@ class Finding(StrEnum):
 
     @property
     def shown(self) -> str:
-        """The word in tables for people, where failures stand out."""
+        """The word for tables, in which failures stand out."""
         return self.value.upper() if self is Finding.FAILS else self.value
 
     @classmethod
@@ -45,7 +45,7 @@ class Finding(StrEnum):
 
     @classmethod
     def all_of(cls, parts: Sequence[Finding]) -> Finding:
-        """Finding on several statements at once: all must hold, one failure fails, and a tie is neither.
+        """Finding on several statements together: all must hold, one failure fails, else a tie.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A statement, and whether it holds here."""
+    """A statement of a paper, and whether it holds here."""
 
     source: str  # paper or figure
     text: str
@@ -69,7 +69,7 @@ class PaperClaim:
 
     @property
     def finding(self) -> Finding:
-        """The same as a finding."""
+        """The claim as a finding."""
         return Finding.of(self.holds)
 
 
@@ -93,11 +93,11 @@ class Section(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The section for JSON."""
+        """The section as JSON members."""
         return self._asdict() | {"numbers": None if self.numbers is None else _records(self.numbers)}
 
     def formatted(self, style: str) -> str:
-        """Header and rows in a format; as CSV the numbers, if there are any."""
+        """Header and rows in a format; for CSV as plain numbers if there are any."""
         if style == "csv" and self.numbers is not None:
             return str(self.numbers.to_csv(index=False, lineterminator="\n")).rstrip("\n")
         return FORMATS[style](self.header, self.rows)
@@ -124,7 +124,7 @@ class Report:
         find(FORMATS, self.style, "format")
 
     def make_runs(self, jobs: Iterable[Job], workers: Workers) -> list[Run]:
-        """Make the runs that the file lacks, with a bar on stderr; all of them, one per different job, in their order.
+        """Make the runs that the file lacks, with a progress bar; return one run for each job, in order.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Report:
             raise
 
     def publish(self, sections: Sequence[Section], pictures: Callable[[], Mapping[str, Axes]]) -> None:
-        """Print sections; into the folder, if there is one, write them and the pictures in all formats."""
+        """Print sections; if there is a folder, also write them and the pictures in all formats."""
         if self.json:
             sys.stdout.write(json_text({"tables": [section.document for section in sections]}, ascii_only=True))
         for section in () if self.json else sections:
@@ -164,7 +164,7 @@ class Report:
                 save_figure(ax, self.folder / f"{name}.{suffix}")
 
     def exit_code(self, failed: Sequence[bool]) -> int:
-        """0, or 1 after telling how many runs failed."""
+        """0, or 1 if runs failed, after printing their number."""
         if any(failed):
             reasons = f"{self.out} has the reasons. The same call tries them again."
             print(f"{sum(failed)} of {len(failed)} runs failed; {reasons}", file=sys.stderr)
@@ -181,7 +181,7 @@ def write_sections(sections: Iterable[Section], folder: Path) -> None:
 
 
 def _records(numbers: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a frame for JSON, where what is missing or infinite is null."""
+    """Rows of a frame for JSON, with null for missing or infinite values."""
     return [
         {str(name): None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
         for row in numbers.to_dict("records")
@@ -189,7 +189,7 @@ def _records(numbers: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _printed(section: Section, style: str) -> str:
-    """A table as text, in the width of the terminal if there is one."""
+    """A table as text, in the width of the terminal."""
     _, title, header, rows, note, text, _ = section
     width = terminal_width()
     if style != "txt":
@@ -203,5 +203,5 @@ def _printed(section: Section, style: str) -> str:
 
 
 def _as_counted(wanted: Mapping[str, Job], run: Run) -> Run:
-    """The run as the progress bar counts it: a refusal that is an answer is no failure."""
+    """The run as the progress bar counts it: a refusal that answers the question is no failure."""
     return run if wanted[run["key"]].failed(run) else run | {"error": None}

@@ -48,7 +48,7 @@ _ALONE = 0.7
 def search_flow(
     instance: FlowInstance, rng: np.random.Generator, limits: Limits | None = None, start: FlowAnswer | None = None
 ) -> Result[FlowInstance, FlowAnswer]:
-    """Best answer that is found; None where no request can pass.
+    """The best answer found; None if no request can pass.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def search_flow(
 def _search_groups(
     instance: FlowInstance, rng: np.random.Generator, limits: Limits, start: FlowAnswer | None
 ) -> FlowAnswer | None:
-    """Searches for groups of devices that step together: all in one, those that idle in more, and others drawn anew."""
+    """Search for groups of devices that step together, starting from several divisions and redrawing them."""
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     remaining = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
     everything, best, moves = np.arange(instance.n), start, _FIRST_OF_TICK
@@ -95,7 +95,7 @@ def _search_groups(
 def _anew(
     instance: FlowInstance, kept: FlowAnswer | None, parts: list[IntArray], rng: np.random.Generator, limits: Limits
 ) -> FlowAnswer:
-    """An answer with a group for each part, and one for what then idles; all other devices as they are kept."""
+    """An answer with a group for each part, and one for devices that then idle; other devices are kept."""
     interval, group = np.zeros((instance.n, 2), dtype=np.int64), np.zeros(instance.n, dtype=np.int64)
     if kept is not None:
         interval[:], group[:] = kept.interval, kept.group
@@ -114,7 +114,7 @@ def _anew(
 
 
 def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limits) -> FlowAnswer | None:
-    """Searches for layers of one group with one number of batches in flight and one tick after the other."""
+    """Search the layers of one group, for each number of batches in flight and each tick length."""
     assert instance.steps is not None
     assert limits.evaluations is not None
     if instance.unreachable() is not None:
@@ -141,7 +141,7 @@ def _search_ticks(instance: FlowInstance, rng: np.random.Generator, limits: Limi
 def _promising(
     instance: FlowInstance, ticks: dict[int, FloatArray], limits: Limits
 ) -> list[list[tuple[float, int, float]]]:
-    """For numbers of batches in flight the flows that all layers carry together at some ticks, the largest first.
+    """Pairs of a number of batches and a tick whose layers carry much flow, the largest first.
 
     Of each number some ticks, and more between the neighbours of the best of them; each with its number and tick.
     """
@@ -162,7 +162,7 @@ def _promising(
 
 
 def _shared(instance: FlowInstance) -> float:
-    """The flow that the layers of all devices can carry together, about; it is no less than any [requests/s]."""
+    """Estimate of the flow that the layers of all devices carry together, no less than any flow [requests/s]."""
     layers, counts = np.arange(instance.layers + 1), instance.counts
     low, high = 0.0, float((instance.capacity * layers).max(axis=1) @ counts / instance.layers)
     for _ in range(_HALVES):
@@ -175,7 +175,7 @@ def _shared(instance: FlowInstance) -> float:
 def _search_layers(
     instance: FlowInstance, rng: np.random.Generator, limits: Limits, start: FlowAnswer | None
 ) -> FlowAnswer | None:
-    """The best answer of walks over the layers of devices with stated capacities; None if no request passes."""
+    """The best answer of random walks over the layers of devices with stated capacities; None without a flow."""
     best = max((start, _even_stages(instance)), key=lambda answer: answer.flow if answer is not None else 0.0)
     best = best if best is not None and best.flow > 0 else None
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
@@ -209,7 +209,7 @@ def _better(candidate: FlowAnswer | None, best: FlowAnswer | None) -> FlowAnswer
 
 
 def _even_stages(instance: FlowInstance) -> FlowAnswer:
-    """Stages with nearly equal numbers of layers; each device, the fastest first, goes to the weakest stage by then.
+    """Stages with nearly equal numbers of layers; each device, fastest first, joins the weakest stage.
 
     All numbers of stages are tried: of those whose weakest stage is strongest, the answer with the largest flow.
     """
@@ -229,7 +229,7 @@ def _even_stages(instance: FlowInstance) -> FlowAnswer:
 
 
 def _filled_stages(instance: FlowInstance, guess: float, rng: np.random.Generator) -> FlowAnswer | None:
-    """The first answer with a flow, from stages that hold as many layers as the goal allows; None if there is none.
+    """The first answer with a flow among stages that hold as many layers as a falling goal allows.
 
     The goal [requests/s] begins at `guess` and falls until some start has a flow.
     """
@@ -245,7 +245,7 @@ def _filled_stages(instance: FlowInstance, guess: float, rng: np.random.Generato
 def _walk(
     instance: FlowInstance, goal: float, best: float, moves: int, rng: np.random.Generator, limits: Limits
 ) -> FlowAnswer | None:
-    """An answer above the best flow from one walk towards a goal, if it finds one."""
+    """An answer better than the best, from one walk towards a goal; None if the walk fails."""
     stage, length, count = _start(instance, goal, rng)
     devices, done, answer = _arrays(instance), 0, None
     while done < moves and not limits.deadline.passed:
@@ -270,7 +270,7 @@ def _walk_freely(
     rng: np.random.Generator,
     limits: Limits,
 ) -> FlowAnswer | None:
-    """An answer above the best from one walk over any layers of each device, if it finds one; `moves` are of stages."""
+    """An answer better than the best, from one walk over arbitrary layers of each device; None if it fails."""
     devices = _arrays(instance)
     interval = np.zeros((instance.n, 2), dtype=np.int64) if start is None else start.interval.copy()
     hot = math.exp(float(rng.uniform(math.log(_COOL), math.log(_WARM))))
@@ -289,7 +289,7 @@ def _walk_freely(
 def _side_by_side(
     instance: FlowInstance, goal: float, moves: int, rng: np.random.Generator, limits: Limits
 ) -> FlowAnswer | None:
-    """Answers for two parts of the devices, each by itself; None if no request passes."""
+    """Join answers for two parts of the devices; None if no request passes."""
     order, interval = np.array(_along_links(instance, goal, rng)), np.zeros((instance.n, 2), dtype=np.int64)
     for part in np.split(order, [int(rng.integers(instance.n + 1))]):
         if len(part) > 0:
@@ -307,7 +307,7 @@ def _arrays(instance: FlowInstance) -> DeviceArrays:
 
 
 def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
-    """Stage of each device, -1 for none; layers of each stage; and their number: the start of a walk.
+    """Random start of a walk: the stage of each device (-1 for none), layers by stage, and their number.
 
     At times each stage is one device with as many layers as reach the goal, along fast links; else all is random.
     """
@@ -331,7 +331,7 @@ def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tup
 
 
 def _along_links(instance: FlowInstance, goal: float, rng: np.random.Generator) -> list[int]:
-    """All devices in a random order; each is linked to the one before by the goal or more, if any such is left."""
+    """All devices in a random order in which links carry the goal where possible."""
     n = instance.n
     enough = instance.rates >= min(goal, float(instance.rates[:n, :n].max(initial=0.0)))
     order, unplaced, near = list[int](), np.ones(n, dtype=np.bool_), enough[n + SOURCE, :n]

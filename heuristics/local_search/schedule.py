@@ -81,7 +81,7 @@ def search_by_gain(
 
 @dataclass(eq=False)
 class _Arm:
-    """A search with what it took and gained."""
+    """A search with the time that it took and what it gained."""
 
     run: Callable[[Partition], Partition]
     least: float  # part of the time
@@ -97,7 +97,7 @@ class _Arm:
 
 
 def _next(arms: list[_Arm]) -> _Arm:
-    """The search to run next: one that never ran, one below its least share of time, or that of the highest gain."""
+    """The search to run next: one that never ran, one below its share of time, or that of the highest gain."""
     total = sum(arm.spent for arm in arms)
     for arm in arms:
         if arm.rate is None:
@@ -107,7 +107,7 @@ def _next(arms: list[_Arm]) -> _Arm:
 
 
 def _gain(before: Partition, after: Partition) -> float:
-    """Decrease of the logarithm of the bottleneck; 1 if nothing is left to gain, or the first partition that fits."""
+    """Decrease of the logarithm of the bottleneck; 1 for the first feasible partition or an optimum."""
     if after.preference >= before.preference:
         return 0.0
     if after.bottleneck <= 0 or before.bottleneck == math.inf:  # all that there is to gain, or the first that fits
@@ -116,7 +116,7 @@ def _gain(before: Partition, after: Partition) -> float:
 
 
 class _Searches:
-    """The searches, each of which takes the best partition and returns one that need not be better."""
+    """The searches; each takes the best partition and returns a partition, better or not."""
 
     def __init__(
         self, instance: Instance, rng: np.random.Generator, budget: Budget, partitions: Sequence[Partition]
@@ -130,7 +130,7 @@ class _Searches:
         self._orders = _Arm(self._genetic, _LEAST_OF_ORDERS)
 
     def arms(self) -> list[_Arm]:
-        """Searches that suit the instance and the time."""
+        """Searches suitable for the instance and the time."""
         n, remaining = self._instance.graph.n, self._budget.limits.deadline.left
         arms = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
         if n * _LEVEL_SECONDS <= remaining / 4:
@@ -142,7 +142,7 @@ class _Searches:
         return arms
 
     def _cool(self, best: Partition) -> Partition:
-        """A walk that keeps most of the best partition."""
+        """Run a walk at low temperature, which keeps most of the best partition."""
         partition, self._cool_moves = self._walk(best, self._cool_moves, float(self._rng.choice(_COOL)))
         return partition
 

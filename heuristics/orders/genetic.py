@@ -134,7 +134,7 @@ class Population:
         return np.asarray(self._keys[self.values.argmin()])
 
     def advance(self, limit: int) -> int:
-        """Make the next generation with at most so many new chromosomes; return how many there are."""
+        """Make the next generation with at most `limit` new chromosomes; return their number."""
         by_value, elite = np.argsort(self.values, kind="stable"), self._parameters.num_elite
         keys, values = self._keys[by_value], self.values[by_value]
         new = _next_generation(keys, self._rng, self._parameters)[:limit]

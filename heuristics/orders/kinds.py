@@ -120,7 +120,7 @@ def slice_kinds(instance: Instance, order: ArrayLike, deadline: Deadline | None 
 
 
 def _path(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
-    """Bottleneck, starts and kinds of the best path; the bottleneck is infinite if there is none."""
+    """Bottleneck, segment starts and kinds of the best path; an infinite bottleneck if there is none."""
     devices = instance.machines
     if not devices.is_fixed and is_countable(devices.counts, instance.graph.n):
         path = best_path(costs, devices.counts, instance.k)
@@ -139,7 +139,7 @@ def _best(cuts: list[Partition]) -> Partition:
 def _rated_path(
     instance: Instance, order: IntArray, rates: FloatArray, deadline: Deadline
 ) -> tuple[CountedPath | None, bool]:
-    """The best path with a rate for each pair of kinds, and whether it may begin at every node.
+    """The best path with rates for pairs of kinds, and whether each node was tried as its start.
 
     There is none if there are too many states, or nothing fits.
     """
@@ -158,7 +158,7 @@ def _rated_path(
 
 
 def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Places in an order, of those in a row the one that the least bytes pass; what segments between these move.
+    """About every `size` places, the place of an order that least bytes cross; and bytes moved between places.
 
     Parameters
     ----------
@@ -195,14 +195,14 @@ def _moved(instance: Instance, order: IntArray, size: int) -> tuple[IntArray, Fl
 
 
 def _sums(places: IntArray, made: IntArray, read: IntArray, values: FloatArray) -> FloatArray:
-    """(p, p) sums of the values of what is made before one place and read before another one."""
+    """(p, p) sums of `values` of tensors made before one place and read after another."""
     table = np.zeros((len(places), len(places)))
     np.add.at(table, (np.searchsorted(places, made, "right"), np.searchsorted(places, read, "right")), values)
     return table.cumsum(axis=0).cumsum(axis=1)
 
 
 def _slice_within(instance: Instance, order: IntArray) -> Partition:
-    """The best partition into segments of the order, each in its window of blocks.
+    """The best partition into segments of the order, each node in its window of blocks.
 
     The order is first sorted by windows, which no edge contradicts. Where devices could be used in too many ways, they
     are used in the order in which they are given. What costs at the fastest rates leave out does not count on one kind
@@ -221,7 +221,7 @@ def _slice_within(instance: Instance, order: IntArray) -> Partition:
 
 
 def _descend(instance: Instance, costs: FloatArray, deadline: Deadline, seed: int) -> tuple[float, IntArray, IntArray]:
-    """Bottleneck, starts and kinds of the best slicing for a sequence of devices, which random exchanges improve.
+    """Bottleneck, starts and kinds of the best slicing for a device sequence improved by random exchanges.
 
     It begins with the fastest first; an exchange stays if it is no worse, also with devices beyond the first k.
     """

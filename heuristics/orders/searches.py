@@ -93,7 +93,7 @@ def random_search(instance: Instance, rng: np.random.Generator, limits: Limits, 
 def linear_arrangement(
     instance: Instance, rng: np.random.Generator, limits: Limits, *, weighted: bool, parameters: BRKGAParameters
 ) -> Partition:
-    """Slice the topological order of the shortest edges found.
+    """Search for a topological order with short edges, and slice it.
 
     Parameters
     ----------

@@ -177,7 +177,7 @@ def _slice_within(instance: Instance, order: IntArray, arrays: KernelArrays) -> 
 
 
 def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
-    """(n,) number of the chunk of each node: pieces of the order with about the same work and one window of blocks."""
+    """(n,) number of the chunk of each node: consecutive nodes with about equal work and the same window."""
     work = np.cumsum(arrays.work[order])
     piece = np.floor(work * (TABLE_NODES / (work[-1] or 1.0)))
     marks = np.column_stack((arrays.first[order], arrays.last[order], piece))
@@ -188,7 +188,7 @@ def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
 
 
 def _has_table(n: int, needs_peaks: bool, deadline: Deadline) -> bool:
-    """Whether to make the table of all segments, which nothing interrupts: it is small, or fits into the time."""
+    """Whether to compute the table of all segments, which is not interruptible: small, or fast enough."""
     return n <= TABLE_NODES or (needs_peaks and n <= _PEAK_NODES and n**2 * _PEAK_SECONDS < deadline.left)
 
 
@@ -225,7 +225,7 @@ _SLICING_SECONDS = 1e-4
 
 
 def at_once(instance: Instance, limits: Limits) -> Partition:
-    """The best of one block, two orders in equal pieces, and, unless that takes too long, their slicings.
+    """The best of quick answers: one block, two orders in equal pieces and, if time allows, their slicings.
 
     The orders are the Kahn order of equal priorities, which is always sliced up to 2,000 nodes, and the one by depth.
 
@@ -251,7 +251,7 @@ def at_once(instance: Instance, limits: Limits) -> Partition:
 
 
 def equal_pieces(instance: Instance, order: IntArray) -> Partition:
-    """Cut an order where the work before is a multiple of a k-th."""
+    """Cut an order into k pieces of about equal work."""
     work = instance.graph.work[order]
     before = np.cumsum(work) - work
     return cut_order(instance, order, np.searchsorted(before, work.sum() / instance.k * np.arange(instance.k)))

@@ -30,7 +30,7 @@ def search_placement(
     tell: Tell = lambda what, time: None,
     policy: Checkpoint | None = None,
 ) -> PlacementResult:
-    """Search for a placement, of single nodes or of groups; its times are always those of the single nodes.
+    """Search for a placement of nodes or of groups; its step time is always that of the single nodes.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def search_placement(
 
 
 def _grouped(instance: PlacementInstance, grouping: Grouping) -> PlacementInstance:
-    """The question of the groups, whose times are those of their nodes."""
+    """The question whose nodes are the groups; their times are sums over their nodes."""
     rows = instance.works
     works = None if rows is None else np.array([np.bincount(grouping.group, row) for row in rows])
     return replace(instance, graph=grouping.graph, works=works)

@@ -46,12 +46,12 @@ _NAMES = {1: "1f1b", 4: "pe"}
 
 
 def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
-    """Each of the groups runs every groups-th stage, `chunks` in all, as in `one_forward_one_backward`."""
+    """Interleaved order: each group runs `chunks` stages, every groups-th one."""
     return decoded(one_forward_one_backward(groups, chunks, microbatches), microbatches)
 
 
 def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
-    """Split backward passes: F is ahead of I as in `steady`, and ahead of W by `behind` more, within memory.
+    """Order with split backward passes: F is ahead of I as in `steady`, and of W by `behind` more.
 
     ``(1, 1)`` is ZB-H1; with M or more, W may come as late as memory allows. The name comes with the order.
     """
@@ -78,7 +78,7 @@ def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
 
 
 def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
-    """Orders with backward passes in one piece that fit into memory, by name, for a plan with one stage a group."""
+    """Named orders without split backward passes that fit into memory, for one stage a group."""
     S, M = plan.n_stages, plan.instance.microbatches
     seen = set()
     for name, warmup in [(_NAMES.get(d, f"steady-{d}"), steady(S, M, d)) for d in _DISTANCES] + [("gpipe", [M] * S)]:
@@ -118,13 +118,13 @@ def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:
 
 
 def _fitting(plan: Plan, name: str, orders: PassLists) -> Iterator[tuple[str, PassLists]]:
-    """The order of passes with its name, if each group fits into memory with it; else nothing."""
+    """The named order, if each group fits into memory with it; else nothing."""
     if all(peak.total <= plan.instance.memory for peak in memory_peaks(plan, orders)):
         yield name, orders
 
 
 def _end(end: Moments, kind: int, n: int, m: int) -> float:
-    """End of a pass [s], -1 if it has not run."""
+    """End of a pass [s]; -1 if it has not run yet."""
     return float(np.nan_to_num((end.forward, end.backward, end.backward, end.weights)[kind][n, m], nan=-1.0))
 
 
@@ -136,14 +136,14 @@ _CHUNKS, _MOVES = 8, 400
 
 
 def parts_of(cluster: Cluster) -> list[IntArray]:
-    """Devices of all servers, then of the half with the largest ones, of a half of that, and so on."""
+    """Devices of all servers, of the half with the largest servers, of a half of those, and so on."""
     largest = np.argsort([-size for size in cluster.servers], kind="stable")
     counts = list(accumulate(repeat(len(largest), len(largest)), lambda count, _: count // 2))
     return [np.flatnonzero(np.isin(cluster.server, largest[:count])) for count in counts if count]
 
 
 def interleaved_plans(instance: TrainingInstance, orders: Sequence[IntArray]) -> Iterator[tuple[Plan, PassLists]]:
-    """Even groups along each order of the devices, with 2 to 4 stages each of about the same time, within memory.
+    """Interleaved plans that fit: equal groups along each order, with 2 to 4 stages of similar time.
 
     The number of groups divides the microbatches and the devices, which are all or those of some servers.
     """
@@ -152,7 +152,7 @@ def interleaved_plans(instance: TrainingInstance, orders: Sequence[IntArray]) ->
 
 
 def _on_part(instance: TrainingInstance, V: int, orders: Sequence[IntArray]) -> Iterator[tuple[Plan, PassLists]]:
-    """Interleaved plans, with their lists of passes, on V devices: for each order, number of groups and of turns."""
+    """Interleaved plans and orders on V devices, for each device order, number of groups and of turns."""
     chain, M = instance.chain, instance.microbatches
     for groups in (count for count in range(2, V + 1) if M % count == 0 and V % count == 0):
         for chunks in range(2, min(_CHUNKS, chain.n // groups) + 1):
@@ -183,7 +183,7 @@ def better_cuts(best: Timeline, deadline: Deadline) -> Timeline:
 def _recomputing(
     instance: TrainingInstance, cuts: list[int], devices: Sequence[tuple[int, ...]], lists: PassLists
 ) -> Iterator[Plan]:
-    """The plan, without recomputation or else with it in all stages, if it fits into memory with these orders."""
+    """The plan, if it fits with these orders, perhaps with recomputation in all stages; else None."""
     for again in (False, True) if instance.recomputation else (False,):
         try:
             plan = Plan(instance, tuple(cuts), tuple(devices), (again,) * len(devices))

@@ -29,7 +29,7 @@ _HETPIPE = "Park et al., USENIX ATC 2020"
 def _fixed(
     name: str, summary: str, reference: str, plan: Callable[[TrainingInstance], Iteration]
 ) -> Method[TrainingInstance, Iteration]:
-    """A planner that draws nothing and has no limits, and plans for the paper's network."""
+    """A deterministic planner without limits, for the paper's network."""
 
     def run(instance: TrainingInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Iteration:
         return plan(instance) if instance.network is None else on_cards(plan(instance.in_paper), instance)

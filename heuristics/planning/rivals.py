@@ -36,7 +36,7 @@ def data_parallel(instance: TrainingInstance) -> Iteration:
 
 
 def gpipe(instance: TrainingInstance) -> Iteration:
-    """GPipe: equally many layers on each device, all forward before all backward passes (Huang et al., NeurIPS 2019).
+    """GPipe: equally many layers on each device, all forward passes first (Huang et al., NeurIPS 2019).
 
     Devices in the order of their indices. Numbers of layers differ by at most one, the larger ones first.
     """
@@ -47,7 +47,7 @@ def gpipe(instance: TrainingInstance) -> Iteration:
 
 
 def pipedream(instance: TrainingInstance, *, every_minibatch: bool = False) -> Iteration:
-    """The plan of least W as if all links were equal, 1F1B, and a flush (Narayanan et al., SOSP 2019).
+    """PipeDream's plan of least W for equal links, with 1F1B and a flush (Narayanan et al., SOSP 2019).
 
     With `every_minibatch` the planner reckons with an AllReduce for each microbatch, as the asynchronous original has
     it. The schedule has one an iteration.
@@ -136,7 +136,7 @@ def hetpipe(instance: TrainingInstance, *, only_largest_stage: bool = False) -> 
 
 
 def microbatches_by_server(instance: TrainingInstance) -> list[int]:
-    """Microbatches of each server, by largest remainder; on ties the first server."""
+    """Microbatches of each server in proportion to its devices, by largest remainder."""
     sizes = np.array(instance.cluster.servers)
     exact = instance.microbatches * sizes
     counts = exact // sizes.sum()
@@ -188,7 +188,7 @@ def improved_on_servers(
 
 
 def _even_share(instance: TrainingInstance) -> float:
-    """Time of an iteration if all devices shared all work evenly [s]."""
+    """Time of an iteration if all work were divided evenly among all devices [s]."""
     chain, arrays = instance.chain, instance.arrays
     rows = np.diff(arrays.forward + arrays.backward, axis=1).min(axis=0)
     least = np.minimum(rows, chain.forward + chain.backward).sum()
@@ -196,7 +196,7 @@ def _even_share(instance: TrainingInstance) -> float:
 
 
 def _on(instance: TrainingInstance, part: IntArray) -> TrainingInstance:
-    """The question on the servers with the numbers in `part` alone."""
+    """The question restricted to the servers with the numbers in `part`."""
     cluster, network, share = instance.cluster, instance.network, instance.replica_share
     devices = np.flatnonzero(np.isin(cluster.server, part))
     servers = tuple(cluster.servers[h] for h in part.tolist())
@@ -212,7 +212,7 @@ def _on(instance: TrainingInstance, part: IntArray) -> TrainingInstance:
 
 
 def _idle_elsewhere(iteration: Iteration, instance: TrainingInstance, part: IntArray) -> Iteration:
-    """The same plan and order on all servers."""
+    """The same plan and order for all servers; those outside the part idle."""
     (timeline,), plan = iteration.schedules, iteration.plan
     assert plan is not None
     devices = np.flatnonzero(np.isin(instance.cluster.server, part))
@@ -233,7 +233,7 @@ _STAGES = 64
 def equal_replicas(
     instance: TrainingInstance, legal: Callable[[Plan], bool], orders: str = "auto", limits: Limits | None = None
 ) -> Iteration:
-    """Plan on all devices with equal stages in numbers of replicas.
+    """Plan with the same number of replicas in every stage, on all devices.
 
     Parameters
     ----------

@@ -162,7 +162,7 @@ class Architecture:
         return merge_layers(graph, net.operators) if level == "layer" else graph
 
     def assume_defaults(self, graph: ComputationGraph, dims: Mapping[str, Dim]) -> None:
-        """Name the defaults that a graph of it has where `dims` and the caller state nothing."""
+        """Note the default of each dimension that neither `dims` nor the caller states, for the line of assumptions."""
         sizes = {"phase": FORWARD} | graph.attributes["dims"]
         for name in (*self.dims, *(["context"] if "context" in sizes else [])):
             # What follows from the phase is no default of its own.
@@ -213,7 +213,7 @@ class Cache:
 
 
 def served_dims(defaults: Mapping[str, Dim], stated: Mapping[str, Dim]) -> dict[str, Dim]:
-    """All dimensions of a decoder in its phase.
+    """All dimensions of a decoder in its phase: those stated, the defaults of the others.
 
     Parameters
     ----------
@@ -394,24 +394,24 @@ def feed_forward(
 
 
 def positions(net: NetworkBuilder, available: int, sequence: int, hidden: int, cache: Cache | None = None) -> Tensor:
-    """The rows of a learned table of positions that the sequence needs, the last ones of the cache if there is one."""
+    """The rows of a learned table of positions that the sequence needs; with a cache, the last ones."""
     _check_positions("context", 0 if cache is None else cache.context, available)
     _check_positions("sequence", sequence, available)
     return net.slice(net.parameter("positions", available, hidden), sequence, hidden)
 
 
 def tokens(net: NetworkBuilder, batch: int, sequence: int, name: str = "tokens") -> Tensor:
-    """An input of token indices."""
+    """Record an input of token indices."""
     return net.input(name, batch, sequence, element_bytes=INDEX_BYTES)
 
 
 def causal_mask(net: NetworkBuilder, sequence: int, cache: Cache | None = None) -> Tensor:
-    """A mask that hides what follows each token, among those of the cache if there is one; the device holds it."""
+    """Record a mask that hides later tokens; it covers the tokens of the cache if there is one."""
     return net.parameter("causal_mask", sequence, sequence if cache is None else cache.context, trainable=False)
 
 
 def last_token(net: NetworkBuilder, x: Tensor, cache: Cache | None) -> Tensor:
-    """Input of a decoder's head: all of `x`, or the last token of each sequence if there is a cache."""
+    """Input of a decoder's head: all of `x`, or, with a cache, only the last token of each sequence."""
     batch, sequence, hidden = x.shape
     return x if cache is None or sequence == 1 else net.slice(x, batch, 1, hidden)
 

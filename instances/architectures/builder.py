@@ -127,7 +127,7 @@ class GraphBuilder:
 
     @contextmanager
     def occasional(self, runs: int, of: int) -> Iterator[None]:
-        """Let everything recorded inside cost what it costs on average if it runs in `runs` of `of` cases."""
+        """Scale the cost of all operators recorded inside by the chance that they run: `runs` of `of` cases."""
         first = len(self.operators)
         yield
         for v in range(first, len(self.operators)):
@@ -215,7 +215,7 @@ class GraphBuilder:
         source: str = "",
         attributes: Mapping[str, Any] | None = None,
     ) -> ComputationGraph:
-        """Price the record on a device.
+        """Compute the work of all recorded operators on a device, and make the graph.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class GraphBuilder:
         )
 
     def _place_states(self, node: Mapping[int, int]) -> FloatArray:
-        """(n,) bytes that each node keeps."""
+        """(n,) bytes of state that each node keeps from run to run."""
         state_bytes = np.zeros(len(node))
         for v, i in node.items():
             states = [tensor for tensor in self.operators[v].inputs if self.operators[tensor.operator].kind == _STATE]

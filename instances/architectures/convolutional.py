@@ -186,7 +186,7 @@ def squeezenet(net: NetworkBuilder, *, batch: int, image: int) -> None:
 
 
 def classifier(net: NetworkBuilder, x: Tensor) -> None:
-    """Mean over the image and 1000 scores."""
+    """Record the classifier: the mean over the image, then scores of 1000 classes."""
     with net.scope("classifier"):
         x = net.adaptive_average_pool(x, 1)
         net.linear(x.view(*x.shape[:2]), 1000)
@@ -286,7 +286,7 @@ def _reduction_cell(net: NetworkBuilder, name: str, x: Tensor, last: Tensor, cha
 
 
 def _inputs(net: NetworkBuilder, name: str, x: Tensor, last: Tensor, channels: int) -> tuple[Tensor, Tensor]:
-    """The cell before the last one and the last one, with the image of the latter and the channels of this cell."""
+    """Outputs of the last two cells, the image size of the last one, and the channels of this cell."""
     with net.scope(f"{name}.fit"):
         fitted = _fitted(net, last, x, channels)
     with net.scope(f"{name}.project"):
@@ -435,7 +435,7 @@ _TEXT = (77, 768)  # tokens of the prompt, and their width
 
 
 def unet(net: NetworkBuilder, *, batch: int, latent: int) -> None:
-    """One step of denoising a latent image under a prompt (Rombach et al. 2022).
+    """U-Net: one denoising step on a latent image under a prompt (Rombach et al. 2022).
 
     `latent` is the side of the latent image, an eighth of the picture's and a multiple of eight.
     """
@@ -479,7 +479,7 @@ def unet(net: NetworkBuilder, *, batch: int, latent: int) -> None:
 def _residual(
     net: NetworkBuilder, name: str, x: Tensor, time: Tensor, channels: int, skipped: Tensor | None = None
 ) -> Tensor:
-    """Two convolutions, the step of the diffusion added in between; first joined with what skipped the rest."""
+    """Two convolutions with the diffusion step added between them, after a skip connection is joined."""
     with net.scope(name):
         if skipped is not None:
             x = net.concat(x, skipped, axis=1)

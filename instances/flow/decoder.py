@@ -28,7 +28,7 @@ _TERMS = ("phase", "context", "batch", "element_bytes", "kv_bytes")
 
 @dataclass(frozen=True, eq=False)
 class DecoderLayers:
-    """Needs of the layers of a decoder; c layers in a row count as the c in a row that need most."""
+    """Memory and time that layers of a decoder need; of c consecutive layers those of the most demanding c."""
 
     stack: LayerStack
     batch: int
@@ -62,7 +62,7 @@ class DecoderLayers:
         )
 
     def sequences(self, memory: float, most: int) -> list[int]:
-        """Sequences whose caches a device holds, at most so many, by its number of layers from 0."""
+        """Number of sequences whose caches fit on a device, at most `most`, for each number of its layers from 0."""
         counts = [0]
         for c in range(1, self.stack.layers + 1):
             room = memory - self.activations - _heaviest(self.weights, c)
@@ -79,7 +79,7 @@ def flow_of_decoder(
     work: Callable[[Kind, int], FloatArray],
     in_flight: int | None = None,
 ) -> FlowInstance:
-    """The question of flow.
+    """The question of flow for a decoder on these devices.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def flow_of_decoder(
 
 
 def sizes_of_steps(batch: int) -> list[int]:
-    """Sequences that a step may be of: each number up to 32, then 16 up to the double of each, and the batch.
+    """Batch sizes for which step times are computed: all to 32, then 16 for each doubling, and the largest.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def sizes_of_steps(batch: int) -> list[int]:
 
 
 def _of_full_steps(steps: Steps) -> FloatArray:
-    """(T, L + 1) prompts per second of steps of as many as there is room for."""
+    """(T, L + 1) prompts per second when each step holds as many sequences as fit."""
     rates = np.where(steps.sizes == steps.slots[:, :, None], steps.sizes / steps.seconds, 0.0).max(axis=2)
     capacity: FloatArray = np.minimum(rates, steps.port[:, None])
     return capacity
@@ -172,7 +172,7 @@ def _port(kind: Kind, bandwidth: float) -> float:
 
 
 def _sent(rate: float, passed: float) -> float:
-    """Sequences per second at a rate of bytes; a link without a limit carries a number that is none for a device."""
+    """Sequences per second at a bandwidth; a link without a limit gets a number no device reaches."""
     return min(rate / passed, 1e15) if passed > 0 else 1e15
 
 
@@ -182,13 +182,13 @@ def _by_unit(row: FloatArray, stack: LayerStack) -> FloatArray:
 
 
 def _heaviest(each: FloatArray, c: int) -> float:
-    """Largest sum of c in a row."""
+    """Largest sum of c consecutive numbers."""
     total = np.concatenate(([0.0], np.cumsum(each)))
     return float((total[c:] - total[:-c]).max())
 
 
 def _most_passed(graph: ComputationGraph, stack: LayerStack) -> float:
-    """Bytes that pass into a layer or out of one, at most."""
+    """Largest number of bytes that pass into or out of a layer."""
     tensors, unit = graph.tensors, stack.unit
     last = np.zeros(len(tensors.bytes), dtype=np.int64)
     np.maximum.at(last, graph.edge_tensor, unit[tensors.consumers])

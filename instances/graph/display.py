@@ -39,7 +39,7 @@ def figures(value: float, unit: str = "") -> str:
 
 
 def exact_figures(value: float, unit: str = "") -> str:
-    """As `figures`; with all digits and without a prefix where six digits would be another number.
+    """As `figures`, but with all digits and no prefix where six digits would change the number.
 
     Examples
     --------

@@ -57,7 +57,7 @@ def frame_columns(nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
 
 
 def _texts(labels: Sequence[Any]) -> tuple[str, ...]:
-    """Names as texts; those that would be the same, as 1 and "1", are written as Python does."""
+    """Node labels as texts; labels that would coincide, as 1 and "1", are written as Python literals."""
     texts = [str(label) for label in labels]
     counts = Counter(texts)
     return tuple(text if counts[text] == 1 else repr(label) for text, label in zip(texts, labels, strict=True))
@@ -180,7 +180,7 @@ def _check_attributes(data: dict[str, Any], words: tuple[str, ...], where: str, 
 
 
 def _check_size(u: object, v: object, data: dict[str, Any], producer: dict[str, Any]) -> None:
-    """Refuse bytes of an edge that are not those of the output which it reads."""
+    """Refuse an edge whose bytes differ from those of the output that it reads."""
     if "bytes" not in data:
         return
     outputs = producer.get("output_bytes", 0.0)

@@ -204,7 +204,7 @@ class ComputationGraph(Displayed):
 
     @cached_property
     def held_bytes(self) -> FloatArray:
-        """(n,) parameters of each node's own, and its state [bytes]."""
+        """(n,) bytes of parameters that only this node uses, and of its state."""
         return self.param_bytes + self.state_bytes
 
     @cached_property
@@ -214,7 +214,7 @@ class ComputationGraph(Displayed):
 
     @property
     def held_words(self) -> str:
-        """The name of what nodes hold, for messages."""
+        """The name, for messages, of the things that nodes hold: parameters, states, or both."""
         return "parameters and states" if self.state_bytes.any() else "parameters"
 
     @cached_property

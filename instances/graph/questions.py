@@ -33,12 +33,12 @@ class QuestionRecord(Displayed):
     problem: ClassVar[str]
 
     def document(self) -> dict[str, Any]:
-        """The question as the member `question` of a file: everything that costs and rules read, and its names."""
+        """The question as the member `question` of a file: all that costs and rules depend on, and its names."""
         return written(self)
 
     @classmethod
     def of_document(cls, value: Value) -> Self:
-        """The question of such a member; an `InputError` names the place of what is wrong."""
+        """Read a question from the member of a file; an `InputError` names the place of an error."""
         return read(value, cls)
 
     @cached_property
@@ -53,12 +53,12 @@ class QuestionRecord(Displayed):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences that belong beside each answer, as its numbers do not say it."""
+        """Sentences to print beside each answer, about limits of the model that its numbers do not show."""
         return ()
 
     @property
     def time_unit(self) -> str:
-        """Time unit of its costs."""
+        """Time unit of the costs."""
         return "s"
 
 
@@ -69,7 +69,7 @@ class GraphQuestion(QuestionRecord):
 
     @property
     def time_unit(self) -> str:
-        """Time unit of its costs."""
+        """Time unit of the costs."""
         return self.graph.time_unit
 
 
@@ -81,7 +81,7 @@ def hash_of(problem: str, question: dict[str, Any]) -> str:
 
 
 def nameless(question: dict[str, Any]) -> dict[str, Any]:
-    """The members of a question without names: its own, and those of its graph, chain, cluster, decoder, parameters."""
+    """The members of a question without names: neither its name nor those of its parts (graph, chain, cluster, …)."""
     return {
         name: _nameless(item, ("name",) if isinstance(item, dict) else ())
         for name, item in question.items()
@@ -90,12 +90,12 @@ def nameless(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest_of(item: Any) -> str:
-    """The first digits of a hash of lists and numbers, where these are too long for a few words [12 digits]."""
+    """First digits of a hash of lists and numbers, shown where these are too long to print [12 digits]."""
     return hashlib.sha256(str(item).encode()).hexdigest()[:12]
 
 
 def _nameless(item: Any, names: tuple[str, ...]) -> Any:
-    """A copy of JSON without members of these names, and without those of files in it."""
+    """A copy of a JSON value without the members called `names`, in files that it contains as well."""
     if isinstance(item, dict):
         is_file = isinstance(item.get("format"), str)
         if is_file:

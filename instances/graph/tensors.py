@@ -101,7 +101,7 @@ def freeze(*arrays: FloatArray | IntArray) -> None:
 
 
 def cached_array(compute: Callable[[Any], FloatArray]) -> cached_property[FloatArray]:
-    """A property that is computed once, and that nobody can change: the next reader would take it for the answer."""
+    """A property that is computed once; its array is read-only, as all callers share it."""
 
     @wraps(compute)
     def frozen(owner: Any) -> FloatArray:

@@ -134,7 +134,7 @@ def parameters_by(graph: ComputationGraph, group: IntArray, count: int) -> Float
 
 
 def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGraph:
-    """Let the readers of a view read what it views.
+    """Replace each view of a tensor by the tensor itself in the inputs of all nodes.
 
     A tensor and its views are the same bytes, which a device receives once, whatever they are called.
 

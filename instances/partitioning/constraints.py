@@ -88,7 +88,7 @@ class NodeNames:
 
 
 def listed(names: Any, what: str) -> list[Any]:
-    """The items of a list; one text is a list of one.
+    """The items of a list; a single text counts as a list of one item.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def pairs_of(pairs: Any, what: str) -> list[tuple[Any, Any]]:
 
 
 def kind_names(names: Any, what: str) -> tuple[str, ...]:
-    """The names of kinds of devices in a list, or of one text.
+    """The names of kinds of devices in a list; a single text counts as a list of one name.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def whole_number(value: Any, what: str) -> int:
 
 
 def span_of(name: Any, span: Any) -> tuple[int, int]:
-    """The first and the last block of the window of a name.
+    """First and last block of the window of a node.
 
     Raises
     ------
@@ -257,11 +257,11 @@ class Constraints:
 
     @property
     def fewest_blocks(self) -> int:
-        """The least number of blocks that has all that the windows name."""
+        """Least number of blocks that contains all blocks named by windows."""
         return 1 + max((last for *_, last in self.windows), default=0)
 
     def canonical(self, k: int) -> Constraints:
-        """The same constraints on k blocks in one form: groups that overlap are one, windows of a node intersected."""
+        """The same constraints in one form: overlapping groups are merged, the windows of a node intersected."""
         united: list[set[int]] = []
         for group in self.together:
             touching = [other for other in united if not other.isdisjoint(group)]
@@ -341,11 +341,11 @@ class BlockRules:
         return len(self.group) > 0 and int(self.group.max()) + 1 < len(self.group)
 
     def has_windows(self, k: int) -> bool:
-        """Whether some node may not be in each of k blocks."""
+        """Whether some node is excluded from some of the k blocks."""
         return bool((self.first > 0).any() or (self.last < k - 1).any())
 
     def forbid(self, k: int) -> bool:
-        """Whether they forbid anything at all."""
+        """Whether the constraints exclude any partition."""
         return self.has_groups or self.has_windows(k) or bool((self.least > 0).any())
 
     def check(self, graph: ComputationGraph, block: IntArray, k: int) -> None:
@@ -516,7 +516,7 @@ def _on(field: Value, names: NodeNames) -> tuple[tuple[int, tuple[str, ...]], ..
 
 @contextmanager
 def refused_at(field: Value) -> Iterator[None]:
-    """Add the place in the file to errors."""
+    """Add the place in the file to errors raised inside."""
     try:
         yield
     except InputError as error:

@@ -128,7 +128,7 @@ class ServedPartition:
 
     @property
     def cycle(self) -> float | None:
-        """Time from one token of a sequence to its next [time unit]; None if nothing says what is in flight."""
+        """Time from one token of a sequence to its next [time unit]; None if the batches in flight are not known."""
         return None if self.question.in_flight is None else self.question.in_flight * self.cost
 
     @property
@@ -170,7 +170,7 @@ class ServedPartition:
 
     @property
     def usable_context(self) -> float:
-        """The capacity, but no more than the model takes where its graph states that [tokens of each sequence]."""
+        """The capacity, limited by the longest context of the model if its graph states it [tokens of a sequence]."""
         longest = self.question.instance.graph.attributes.get("longest")
         return min(self.capacity, longest) if type(longest) is int else self.capacity
 

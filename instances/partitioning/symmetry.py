@@ -37,7 +37,7 @@ _Hashes = NDArray[np.uint64]
 
 
 def families(instance: Instance) -> tuple[IntArray, ...]:
-    """Families of equal branches: an exchange of two branches, node by node, leaves the question as it is.
+    """Families of equal branches: exchanging two branches, node by node, does not change the question.
 
     Nodes that change places have equal work, parameters, states, needs and constraints, and the tensors of each
     producer, as pairs of bytes and readers, become those of its image. Numbers that differ in the last bit differ.
@@ -72,7 +72,7 @@ def families(instance: Instance) -> tuple[IntArray, ...]:
 
 
 def _values(instance: Instance) -> FloatArray:
-    """(n, c) numbers of each node that have to be equal for nodes to be exchanged: work, bytes, windows."""
+    """(n, c) numbers that must be equal for two nodes to be exchangeable: work, bytes, windows."""
     graph, n = instance.graph, instance.graph.n
     need = instance.needs if instance.needs_peaks else np.zeros(n)
     columns: list[FloatArray | IntArray] = [graph.work, graph.param_bytes, graph.state_bytes, need]
@@ -83,7 +83,7 @@ def _values(instance: Instance) -> FloatArray:
 
 
 def _colours(instance: Instance, values: FloatArray) -> IntArray:
-    """Colours of the nodes, (n,), the same for those that an automorphism exchanges."""
+    """(n,) colours of the nodes; nodes exchanged by an automorphism have the same."""
     graph, tensors = instance.graph, instance.graph.tensors
     order = graph.topological_order
     ends = depths(order, *graph.predecessors), depths(order[::-1], *graph.successors)
@@ -149,7 +149,7 @@ class _Finder:
         return tuple(families)
 
     def _family(self, u: int, others: Sequence[int], used: set[int]) -> list[tuple[int, ...]]:
-        """The branch of u and those that can change places with it; of several branches of u the one that moves most.
+        """The largest set of exchangeable branches that contains one of node u.
 
         If B_1 can change places with B_2 and with B_3, these can with one another: by way of B_1.
         """
@@ -171,7 +171,7 @@ class _Finder:
         return []
 
     def _grown(self, u: int, v: int) -> dict[int, int] | None:
-        """Map from the branch of u to that of v, along neighbours that only one of a pair has; None without one."""
+        """Extend the pair u, v to two branches along neighbours that they do not share; None if that fails."""
         image, moved, pairs = {u: v}, {u, v}, [(u, v)]
         for a, b in pairs:
             for near in self._near:
@@ -193,7 +193,7 @@ class _Finder:
         return image
 
     def _can_exchange(self, branch: Sequence[int], other: Sequence[int]) -> bool:
-        """Whether the exchange of two disjoint branches is an automorphism: the check on which all rests.
+        """Whether exchanging two disjoint branches is an automorphism.
 
         A tensor that moves no reader out of its readers, and whose producer stays, becomes itself. All others together
         have to become one another, and so have the parameters of several users.
@@ -257,7 +257,7 @@ def _lists(start: IntArray, values: IntArray) -> list[list[int]]:
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """A smaller question, and how its answers read in the original one.
+    """A smaller question, and the map of its answers to the original one.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def reduce_instance(instance: Instance) -> Contraction:
 
 
 def _over_kinds(instance: Instance, reduce: Callable[[Instance], Contraction]) -> Contraction:
-    """The reduction of a question over kinds, made by reducing one whose work is the sum over all kinds.
+    """Reduce a question over kinds by reducing one whose work is the sum over all kinds.
 
     What may be merged there may be merged on each kind, as a sum is 0 only if all works are.
     """
@@ -416,7 +416,7 @@ def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Cons
 
 
 def _moves(instance: Instance) -> dict[int, int]:
-    """Node into which each node without work is merged; some only by reductions that follow, where memory suffices."""
+    """Node into which each node without work is merged; some only after other reductions, where memory suffices."""
     graph = instance.graph
     fits = _fits(instance)
     params, read_bytes, alone_bytes = _bytes_at_stake(graph)
@@ -447,7 +447,7 @@ def _moves(instance: Instance) -> dict[int, int]:
 
 
 def _may_join(instance: Instance) -> Callable[[int, int], bool]:
-    """Whether a node may be wherever another one may be, without being missed where it was."""
+    """Whether a node may be wherever another one may be, and no rule needs it in its present block."""
     if not instance.constraints:
         return lambda v, target: True
     rules = instance.rules
@@ -458,14 +458,14 @@ def _may_join(instance: Instance) -> Callable[[int, int], bool]:
 
 
 def _fits(instance: Instance) -> bool:
-    """Whether nothing can overflow, beyond doubt: the sum has the sign that it would have without rounding."""
+    """Whether no partition can overflow the memory; rounding is taken into account."""
     graph, platform = instance.graph, instance.platform
     sizes = (*graph.param_bytes.tolist(), *graph.state_bytes.tolist(), *(p.bytes for p in graph.parameters))
     return not instance.limits_memory or math.fsum((*sizes, platform.activation_buffer or 0.0, -platform.memory)) <= 0
 
 
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bytes that each node holds, of its tensors that are read, and of those that it reads alone."""
+    """Bytes that each node holds, of its output tensors, and of the tensors that it alone reads."""
     tensors = graph.tensors
     readers = np.diff(tensors.start)
     alone = readers[graph.edge_tensor] == 1

@@ -48,7 +48,7 @@ def graph_in_words(graph: ComputationGraph) -> str:
 
 
 def rules_in_words(rules: Constraints, k: int) -> str:
-    """The side constraints; where they are many, their number and the first digits of their hash."""
+    """The side constraints in words; if there are many, their number and a hash."""
     lines = list(_rule_words(rules.canonical(k)))
     if len(lines) > _MOST_RULES or sum(map(len, lines)) > _LONGEST_RULES:
         return f"{len(lines)} constraints {digest_of(lines)}"

@@ -46,7 +46,7 @@ OVERFLOW_WEIGHT = 2.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlacementInstance(GraphQuestion):
-    """Question of placement: on which device each node of a graph runs, so that a step ends as early as possible.
+    """Question of placement: put each node of a graph on a device so that a step ends as early as possible.
 
     An answer is a `Placement`; data may go back and forth between devices.
 
@@ -109,7 +109,7 @@ class PlacementInstance(GraphQuestion):
             )
 
     def _checked(self, works: FloatArray) -> FloatArray:
-        """Works that are times, and 0 on all kinds or on none."""
+        """Check that works are times, and that a node has work 0 on all kinds or on none."""
         names = [kind.name for kind in self.machines.kinds]
         if works.shape != (len(names), self.graph.n):
             raise InputError(f"There are works for {works.shape}; give {len(names)} kinds times {self.graph.n} nodes.")
@@ -132,7 +132,7 @@ class PlacementInstance(GraphQuestion):
 
     @property
     def _figures(self) -> list[list[Any]]:
-        """A row a kind: count, memory, rates to other kinds, and speed or, where these are stated, all nodes' times."""
+        """A row of numbers for each kind: count, memory, rates, and the speed or the times of all nodes."""
         kinds = self.machines.kinds
         speeds = [kind.speed or 1.0 for kind in kinds] if self.works is None else self.works.tolist()
         columns = zip(kinds, self.rates.tolist(), speeds, strict=True)
@@ -177,7 +177,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def work(self) -> FloatArray:
-        """(n,) work that the speeds are multiples of: that of the graph, or the least time of each node on any kind."""
+        """(n,) work that speeds refer to: that of the graph, or the least time of each node on any kind."""
         return self.graph.work if self.works is None else self.works.min(axis=0)
 
     @cached_property
@@ -189,7 +189,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def total_work(self) -> float:
-        """Time of all nodes one after the other on the fastest device, what step times are compared with."""
+        """Time of all nodes in sequence on the fastest device, with which step times are compared."""
         return float(self.work.sum()) / float(self.speeds.max())
 
     @cached_property
@@ -207,7 +207,7 @@ class PlacementInstance(GraphQuestion):
 
     @cached_property
     def speeds(self) -> FloatArray:
-        """(k,) `work` that each device does in a unit of time, at most."""
+        """(k,) largest `work` that each device does in a unit of time."""
         if self.works is None:
             return np.array([kind.speed or 1.0 for kind in self.machines.kinds])[self.kind]
         worked = self.work > 0
@@ -255,7 +255,7 @@ _SLACK = 1e-9
 
 
 def proof_of_no_fit(instance: PlacementInstance) -> str | None:
-    """Say in one line why no placement fits; None if that is not proved.
+    """A sentence that proves that no placement fits into memory; None if that cannot be shown.
 
     Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its
     device holds its parameters and state, and the tensors that it reads and makes.
@@ -301,7 +301,7 @@ class PlacementMembers:
 
 @dataclass(frozen=True, kw_only=True)
 class StatedPlacement(PlacementMembers, Envelope):
-    """Placement as its file states it: a question, devices, and claims that are not checked yet."""
+    """Placement of a file: its question, devices, and costs that are not checked yet."""
 
     instance: PlacementInstance
 

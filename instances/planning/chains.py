@@ -158,7 +158,7 @@ def latest_order(graph: ComputationGraph) -> IntArray:
 
 
 def _crossing(graph: ComputationGraph, position: IntArray) -> tuple[FloatArray, IntArray]:
-    """(n,) bytes of the tensors that pass each place of an order, and how many tensors make up most of these.
+    """(n,) bytes of tensors that cross each place of an order, and the number of tensors with most of these bytes.
 
     A tensor passes a place if it is made before it and read at it or behind it.
     """
@@ -436,7 +436,7 @@ def configured_from_piper(path: str | Path, time_unit: str = "s") -> ConfiguredC
 
 
 def _ways_of(node: Value) -> dict[_Way, list[float]]:
-    """Numbers of a node by tensor degree and mode of recomputation; the last is the most bytes that ranks join."""
+    """Costs of a node by tensor degree and mode of recomputation; the last one is the bytes that ranks gather."""
     numbers_by_way = {}
     for degree, items in node.open_members(()).items():
         if not degree.isdecimal() or int(degree) < 1:
@@ -452,7 +452,7 @@ def _ways_of(node: Value) -> dict[_Way, list[float]]:
 
 
 def _sent(graph: ComputationGraph, order: IntArray, end: int, joined: list[float]) -> float:
-    """Bytes that pass from the first `end` nodes of an order to the others; each tensor counts once."""
+    """Bytes of tensors that pass from the first `end` nodes of an order to later ones; each counts once."""
     behind, tensors = np.zeros(graph.n, dtype=bool), graph.tensors
     behind[order[end:]] = True
     both = [
@@ -464,7 +464,7 @@ def _sent(graph: ComputationGraph, order: IntArray, end: int, joined: list[float
 
 
 def _configuration(way: _Way, sums: dict[_Way, np.ndarray], sent: float, unit: float) -> Configuration:
-    """A way to run the nodes of a layer: `sums` of their numbers by way, bytes `sent`, seconds a `unit` of the file."""
+    """A configuration of a merged layer: `sums` of the costs of its nodes, `sent` bytes, `unit` seconds."""
     plain = unit * sums[way[0], "vanilla"][0]
     time, parameters, stored, _, _ = sums[way].tolist()
     again = max(unit * time - plain, 0.0)

@@ -24,7 +24,7 @@ from instances.planning.problem import TrainingInstance
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Displayed):
-    """Answer of planning without an order of passes: consecutive layers as stages, each on its own devices.
+    """Answer of planning without a schedule: consecutive layers as stages, each on its own devices.
 
     Times of passes and transfers follow from it; a `Timeline` adds when each begins.
 
@@ -86,7 +86,7 @@ class Plan(Displayed):
     def along(
         cls, instance: TrainingInstance, cuts: Iterable[int], replicas: Iterable[int], order: Iterable[int]
     ) -> Plan:
-        """Plan whose stages take their replicas from `order`, one after the other; the other devices stay idle."""
+        """Plan whose stages take their replicas from `order` one after the other; the remaining devices stay idle."""
         ends, places = np.cumsum([0, *replicas]).tolist(), tuple(order)
         return cls(instance, tuple(cuts), tuple(places[i:j] for i, j in pairwise(ends)))
 
@@ -112,17 +112,17 @@ class Plan(Displayed):
 
     @cached_property
     def backward_time(self) -> FloatArray:
-        """(S,) backward time of a microbatch, b_n, with the forward pass that is run again for it [s]."""
+        """(S,) backward time of a microbatch, b_n, with the forward pass if it is recomputed [s]."""
         return self._compute_time(self.instance.arrays.backward) + self._again
 
     @cached_property
     def input_time(self) -> FloatArray:
-        """(S,) part of `backward_time` that the stage before waits for if passes are split [s]."""
+        """(S,) part of `backward_time` for gradients of the inputs, if backward passes are split [s]."""
         return self._compute_time(self.instance.input_sums) + self._again
 
     @property
     def _again(self) -> FloatArray:
-        """(S,) seconds that each stage spends on running forward passes again, just before its backward passes."""
+        """(S,) time of recomputed forward passes in each stage [s]."""
         return np.where(self.recompute, self.forward_time, 0.0)
 
     @property
@@ -137,12 +137,12 @@ class Plan(Displayed):
 
     @cached_property
     def stored_bytes(self) -> FloatArray:
-        """(S,) what each stage keeps of a microbatch until its backward pass, in all replicas together [bytes]."""
+        """(S,) bytes of a microbatch kept until its backward pass, all replicas together."""
         return np.add.reduceat(self.instance.chain.stored, self.cuts[:-1])
 
     @cached_property
     def input_bytes(self) -> FloatArray:
-        """(S,) what each stage keeps of a microbatch if it recomputes the rest, in all replicas together [bytes]."""
+        """(S,) bytes of a microbatch kept if all but the stage's input is recomputed, all replicas together."""
         return self.instance.arrays.forward_bytes[list(self.cuts[:-1])]
 
     @property
@@ -176,7 +176,7 @@ class Plan(Displayed):
 
     @cached_property
     def loads(self) -> FloatArray:
-        """(3 S - 2, P) seconds that a transfer to each next stage, one back, and each AllReduce load each port."""
+        """(3 S - 2, P) seconds of load on each port: transfers forward, transfers back, and AllReduces."""
         ports, chain, S = self.instance.ports, self.instance.chain, self.n_stages
         if ports is None:
             return np.zeros((3 * S - 2, 0))
@@ -191,7 +191,7 @@ class Plan(Displayed):
 
     @property
     def channel_time(self) -> FloatArray:
-        """(S - 1,) time of a microbatch in each channel, both directions together, in full duplex as well [s]."""
+        """(S - 1,) time of a microbatch in each channel, both directions added [s]."""
         return self.forward_transfer_time + self.backward_transfer_time
 
     @property
@@ -207,7 +207,7 @@ class Plan(Displayed):
 
     @property
     def makespan_bound(self) -> float:
-        """Z: the part of `lower_bound` that Z-DP minimises, without round trips [s]."""
+        """Z: the part of `lower_bound` without round trips, which Z-DP minimises [s]."""
         return self._lower_bound(round_trips=False)
 
     @property
@@ -275,7 +275,7 @@ class Plan(Displayed):
         return times * self.instance.at_once if self.is_at_once else times
 
     def _transfer_time(self, sizes: FloatArray, bandwidth: FloatArray) -> FloatArray:
-        """(S - 1,) times to the next stages, without ports, for (L - 1,) sizes between layers [s]; 0 within a group."""
+        """(S - 1,) times to the next stages, without ports; 0 within a group of devices [s]."""
         times = np.zeros(self.n_stages - 1)
         for n, (source, target) in enumerate(pairwise(self.devices)):
             if source == target:
@@ -312,7 +312,7 @@ class Plan(Displayed):
 
 
 def _time(size: float, rate: float) -> float:
-    """Bytes over bytes per second; no link is no obstacle where there is nothing to send."""
+    """Bytes over bytes per second; 0 if there is nothing to send, even without a link."""
     if size == 0:
         return 0.0
     return float(size) / float(rate) if rate > 0 else math.inf

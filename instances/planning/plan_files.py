@@ -38,7 +38,7 @@ _BACKWARD = re.compile(r"^\S+ -- .*backward_compute_time=([^,\s]+)", re.MULTILIN
 
 
 def load_chain(path: str | Path, **options: Any) -> LayerChain:
-    """A chain from a file of which `is_chain_file` holds.
+    """Read a chain file, for which `is_chain_file` is true.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def load_chain(path: str | Path, **options: Any) -> LayerChain:
 
 
 def is_chain_file(spec: str | Path) -> bool:
-    """Whether there is a file of this name with a chain, of this project or of PipeDream."""
+    """Whether a path is a file with a chain, of this project or of PipeDream."""
     path = Path(spec)
     if not path.is_file() or path.suffix in (".onnx", ".pt2"):
         return False
@@ -156,7 +156,7 @@ def operations_document(timeline: Timeline) -> dict[str, list[str]]:
 
 
 def _orders(forward: FloatArray, f: FloatArray, backward: FloatArray, b: FloatArray) -> list[str]:
-    """Order of the operations of each machine, whose starts are (machines, M), and whose durations f, b (machines,)."""
+    """Order of the operations of each machine, from their (machines, M) start times and (machines,) durations."""
     if (np.diff(forward) < 0).any() or (np.diff(backward) < 0).any():
         raise InputError("A plan file holds schedules that take the microbatches in their order; this one does not.")
     M, orders = forward.shape[1], []
@@ -221,7 +221,7 @@ def schedule_csv(timeline: Timeline) -> str:
 
 
 def read_schedule(text: str, plan: Plan, path: str) -> tuple[tuple[Pass, ...], ...]:
-    """An order of passes from such a table; empty cells are of no matter.
+    """Read an order of passes from a table of `schedule_csv`; empty cells are ignored.
 
     Raises
     ------

@@ -24,7 +24,7 @@ _PASS = re.compile(r"(0|[1-9]\d{0,8})([FBIW])(0|[1-9]\d{0,8})")
 
 
 def _pass(cell: Value) -> tuple[int, str, int]:
-    """Stage, letter of the kind, and microbatch of a pass such as 0F3."""
+    """Stage, letter (F, B, …) and microbatch of a pass such as 0F3."""
     match = _PASS.fullmatch(cell.text())
     if match is None:
         cell.fail("this is no pass such as 0F3, the forward pass of microbatch 3 in stage 0.")
@@ -61,7 +61,7 @@ class StatedOrders(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMembers:
-    """The answer of a file: a plan in the paper's setting."""
+    """Members of the answer file of a plan on the paper's network."""
 
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
@@ -71,7 +71,7 @@ class PlanMembers:
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineMembers:
-    """The answer of a file: a plan on shared network cards, with all its times."""
+    """Members of the answer file of a plan on shared network cards, with all times."""
 
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]

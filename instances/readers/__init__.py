@@ -58,7 +58,7 @@ class Reader:
 
     @property
     def files(self) -> str:
-        """The files that it reads, in words."""
+        """The kinds of files that it reads, in words."""
         return f"'{self.name}' files" if self.name in READERS else "architectures"
 
     @property
@@ -266,7 +266,7 @@ def _source(spec: str | Path, reader: str | None) -> Reader:
 
 
 def _check_options(spec: str | Path, source: Reader, stated: Mapping[str, Any]) -> None:
-    """Refuse what a reader does not take, and say which do."""
+    """Refuse options that the reader does not take, and say which readers do."""
     for name in stated:
         if name not in source.options:
             details = {"dims": ", ".join(stated.get("dims", ())), "device": "peak_flops, memory_bandwidth"}
@@ -278,7 +278,7 @@ def _check_options(spec: str | Path, source: Reader, stated: Mapping[str, Any]) 
 
 
 def _assume_words(reader: Reader, stated: Mapping[str, Any]) -> None:
-    """Name the defaults of files that leave something open."""
+    """Note the defaults of a reader whose files leave something open."""
     if reader.read_costs is not None:
         assume("communication", "tensors by their size")
     if "input_work" not in stated and "input_work" in reader.options:
@@ -288,7 +288,7 @@ def _assume_words(reader: Reader, stated: Mapping[str, Any]) -> None:
 
 
 def _recognise(path: str | Path) -> Reader:
-    """The binary format of the suffix or the first bytes, else the first that takes the text."""
+    """The reader of a file: a binary format by suffix or first bytes, else the first that recognises the text."""
     file = Path(path)
     if file.is_dir() and configuration_file(file) is not None:
         return READERS["huggingface"]

@@ -45,7 +45,7 @@ _SKIPPED = {
 
 @dataclass
 class _Node:
-    """Fields of one node, as read; `inputs` are (node id, output), `controls` node ids, each with its place."""
+    """Fields of a node: `inputs` are (node id, output), `controls` node ids, each with its place in the file."""
 
     place: str
     name: str = ""
@@ -101,7 +101,7 @@ def read_regal(path: str | Path) -> ComputationGraph:
 
 
 def _graph(path: str | Path, communication: str, *, regal: bool = False) -> ComputationGraph:
-    """The graph of a file; with `regal`, without the node for the inputs, and with one tensor a node."""
+    """The graph of a file; with `regal`, one tensor a node, and no node for the inputs."""
     nodes = list(_nodes(path))
     index: dict[int, int] = {}
     for v, node in enumerate(nodes):

@@ -22,7 +22,7 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 def amount(text: str, label: str, place: str) -> float:
-    """The number, 0 or more, that `text` spells.
+    """Parse a number that is 0 or more.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def graph_of_file(
 
 
 def json_amount(value: Value) -> float:
-    """The number, 0 or more, of a JSON file.
+    """Read a number of a JSON file that is 0 or more.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def json_amount(value: Value) -> float:
 
 
 def add_node(item: Value, number: Value, index: dict[int, int]) -> None:
-    """Give the next index to a node of the list ``nodes`` of a JSON file, under its id.
+    """Number a node of the list ``nodes`` of a JSON file, by its id.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def add_node(item: Value, number: Value, index: dict[int, int]) -> None:
 
 
 def links_of(edges: Value, index: dict[int, int], size: str) -> list[tuple[int, int, float]]:
-    """The edges of a JSON file with ``sourceId`` and ``destId``, and the number that each has in the field `size`.
+    """The edges of a JSON file (``sourceId``, ``destId``), each with its field `size`.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def links_of(edges: Value, index: dict[int, int], size: str) -> list[tuple[int, 
 def outputs_by_size(
     links: Iterable[tuple[int, int, float]], n: int
 ) -> tuple[list[tuple[int, int, int]], list[list[float]]]:
-    """Edges and output bytes, as `ComputationGraph.from_edges` takes them, of links (u, v, bytes) between n nodes.
+    """Edges and output bytes, as `ComputationGraph.from_edges` takes them, from links (u, v, bytes).
 
     Edges that leave one node with the same size are one tensor; with different sizes they are several.
     """
@@ -173,7 +173,7 @@ _GUESSED = {
 
 
 def with_doubts(graph: ComputationGraph, remedy: str = "") -> ComputationGraph:
-    """The graph with all that may be wrong in its attribute ``warnings``, if there is anything.
+    """The graph with sentences about all that may be wrong in its attribute ``warnings``.
 
     The remedy is what to do where the work is too much to be in seconds; it is empty if the unit is not in question.
     """

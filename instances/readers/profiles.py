@@ -113,7 +113,7 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
 
 
 def input_nodes(graph: ComputationGraph) -> IntArray:
-    """Nodes of a profile that stand for the loading of data, by PipeDream's rule."""
+    """Nodes of a profile that only load data, by PipeDream's rule."""
     reads = np.diff(graph.predecessors[0]) > 0
     called = [name.partition(" ")[2].startswith("Input") for name in graph.names]
     return np.flatnonzero(np.array(called, dtype=bool) & ~reads)
@@ -207,7 +207,7 @@ def read_piper(
 
 
 def _configuration(value: Value, degree: str, configuration: str) -> dict[str, Value]:
-    """The members of the wanted way to run a node."""
+    """The members of the chosen configuration of a node."""
     degrees = value.open_members(())
     if degree not in degrees:
         value.fail(f"there is no tensor parallelism of degree {degree}{one_of(degrees, degree)}")
@@ -318,7 +318,7 @@ class _Node:
 
 
 def _colour_classes(nodes: list[_Node]) -> list[list[int]]:
-    """The nodes of each colour that several have."""
+    """The nodes of each colour that several nodes have."""
     classes: dict[int, list[int]] = {}
     for v, node in enumerate(nodes):
         if node.colour is not None:
@@ -327,7 +327,7 @@ def _colour_classes(nodes: list[_Node]) -> list[list[int]]:
 
 
 def _flag(value: Value) -> bool:
-    """Whether a field is set, which the published files spell as boolean or as 0 and 1."""
+    """Whether a field is set; published files write booleans or 0 and 1."""
     return value.data if isinstance(value.data, bool) else bool(value.whole())
 
 
@@ -353,7 +353,7 @@ def _fold(
 
 
 def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
-    """Pairs of nodes, in both directions, that share a colour class with a backward node, and so a device."""
+    """Pairs of nodes, in both directions, that share a colour class with a backward node, hence a device."""
     colours = {node.colour for node in nodes if node.backward} - {None}
     first: dict[int | None, int] = {}
     ties = []
@@ -365,7 +365,7 @@ def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
 
 
 def _ordered(nodes: list[_Node], links: list[tuple[int, int, float]], reverse: bool) -> list[tuple[int, int]]:
-    """Pairs (u, v): the block of u is at most that of v. `reverse` turns edges between backward nodes round."""
+    """Pairs (u, v) such that the block of u is at most that of v; `reverse` turns backward edges round."""
     before = []
     for u, v, _ in links:
         if nodes[u].backward and not nodes[v].backward:
@@ -385,7 +385,7 @@ def _components(pairs: list[tuple[int, int]], n: int) -> IntArray:
 
 
 def _lost_in_cycles(nodes: list[_Node], remaining: int) -> list[str]:
-    """The warning that few of the nodes are left, not counting what colour classes join."""
+    """The warning that cycles leave few of the nodes, those joined by colour classes not counted."""
     total = int(_components(_ties(nodes), len(nodes)).max()) + 1
     if 2 * remaining >= total:
         return []
@@ -396,7 +396,7 @@ def _lost_in_cycles(nodes: list[_Node], remaining: int) -> list[str]:
 
 
 def _unsupported(nodes: list[_Node]) -> list[str]:
-    """The warning that some nodes cannot run where they are timed."""
+    """The warning that some nodes cannot run on the device that was profiled."""
     count = sum(not node.supported for node in nodes)
     if not count:
         return []

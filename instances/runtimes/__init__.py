@@ -33,10 +33,10 @@ RUNTIMES = Registry(_ALL, "mtpp.runtimes")
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[Cut], str]]:
-    """Function that writes a cut into stages, for each runtime, or for these."""
+    """Function that writes a cut into stages, for each runtime or for the given ones."""
     return {runtime.name: runtime.settings for runtime in runtimes or RUNTIMES.values()}
 
 
 def no_writers(*runtimes: Runtime) -> dict[str, Callable[[Cut], str]]:
-    """Nothing, for answers that are no cuts into stages."""
+    """An empty mapping, for answers that are not cuts into stages."""
     return {}

@@ -58,7 +58,7 @@ def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
 
 
 class ServerStages(NamedTuple):
-    """Stages as a server of language models takes them; what is None is left to the server."""
+    """Stages in the form that servers of language models take; None is left to the server."""
 
     layers: tuple[int, ...]  # of each stage
     degrees: tuple[int, ...]  # devices that share each layer of a stage
@@ -71,7 +71,7 @@ class ServerStages(NamedTuple):
 
     @classmethod
     def of(cls, cut: LayerCut) -> ServerStages:
-        """The deployment of a cut with a device a stage; hosts number their own devices."""
+        """The deployment of a cut with one device a stage; each host numbers its own devices."""
         devices: tuple[int | str, ...] | None = None
         remote = [cut.ranks[n] for n, address in enumerate(cut.addresses) if address is not None]
         if remote or cut.ranks != tuple(range(cut.k)):
@@ -82,11 +82,11 @@ class ServerStages(NamedTuple):
 
     @property
     def sequences(self) -> int | None:
-        """Sequences in all batches in flight."""
+        """Number of sequences in all batches in flight."""
         return None if self.batch is None or self.in_flight is None else self.batch * self.in_flight
 
     def degree(self, runtime: str) -> int:
-        """The degree of all stages; an `InputError` if they differ."""
+        """The tensor degree, if all stages have the same; else an `InputError`."""
         degrees = dict.fromkeys(self.degrees)
         if len(degrees) > 1:
             raise InputError(
@@ -96,12 +96,12 @@ class ServerStages(NamedTuple):
 
 
 def _visible(deployment: ServerStages) -> str:
-    """The variable that numbers devices anew, in the order of the stages; empty where they are so."""
+    """The environment variable that puts devices in the order of the stages; empty if it is not needed."""
     return "" if deployment.devices is None else f"CUDA_VISIBLE_DEVICES={_listed(deployment.devices)} "
 
 
 def _options(**values: int | None) -> str:
-    """Options of a command by their names, without those that have no value."""
+    """Options of a command by name, without those that have no value."""
     names = ((name.replace("_", "-"), value) for name, value in values.items())
     return " ".join(f"--{name} {value}" for name, value in names if value is not None)
 

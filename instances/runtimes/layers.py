@@ -79,7 +79,7 @@ class LayerStack:
 
     @classmethod
     def of_decoder(cls, graph: ComputationGraph) -> LayerStack:
-        """As `of`; what predicts no tokens is refused, too."""
+        """As `of`; networks that predict no tokens are refused."""
         if "labels" in graph.attributes:
             raise InputError(f"{graph.name}: {NO_TOKENS}.")
         return cls.of(graph)
@@ -116,7 +116,7 @@ class LayerStack:
 
 
 def numbered(names: Sequence[str], network: str, work: Sequence[float]) -> tuple[str, list[int | None]]:
-    """Find the common stem of the layers' names, and the number of the layer that each name is in; None for no layer.
+    """The common stem of the layers' names, and the layer number of each name, None outside the layers.
 
     Of several stacks of layers, such as those of an encoder and a decoder, the one with more than half of the work
     counts, and the layers of others are none.
@@ -167,7 +167,7 @@ def numbered(names: Sequence[str], network: str, work: Sequence[float]) -> tuple
 
 
 def _stem(name: str, match: re.Match[str] | None) -> str | None:
-    """Path before the layer number of a name; None if it has no number, or is no path."""
+    """The path before the layer number in a name; None without a number or a path."""
     stem = None if match is None else name[: match.end("stem")]
     return stem if stem is not None and _PLAIN.fullmatch(stem) else None
 
@@ -178,7 +178,7 @@ def _plain(stem: str) -> str:
 
 
 def _in_a_row(graph: ComputationGraph, unit: IntArray) -> IntArray:
-    """The units, unchanged; refused unless each layer reads from the one before it, and none from a later one."""
+    """The units, if each layer reads from the layer before it and none from a later one; else refused."""
     ends = unit[graph.edges]
     for e in np.flatnonzero(ends[:, 0] > ends[:, 1])[:1]:
         u, v = graph.edges[e].tolist()
@@ -211,7 +211,7 @@ _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """Paths of modules, without their dot at the end."""
+    """Paths of modules, without a dot at the end."""
 
     before: tuple[str, ...]  # in the order in which they run
     stem: str  # of the layers, before their number
@@ -235,7 +235,7 @@ TRANSFORMERS: Mapping[str, ModuleNames] = {
 
 @dataclass(frozen=True)
 class Naming:
-    """All that a network tells of the names of its modules.
+    """The names of modules that a network states.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ class Naming:
 
     @classmethod
     def of_graph(cls, graph: ComputationGraph, stack: LayerStack) -> Naming:
-        """The names of a graph: a module holds parameters, or there are none at all."""
+        """The names in a graph; every node with parameters must lie in a module, or the graph states none."""
         if graph.source.startswith(_BUILT_IN):
             return cls(graph.name, stack.stem, True, *_configured(graph, stack.stem))
         holds = graph.param_bytes > 0
@@ -285,15 +285,15 @@ class Naming:
 
     @classmethod
     def of_chain(cls, network: str, stem: str) -> Naming:
-        """The names of a chain, which tells of its layers alone."""
+        """The names in a chain, which states those of its layers alone."""
         return cls(network, stem, built_in=stem in _OWN_STEMS)
 
     def tells(self, library: str) -> bool:
-        """Whether the network itself tells the names of its modules in a library."""
+        """Whether the network states the names that its modules have in a library."""
         return not self.built_in or (library == _TRANSFORMERS and self.before is not None)
 
     def modules(self, builtin: Mapping[str, ModuleNames], library: str, *, ends: bool = False) -> ModuleNames:
-        """The modules as a library calls them.
+        """The names of the modules in a library.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class Naming:
 
 
 def _configured(graph: ComputationGraph, stem: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Modules before and after the layers as a configuration has them; None twice for other graphs."""
+    """Modules before and after the layers, from the configuration; (None, None) for other graphs."""
     stated = graph.attributes.get("modules")
     if not isinstance(stated, dict) or stated.get("layers") != stem:
         return None, None
@@ -415,7 +415,7 @@ class LayerCut:
 
 
 def _of_served(point: ServedPartition) -> LayerCut:
-    """The cut of a front, with the sequences and the context that its stages have room for and the model takes."""
+    """The cut of a serving front, with the number of sequences and the context for which it has room."""
     cut, question = _of_partition(point.partition), point.question
     if question.in_flight is None:
         return cut
@@ -424,7 +424,7 @@ def _of_served(point: ServedPartition) -> LayerCut:
 
 
 def layers_in_words(partition: Partition) -> str:
-    """Numbers of layers, such as ``8,9``; with the kinds of devices where there are several: ``A100:8,L4:3*2``."""
+    """Numbers of layers, such as ``8,9``; over several kinds with their names: ``A100:8,L4:3*2``."""
     counts = LayerCut.of(partition).counts
     if partition.instance.is_alike:
         return ",".join(map(str, counts))
@@ -512,7 +512,7 @@ def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]
 
 
 def _filled(stages: list[int | None]) -> tuple[int, ...]:
-    """The stage of each unit: front, layers, and back; an end without nodes is in the stage of the layer beside it."""
+    """Stage of each unit: front, layers, back; an end without nodes is in the stage of the adjacent layer."""
     first, last = stages[0], stages[-1]
     inner = [stage for stage in stages[1:-1] if stage is not None]
     return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)

@@ -23,7 +23,7 @@ from instances.runtimes.runtime import LayerRuntime, Runtime
 
 
 def whole_layers(graph: ComputationGraph, runtime: Runtime) -> ComputationGraph:
-    """The graph with a node for each part that a runtime keeps whole: layers, and what is before and after them.
+    """The graph with a node for each part that a runtime does not divide: layers, front and back.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class ModuleUnits:
 
     @staticmethod
     def stated_in(graph: ComputationGraph) -> bool:
-        """Whether a graph tells of its modules, and of what reads its inputs."""
+        """Whether a graph states its modules and the readers of its inputs."""
         readers, calls = graph.attributes.get("input_readers"), graph.attributes.get("calls_elsewhere", {})
         if not (isinstance(readers, list) and isinstance(calls, dict)):
             return False
@@ -85,7 +85,7 @@ class ModuleUnits:
 
     @cached_property
     def unit(self) -> tuple[str, ...]:
-        """(n,) path of the unit that each node is in; "" for code of opened modules."""
+        """(n,) path of the unit of each node; "" for code of modules that are divided."""
         return tuple(self._unit_of(module) for module in self._modules)
 
     def _unit_of(self, module: str) -> str:
@@ -97,7 +97,7 @@ class ModuleUnits:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Nodes that are on one device, the first group with those that read the inputs or weights of the network."""
+        """Groups of nodes that must be on one device; the first contains the readers of the inputs."""
         first: list[int] = []
         units: dict[str, list[int]] = {unit: [] for unit in self.unit}
         for v, unit in enumerate(self.unit):
@@ -123,7 +123,7 @@ class ModuleUnits:
         return tuple(map(tuple, members.values()))
 
     def places(self, block: Sequence[int]) -> dict[str, int]:
-        """The block of each unit and of each weight outside of them, those on the device of the inputs first.
+        """Block of each unit and of each weight outside units, first those on the device of the inputs.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class ModuleUnits:
         return dict(sorted(places.items(), key=lambda item: item[1] != main))
 
     def _is_closed(self, module: str) -> bool:
-        """Whether a module can be moved as a whole, to one device.
+        """Whether a module must be on one device as a whole.
 
         So it is where its own code joins values from several places, which must be together, or where no module is
         inside.
@@ -179,20 +179,20 @@ class ModuleUnits:
 
     @cached_property
     def _modules(self) -> tuple[str, ...]:
-        """(n,) path of the innermost module with weights in whose code each node is; "" for the code of the network."""
+        """(n,) path of the innermost module with weights that contains the code of each node."""
         called = (calls[-1] for calls, holds in zip(self._calls, self._holds, strict=True) if holds and calls)
         modules = {above for module in called for above in _paths(module)}
         return tuple(next((module for module in reversed(calls) if module in modules), "") for calls in self._calls)
 
     @cached_property
     def _calls(self) -> list[list[str]]:
-        """Paths of the modules that each node is in, or of those in whose calls it runs."""
+        """Paths of the modules that contain each node, or of those in whose calls it runs."""
         stated = self.graph.attributes.get("calls_elsewhere", {})
         return [[*map(str, stated.get(name) or _paths(name.rpartition(".")[0]))] for name in self.graph.names]
 
     @cached_property
     def _own_nodes(self) -> dict[str, list[int]]:
-        """The nodes in the code of each module itself, in topological order."""
+        """The nodes in each module's own code, in topological order."""
         nodes: dict[str, list[int]] = {}
         for v in self.graph.topological_order.tolist():
             nodes.setdefault(self._modules[v], []).append(v)
@@ -204,7 +204,7 @@ class ModuleUnits:
 
 
 def _paths(module: str) -> Iterator[str]:
-    """The modules around one and itself, such as ``a``, ``a.b`` and ``a.b.c``."""
+    """The module and its ancestors, such as ``a``, ``a.b`` and ``a.b.c``."""
     end = -1 if module else len(module)
     while end < len(module):
         end = module.find(".", end + 1)
@@ -231,7 +231,7 @@ def _device_map(cut: LayerCut) -> str:
 
 
 def _units(graph: ComputationGraph) -> ModuleUnits | None:
-    """The units of a program; None if there are none, or one holds all layers: then its code moves tensors itself."""
+    """The units of a program; None without any, or if one contains all layers."""
     if not ModuleUnits.stated_in(graph):
         return None
     units = ModuleUnits(graph)
@@ -248,14 +248,14 @@ class _Accelerate(LayerRuntime):
     """A runtime that moves tensors where modules are called, so that programs are cut between units."""
 
     def rules(self, graph: ComputationGraph) -> Constraints:
-        """Units of programs are whole; of other graphs layers are."""
+        """The constraints: units of programs are whole, in other graphs layers are."""
         units = _units(graph)
         if units is None:
             return super().rules(graph)
         return Constraints(together=tuple(group for group in units.groups if len(group) > 1))
 
     def settings(self, answer: Cut) -> str:
-        """The device of each unit of a program; of other graphs as of layers."""
+        """The device of each unit of a program, or of each layer of another graph."""
         units = _units(answer.instance.graph) if isinstance(answer, Partition) else None
         if units is None or not isinstance(answer, Partition):
             return super().settings(answer)
@@ -309,7 +309,7 @@ _HEADS = {"0.2": "output", "0.3": "lm_head"}
 
 
 def _names(version: str) -> tuple[dict[str, ModuleNames], str]:
-    """Modules of the networks of torchtitan."""
+    """Modules of torchtitan's networks, in a version."""
     llama = ModuleNames(("tok_embeddings",), "layers", ("norm", _HEADS[version]))
     return {"llama-": llama, "mixtral-": llama}, "torchtitan"
 
@@ -331,7 +331,7 @@ def _toml(cut: LayerCut) -> str:
 
 
 def _python(cut: LayerCut) -> str:
-    """The field `parallelism` of a `Trainer.Config`, which is a program from 0.3 on."""
+    """The field `parallelism` of a `Trainer.Config`, in Python (from version 0.3 on)."""
     parts = json.dumps(_parts(cut, "0.3"))
     return (
         "from torchtitan.config import ParallelismConfig\n\nparallelism = ParallelismConfig(\n"

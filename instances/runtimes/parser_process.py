@@ -104,7 +104,7 @@ def _sglang(settings: Path, model: Path) -> str:
 
 
 def _is_sglang_option(option: str) -> bool:
-    """Whether the server has an option: one that it adds to its parser, or a field of its arguments."""
+    """Whether the SGLang server has an option, in its parser or as a field of its arguments."""
     folder = Path(str(distribution("sglang").locate_file("sglang/srt")))
     texts = [
         path.read_text(encoding="utf-8") for path in (folder / "server_args.py", *folder.glob("arg_groups/fields/*.py"))
@@ -121,14 +121,14 @@ def _torchtitan(settings: Path, model: Path) -> str:
 
 
 def _values(settings: Path) -> dict[str, Any]:
-    """Constants of a program by their names."""
+    """Constants assigned in a program, by name."""
     body = ast.parse(settings.read_text(encoding="utf-8")).body
     named = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
     return {target.id: ast.literal_eval(value) for target, value in named if isinstance(target, ast.Name)}
 
 
 def _function(package: str, file: str, name: str) -> Callable[..., Any]:
-    """A function of an installed package without the rest of its module, which needs graphics cards."""
+    """A function of an installed package, loaded without its module, which would need GPUs."""
     path = Path(str(distribution(package).locate_file(file)))
     (definition,) = (
         node

@@ -33,7 +33,7 @@ class Runtime(ABC):
     one_batch: bool = field(default=False, kw_only=True)  # whether one batch at a time goes through all stages
 
     def of_version(self, version: str | None) -> Runtime:
-        """The runtime with the settings of a release; None is the latest that is known.
+        """The runtime with the settings of a release; None means the latest known.
 
         Raises
         ------
@@ -51,12 +51,12 @@ class Runtime(ABC):
         raise WordError("runtime_version", version, f"{advice} leave it out.")
 
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
-        """The graph as the devices of the runtime see it, without what it keeps elsewhere."""
+        """The graph without what the runtime keeps outside the devices."""
         return graph
 
     @abstractmethod
     def rules(self, graph: ComputationGraph) -> Constraints:
-        """The constraints under which each answer of a question is legal for the runtime.
+        """The constraints that make each answer of a question valid for the runtime.
 
         Raises
         ------
@@ -100,12 +100,12 @@ class LayerRuntime(Runtime):
         write: Callable[[LayerCut], str],
         **more: Any,
     ) -> LayerRuntime:
-        """A runtime that cuts between any units, and whose devices may run several stages in turns."""
+        """A runtime that cuts between any units, and runs several stages on a device in turns."""
         more |= {"every_stage": UNIT, "in_turns": True, "front_with_first": False, "back_with_last": False}
         return cls(name, summary, reference, comment, write, **more)
 
     def rules(self, graph: ComputationGraph) -> Constraints:
-        """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
+        """Constraints: each layer in one stage, no stage too small, the ends where the runtime has them."""
         stack = LayerStack.of(graph)
         naming = Naming.of_graph(graph, stack)
         if self.names is not None:
@@ -122,7 +122,7 @@ class LayerRuntime(Runtime):
         return self.write(cut)
 
     def _with_layers(self, naming: Naming) -> tuple[bool, bool]:
-        """Whether the nodes before the layers stay with the first layer, and those behind them with the last one.
+        """Whether nodes before the layers stay with the first layer, and those behind with the last one.
 
         So it is by the rule of the runtime, and where settings name modules but there is no module there to name.
         """

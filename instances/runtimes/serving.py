@@ -43,7 +43,7 @@ def serving_chain(
     works: FloatArray | None = None,
     in_flight: int | None = None,
 ) -> ServingInstance:
-    """The serving question of a decoder in a phase.
+    """The question of serving for a decoder in one phase.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ _CONTEXT = 4096
 
 
 class StageFile(NamedTuple):
-    """A stage as a file: its name, and those of the tensors that it reads and gives."""
+    """The file of a stage, with the names of its inputs and outputs."""
 
     name: str
     inputs: tuple[str, ...]
@@ -162,7 +162,7 @@ class StageFile(NamedTuple):
 
 @dataclass(frozen=True)
 class StageFileRuntime(LayerRuntime):
-    """A runtime that takes a model a stage, which may be there."""
+    """A runtime that takes one model file for each stage."""
 
     def settings_for(self, answer: Cut, files: Sequence[StageFile]) -> str:
         """Configuration of the runtime for an answer, whose stage files exist.
@@ -190,7 +190,7 @@ _NEW_CACHES = {"present_key_names": "present.%d.key", "present_value_names": "pr
 
 
 def _config(cut: LayerCut, files: Sequence[StageFile]) -> str:
-    """The configuration, which names only tensors that some stage has."""
+    """The configuration, which names only tensors that some stage file has."""
     read, written = ({name for file in files for name in getattr(file, side)} for side in ("inputs", "outputs"))
     inputs = {role: name for role, name in _INPUTS.items() if name in read}
     inputs |= {role: name for role, name in _CACHES.items() if name % 0 in read}
@@ -309,12 +309,12 @@ _WORDS = {"vllm": vllm_words, "sglang": sglang_words, "tensorrt-llm": tensorrt_w
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[Deployment], str]]:
-    """Function that writes a deployment, for each runtime that takes one, or for these."""
+    """Function that writes a deployment, for each runtime that takes one or for the given ones."""
     return {name: partial(deployment_settings, runtime=name) for name in [r.name for r in runtimes] or _WORDS}
 
 
 def deployment_settings(answer: Deployment, runtime: str) -> str:
-    """Words of all chains, one after the other.
+    """The settings of all chains of a deployment, in sequence.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from instances.runtimes import RUNTIMES
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Front(Displayed):
-    """All cuts that no other beats in both speed and context; its cost is the least time from batch to batch."""
+    """All Pareto-optimal cuts by speed and context; its cost is the least time from batch to batch."""
 
     cost_name: ClassVar[str] = "time a batch"
 
@@ -30,7 +30,7 @@ class Front(Displayed):
 
     @property
     def cost(self) -> float:
-        """Time a batch of the fastest cut [time unit of the question]."""
+        """Time for each batch of the fastest cut [time unit of the question]."""
         return self.points[0].cost
 
     @property
@@ -50,12 +50,12 @@ class Front(Displayed):
 
     @property
     def settings(self) -> str:
-        """The chosen cut as the runtime takes it; empty where it has no words for it."""
+        """The chosen cut in the runtime's settings; empty if the runtime cannot express it."""
         return "" if self.unsettled else RUNTIMES[self.runtime].settings(self.chosen)
 
     @property
     def unsettled(self) -> str:
-        """Why the runtime has no words for the devices of the stages or what is in flight; empty if it has."""
+        """Why the runtime cannot express the chosen cut; empty if it can."""
         try:
             RUNTIMES[self.runtime].settings(self.chosen)
         except InputError as error:
@@ -64,7 +64,7 @@ class Front(Displayed):
 
     @property
     def measures(self) -> dict[str, str]:
-        """Runtime, batches in flight, context of each sequence in them, and number of cuts in words."""
+        """Runtime, batches in flight, their context, and the number of cuts, in words."""
         in_flight = self.instance.in_flight
         return {
             "runtime": self.runtime,
@@ -94,7 +94,7 @@ def front_document(front: Front) -> dict[str, Any]:
 
 
 def _stated(point: ServedPartition) -> StatedPoint:
-    """A cut as files have it."""
+    """A cut as a member of a file."""
     partition = point.partition
     sizes = (partition.param_bytes.tolist(), point.cache_bytes(1).tolist(), partition.peaks.tolist())
     stages = map(StatedStage, *sizes, point.stage_capacity)

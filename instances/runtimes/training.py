@@ -31,7 +31,7 @@ def _megatron_arguments(cut: LayerCut) -> str:
 
 
 def layout(cut: LayerCut) -> str:
-    """Stages in their order, all devices of a turn before those of the next; equal ones in a row as a product."""
+    """The layers of all stages, turn by turn and device by device; equal consecutive stages as a product."""
     stages = ["E" * (n == cut.first) + "t" * count + "L" * (n == cut.last) for n, count in enumerate(cut.counts)]
     *before, final = stages
     text = ""
@@ -131,7 +131,7 @@ def _cut(plan: GridPlan) -> LayerCut:
 
 
 def _recomputed(plan: GridPlan) -> list[int]:
-    """Number of layers of each stage that recompute everything; refused unless they are its first ones."""
+    """Number of layers of each stage that recompute everything; refused unless they are its first layers."""
     counts = []
     for begin, end in pairwise(plan.cuts):
         modes = [plan.modes[layer] for layer in range(max(begin, 1), min(end, len(plan.modes) - 1))]
@@ -179,7 +179,7 @@ def _megatron(plan: GridPlan) -> str:
 
 
 def _model_arguments(plan: GridPlan) -> tuple[list[str], str]:
-    """Arguments of the model, if the plan has one that Megatron-LM can say, and a sentence on them."""
+    """Arguments of the model if Megatron-LM can express it, and a sentence about them."""
     chain = plan.chain
     if chain.model is None or chain.sequence is None:
         return [], "No sizes of a model are known; give their arguments after the name of this file."
@@ -245,13 +245,13 @@ def _recomputation_arguments(plan: GridPlan) -> list[str]:
 
 
 def _processes(plan: GridPlan) -> list[int]:
-    """Devices of each server that works."""
+    """Number of devices in use on each server."""
     counts = Counter(rank.server for rank in ranks(plan))
     return [counts[server] for server in sorted(counts)]
 
 
 def _launch(servers: list[int]) -> str:
-    """Options of torchrun for so many processes on each node."""
+    """Options of torchrun for the processes on each node."""
     if len(servers) == 1:
         return f"--nproc-per-node {servers[0]}"
     nodes = (
@@ -300,7 +300,7 @@ def _torchtitan(plan: GridPlan) -> str:
 
 
 def _table(name: str, members: Mapping[str, object]) -> str:
-    """A table of TOML, whose numbers, plain words and lists of these are those of JSON."""
+    """A table in TOML; its values are written as in JSON."""
     lines = [f"{member} = {json.dumps(value)}" for member, value in members.items()]
     return "\n".join(["", f"[{name}]", *lines, ""])
 
@@ -334,7 +334,7 @@ def _parallelism(plan: GridPlan) -> dict[str, object]:
 
 
 def _flavor(plan: GridPlan) -> tuple[tuple[str, str] | None, str]:
-    """Name and flavor of the plan's model, if torchtitan has it, and a sentence on them."""
+    """Name and flavor of the plan's model in torchtitan, if it is there, and a sentence about it."""
     if plan.chain.model is None:
         return None, "No sizes of a model are known; add the table [model] with its name and flavor."
     try:
@@ -352,7 +352,7 @@ GRID_SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan}
 
 
 def writers(*runtimes: Runtime) -> dict[str, Callable[[GridPlan], str]]:
-    """Function that writes a plan, for each runtime that takes one, or for these."""
+    """Function that writes a plan, for each runtime that takes one or for the given ones."""
     return {name: partial(grid_settings, runtime=name) for name in [r.name for r in runtimes] or GRID_SETTINGS}
 
 
@@ -392,7 +392,7 @@ def megatron_model(model: Transformer, sequence: int, tensor: int) -> list[str]:
 
 
 def _strange_ends(model: Transformer) -> str | None:
-    """A part before or after the layers that its GPT does not have, in words."""
+    """A part before or after the layers that Megatron-LM's GPT does not have, in words."""
     norm = norm_parameters(model.norm, model.hidden)
     if not (model.causal and model.head):
         return "an encoder, which pretrain_gpt.py does not train"
@@ -406,7 +406,7 @@ def _strange_ends(model: Transformer) -> str | None:
 
 
 def _strange_part(layer: Layer, norm: str) -> str | None:
-    """The part of a layer that is not as arguments would make it."""
+    """The part of a layer that Megatron-LM's arguments cannot express."""
     mixer, feed = layer.mixers[0], layer.feed
     assert feed is not None
     mixing: Attention | LatentAttention
@@ -506,13 +506,13 @@ def _of_kinds(model: Transformer) -> _Arguments:
 
 
 def _pattern(flags: Sequence[bool]) -> str | None:
-    """The layers with something as the sum of lists that Megatron-LM evaluates; None if all layers are alike."""
+    """The flags of layers as a sum of Python lists, as Megatron-LM evaluates; None if all are equal."""
     runs = [f"[{int(flag)}]*{len([*run])}" for flag, run in groupby(flags)]
     return f'"({"+".join(runs)})"' if len(runs) > 1 else None
 
 
 def _of_ends(model: Transformer, sequence: int, tensor: int) -> _Arguments:
-    """Arguments of the table of tokens, of positions, norms and the head, and of data that need no files."""
+    """Arguments for embedding, positions, norms and head, and for synthetic data."""
     rows = next((rows for rows in _ROWS if model.vocabulary % (rows * tensor) == 0), _ROWS[0])
     learned = model.positions > 0
     return {

@@ -26,7 +26,7 @@ from instances.serving.problem import (
 
 @dataclass(frozen=True)
 class Stage:
-    """Layers of a model on devices of a server."""
+    """Consecutive layers of a model on some devices of one server."""
 
     servers: int  # type
     server: int  # number of it, of this type, in its chain
@@ -37,7 +37,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Chain:
-    """Stages through which batches of sequences circle."""
+    """Stages through which batches of sequences pass again and again."""
 
     stages: tuple[Stage, ...]
     batches: int  # in flight
@@ -47,14 +47,14 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class ServedChain:
-    """A chain with its numbers, computed from the question."""
+    """A chain with its times and bytes, computed from the question."""
 
     question: DeploymentInstance
     chain: Chain
 
     @cached_property
     def stage_times(self) -> tuple[int, ...]:
-        """Time of each stage for a batch, with what it receives [10^-12 s]."""
+        """Time of each stage for a batch, with the transfer to it [10^-12 s]."""
         question = self.question
         tables = costs_of(question).at(self.chain.batch)
         times = list[int]()
@@ -71,7 +71,7 @@ class ServedChain:
 
     @property
     def cycle(self) -> int:
-        """Time of a token of each sequence [10^-12 s]."""
+        """Time for a token of every sequence [10^-12 s]."""
         return max(self.chain.batches * max(self.stage_times), sum(self.stage_times))
 
     @property
@@ -86,12 +86,12 @@ class ServedChain:
 
     @property
     def tpot(self) -> float:
-        """Time of a token of each sequence [s]."""
+        """Time per output token of each sequence [s]."""
         return self.cycle / PICO
 
     @property
     def prompt(self) -> int:
-        """Time of a prompt in all stages [10^-12 s]."""
+        """Time of a prompt through all stages [10^-12 s]."""
         prompts, degrees = costs_of(self.question).prompts, self.question.degrees
         rows = [(prompts[s.servers, degrees.index(s.degree)], s) for s in self.chain.stages]
         return sum(int(row[s.end] - row[s.first]) for row, s in rows)
@@ -104,13 +104,13 @@ class ServedChain:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether it fits, and keeps the limits of time."""
+        """Whether the chain fits into memory and keeps the limits of time."""
         question, cycle = self.question, self.cycle
         return cycle <= question.longest_cycle and self.fits and self.prompt <= question.patience(cycle)
 
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:
-        """Weights of each device of a stage [bytes]."""
+        """Bytes of weights on each device of a stage."""
         question = self.question
         sizes = []
         for stage in self.chain.stages:
@@ -122,7 +122,7 @@ class ServedChain:
 
     @cached_property
     def cache_bytes(self) -> tuple[int, ...]:
-        """Caches of all sequences in flight on each device of a stage [bytes]."""
+        """Bytes of the caches of all sequences in flight on each device of a stage."""
         question = self.question
         sizes = []
         for stage in self.chain.stages:
@@ -139,7 +139,7 @@ class ServedChain:
 
     @property
     def is_tight(self) -> bool:
-        """Whether weights leave less than 15 % of the memory of a device, where rates are less certain."""
+        """Whether weights leave less than 15 % of a device's memory, where predictions are less certain."""
         rows = zip(self.chain.stages, self.weight_bytes, strict=True)
         servers = self.question.servers
         return any(weights > 0.85 * servers[stage.servers].memory for stage, weights in rows)
@@ -153,7 +153,7 @@ class ServedChain:
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Chains that share no server with others: one on whole servers, or several on parts of one server."""
+    """Chains that share servers with each other only: one on whole servers, or several within a server."""
 
     chains: tuple[ServedChain, ...]
 
@@ -166,7 +166,7 @@ class Site:
 
     @property
     def stays_within(self) -> Fraction:
-        """Prompts a second that one server takes and decodes; 0 where chains have several."""
+        """Prompts a second that a server both takes and decodes; 0 if chains use several servers."""
         if self.servers.sum() > 1 or len({chain.chain.prompts for chain in self.chains}) == 1:
             return Fraction(0)
         rates = [Fraction(0), Fraction(0)]
@@ -194,17 +194,17 @@ class Deployment(Displayed):
 
     @cached_property
     def chains(self) -> tuple[tuple[ServedChain, int], ...]:
-        """Chains that decode and differ, each with how many there are."""
+        """The distinct chains that decode, each with its count."""
         return self._chains(prompts=False)
 
     @cached_property
     def prompt_chains(self) -> tuple[tuple[ServedChain, int], ...]:
-        """Chains that take prompts alone and differ, each with how many there are."""
+        """The distinct chains that only take prompts, each with its count."""
         return self._chains(prompts=True)
 
     @property
     def pools(self) -> tuple[tuple[str, ServedChain, int], ...]:
-        """All chains that differ, each with the name of its pool, if it takes prompts alone, and how many there are."""
+        """All distinct chains with the name of their pool, whether they only take prompts, and their count."""
         rows = [("prompts ", *row) for row in self.prompt_chains] + [("", *row) for row in self.chains]
         return tuple(rows)
 
@@ -224,7 +224,7 @@ class Deployment(Displayed):
 
     @cached_property
     def exact_rate(self) -> Fraction:
-        """Tokens a second of all chains; with pools no more than prompts and what carries their caches allow."""
+        """Tokens a second of all chains; with pools at most what prompts and the transfer of caches allow."""
         rates = [sum((count * chain.rate for chain, count in self.chains), Fraction(0))]
         if self.instance.prefill == "pools":
             prompts = sum((count * chain.rate for chain, count in self.prompt_chains), Fraction(0))
@@ -234,7 +234,7 @@ class Deployment(Displayed):
 
     @property
     def cost(self) -> float:
-        """Objective: seconds a token of all chains, or of each sequence, or the price of a token."""
+        """Objective: seconds per token of all chains or of each sequence, or the price per token."""
         if self.instance.objective == "cost":
             return float(self.hourly / 3600 / self.exact_rate)
         return float(1 / self.exact_rate)
@@ -247,18 +247,18 @@ class Deployment(Displayed):
 
     @property
     def hourly(self) -> Fraction:
-        """Price of the servers in use, for an hour; 0 without prices."""
+        """Price per hour of the servers in use; 0 without prices."""
         rows = zip(self.servers_used.tolist(), self.instance.servers, strict=True)
         return sum((count * Fraction(servers.price or 0.0) for count, servers in rows), Fraction(0))
 
     @property
     def tpot(self) -> float:
-        """The longest time of a token [s]."""
+        """The longest time per output token of any chain [s]."""
         return max(chain.tpot for chain, _ in self.chains)
 
     @property
     def ttft(self) -> float:
-        """The longest time to a first token [s]."""
+        """The longest time to a first token of any chain [s]."""
         return max(chain.ttft for chain, _ in self.prompt_chains or self.chains)
 
     @property
@@ -304,7 +304,7 @@ class Deployment(Displayed):
 
 
 def deployment_document(deployment: Deployment) -> dict[str, Any]:
-    """The answer as files have it."""
+    """The answer as a member of its file."""
     sites = []
     for site, count in deployment.sites:
         chains = [
@@ -326,7 +326,7 @@ def deployment_document(deployment: Deployment) -> dict[str, Any]:
 
 
 def answer_of(question: DeploymentInstance, stated: StatedAnswer) -> Deployment:
-    """The answer that a file states, to be computed anew.
+    """Compute the answer that a file states anew.
 
     Raises
     ------

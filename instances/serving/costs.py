@@ -63,7 +63,7 @@ class _Line:
     each: int
 
     def at(self, b: int) -> int:
-        """Time of the layer at b sequences [10^-12 s], rounded down."""
+        """Time of the layer with b sequences [10^-12 s], rounded down."""
         read = self.weights
         if self.count:
             read += self.experts * (self.count**b - self.unused**b) // self.count**b
@@ -77,7 +77,7 @@ def fine(seconds: Fraction) -> int:
 
 @dataclass(frozen=True, eq=False)
 class StageTables:
-    """Times of stages at b sequences, in whole picoseconds, by servers, degree and layer.
+    """Times of stages with b sequences, in whole picoseconds, by type of server, degree and layer.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class StageTables:
 
 
 class StageCosts:
-    """Costs of the stages of a question; each number of sequences is priced once."""
+    """Costs of all stages of a question, cached by number of sequences."""
 
     def __init__(self, question: DeploymentInstance) -> None:
         self.question = question
@@ -116,7 +116,7 @@ class StageCosts:
         return [[_head(self.question, servers, t) for t in self.question.degrees] for servers in self.question.servers]
 
     def at(self, b: int) -> StageTables:
-        """Tables of times of all stages at b sequences."""
+        """Tables of times of all stages with b sequences."""
         if b not in self._tables:
             self._tables[b] = self._priced(b)
         return self._tables[b]
@@ -153,7 +153,7 @@ class StageCosts:
 
     @cached_property
     def weights(self) -> IntArray:
-        """(D, L + 1) bytes of a device by degree, sums over the layers before each, with both ends."""
+        """(D, L + 1) bytes of weights on a device, by degree, summed over the layers before each, with both ends."""
         question, rows = self.question, []
         model = question.model
         for t in question.degrees:
@@ -170,14 +170,14 @@ class StageCosts:
 
     @cached_property
     def tied(self) -> IntArray:
-        """(D,) bytes that a stage with all layers holds once instead of twice."""
+        """(D,) bytes saved on a device that holds both embedding and head where they share a table."""
         question = self.question
         each = [_width_of_end(question, 0) * question.model.tied / t for t in question.degrees]
         return np.array([math.floor(size) for size in each], dtype=np.int64)
 
     @cached_property
     def caches(self) -> IntArray:
-        """(D, L + 1) bytes of a sequence on a device by degree, sums over the layers before each."""
+        """(D, L + 1) bytes of a sequence's cache on a device, by degree, summed over the layers before each."""
         question, rows = self.question, []
         for t in question.degrees:
             shapes = [
@@ -195,12 +195,12 @@ class StageCosts:
 
     @cached_property
     def largest_cache(self) -> int:
-        """Bytes of a sequence that some device holds at least, however layers are cut."""
+        """Bytes of a sequence's cache that at least one device must hold in any cut."""
         return int(np.diff(self.caches).min(axis=0).max())
 
     @cached_property
     def room(self) -> IntArray:
-        """(T,) bytes for weights and caches of a device."""
+        """(T,) bytes of a device for weights and caches."""
         constants = self.question.constants
         return np.array(
             [
@@ -244,19 +244,19 @@ def _width(question: DeploymentInstance, shape: LayerShape) -> Fraction:
 
 
 def _width_of_end(question: DeploymentInstance, end: int) -> Fraction:
-    """Bytes of a weight of the embedding, or of the head."""
+    """Bytes of a weight of the embedding or of the head."""
     size, parameters = question.model.stored[end], (question.model.embedding, question.model.head)[end]
     return Fraction(size, parameters) if size and parameters else Fraction(question.end_bytes)
 
 
 def _within(tokens: Fraction, shape: LayerShape) -> Fraction:
-    """Tokens of a context that a layer keeps."""
+    """Number of tokens of a context that a layer keeps."""
     return min(tokens, Fraction(shape.window)) if shape.window else tokens
 
 
 @dataclass(frozen=True)
 class _Rates:
-    """Rates that t devices of a server reach together, or each of them [1/s], [bytes/s]."""
+    """Rates that t devices of a server reach together, or each of them [1/s, bytes/s]."""
 
     products: Fraction  # of weights, all devices
     scores: Fraction  # of attention, all devices
@@ -277,7 +277,7 @@ class _Rates:
 
 
 def _parts(question: DeploymentInstance, servers: Servers, t: int, shape: LayerShape) -> tuple[_Line, Fraction]:
-    """Time of a layer in a step without attention; and seconds that a sequence adds by moving data and sums.
+    """Time of a layer in a decoding step without attention, and the seconds that each sequence adds.
 
     Attention and prompts are added by the caller.
     """
@@ -310,13 +310,13 @@ def _line(question: DeploymentInstance, servers: Servers, t: int, shape: LayerSh
 
 
 def _prompt(question: DeploymentInstance, line: _Line, each: Fraction, rates: _Rates, shape: LayerShape) -> Fraction:
-    """Seconds of a prompt in chunks that are full."""
+    """Seconds of a prompt that is processed in full chunks."""
     chunk = Fraction(line.at(CHUNK), PICO) + CHUNK * each
     return question.input * chunk / CHUNK + _attended(question, rates, shape)
 
 
 def _alone(question: DeploymentInstance, servers: Servers, t: int, shape: LayerShape) -> Fraction:
-    """Seconds of a single prompt."""
+    """Seconds of a prompt that is processed by itself."""
     rates = _Rates.of(question, servers, t)
     line, each = _parts(question, servers, t, shape)
     full, rest = divmod(question.input, CHUNK)
@@ -327,7 +327,7 @@ def _alone(question: DeploymentInstance, servers: Servers, t: int, shape: LayerS
 
 
 def _attended(question: DeploymentInstance, rates: _Rates, shape: LayerShape) -> Fraction:
-    """Seconds of the attention of a prompt, where each token attends to those before it."""
+    """Seconds of causal attention of a prompt."""
     reach = _within(Fraction(question.input), shape)
     mean = reach - reach**2 / (2 * question.input)
     return 2 * shape.scores * question.input * mean / rates.scores

@@ -73,7 +73,7 @@ class LayerShape:
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A decoder: its layers in their order, and what is before and behind them.
+    """A decoder: its layers in order, embedding and head.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class ServedModel:
 
     @property
     def parameters(self) -> int:
-        """All parameters; a table that embedding and head share counts once."""
+        """Number of parameters; a table shared by embedding and head counts once."""
         each = [shape.parameters for shape in self.shapes]
         return sum(each[shape] for shape in self.order.tolist()) + self.embedding + self.head - self.tied
 

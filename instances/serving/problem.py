@@ -87,7 +87,7 @@ class Constants:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeploymentInstance(QuestionRecord):
-    """Question of serving.
+    """Question of deployment: the best chains of stages for serving a decoder on servers.
 
     Parameters
     ----------
@@ -201,76 +201,76 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def end_bytes(self) -> float:
-        """Bytes of a weight of embedding and head, which are not stored in less than 8 bits."""
+        """Bytes of a weight of embedding and head, which have at least 8 bits."""
         return self.weight_bytes if self.weight_bytes >= 1 else 2.0
 
     @property
     def cache_bytes(self) -> float:
-        """Bytes of a key or value."""
+        """Bytes of each number in caches of keys and values."""
         return CACHES[self.kv]
 
     def speedup(self, servers: Servers) -> float:
-        """Peak of products with the weights, as a multiple of that of 16-bit numbers."""
+        """Speed of products with the weights relative to 16-bit numbers."""
         return {16: 1.0, 8: servers.eight, 4: servers.four}[WEIGHTS[self.weights][1]]
 
     @property
     def context(self) -> Fraction:
-        """Tokens that a step attends to, in the mean."""
+        """Mean number of tokens that a decoding step attends to."""
         return self.input + Fraction(self.output, 2)
 
     @property
     def resident_tokens(self) -> Fraction:
-        """Tokens of each sequence for which there is room."""
+        """Tokens of each sequence for which the cache reserves room."""
         if self.prefill == "prompts":
             return Fraction(self.input)
         return self.context if self.reserve == "mean" else Fraction(self.input + self.output)
 
     @property
     def prompts_per_token(self) -> Fraction:
-        """Prompts that stages take for each token of decoding."""
+        """Prompts to be taken for each decoded token."""
         return Fraction(1, self.output) if self.prefill == "mixed" else Fraction(0)
 
     @property
     def pools(self) -> tuple[DeploymentInstance, DeploymentInstance]:
-        """The questions of chains that take prompts, and of those that decode."""
+        """The questions of the pool that takes prompts and of the pool that decodes."""
         together = min(self.batch, max(1, CHUNK // self.input))
         prompts = replace(self, prefill="prompts", tpot=math.inf, batch=together)
         return prompts, replace(self, prefill="none", ttft=math.inf)
 
     @property
     def handed_over(self) -> Fraction:
-        """Prompts a second whose caches pass from server to server, of which half send."""
+        """Prompts a second whose caches can pass between servers; half of the cards send."""
         servers = sum(servers.count for servers in self.servers)
         return Fraction(servers, 2) * Fraction(self.between) / self._handed_bytes if servers > 1 else Fraction(0)
 
     def stays_within(self, s: int, prompts: Fraction, tokens: Fraction) -> Fraction:
-        """Prompts a second that a server of type s takes and decodes itself, where its chains do so many of each."""
+        """Prompts a second that a server of type s both takes and decodes, from the rates of its chains."""
         return min(prompts, tokens / self.output, Fraction(self.servers[s].within) / self._handed_bytes)
 
     @cached_property
     def _handed_bytes(self) -> Fraction:
-        """Bytes of the caches of a prompt."""
+        """Bytes of the cache of a prompt."""
         kept = [shape.cache * min(self.input, shape.window or self.input) for shape in self.model.shapes]
         return Fraction(self.cache_bytes) * sum(kept[shape] for shape in self.model.order.tolist())
 
     @property
     def ceiling(self) -> int:
-        """Time that longer ones of a layer, a visit or a hop count as, so that sums have 64 bits [10^-12 s]."""
+        """Largest time of a layer, visit or hop, to which longer ones are cut so that sums have 64 bits [10^-12 s]."""
         return 2**61 // self.model.layers
 
     @property
     def longest_cycle(self) -> int:
-        """The longest time of a token that is allowed, below the ceiling [10^-12 s]."""
+        """Longest allowed time of a token, at most the ceiling [10^-12 s]."""
         longest = self.ceiling - 1
         return longest if self.tpot == math.inf else min(longest, math.floor(Fraction(self.tpot) * PICO))
 
     @property
     def most_sequences(self) -> int:
-        """The most sequences of a batch."""
+        """Largest number of sequences in a batch."""
         return 1 if self.objective == "latency" else self.batch
 
     def most_batches(self, devices: Sequence[tuple[int, int]]) -> int:
-        """The most batches in flight that speed a chain up on so many servers, and devices of each, by type.
+        """Largest useful number of batches in flight on these servers with these devices, by type.
 
         A chain of p stages is as fast with p batches as with more.
         """
@@ -278,7 +278,7 @@ class DeploymentInstance(QuestionRecord):
         return 1 if self.objective == "latency" else max(1, min(self.model.layers, stages))
 
     def patience(self, cycle: int) -> int:
-        """The most that a prompt may take in all stages where a token takes so long [10^-12 s]; below 0 if none."""
+        """Longest allowed time of a prompt if a token takes `cycle`; negative if none is [10^-12 s]."""
         if self.ttft == math.inf:
             return ENDLESS
         waiting = Fraction(self.ttft) - Fraction(self.constants.first)
@@ -286,7 +286,7 @@ class DeploymentInstance(QuestionRecord):
         return min(ENDLESS, math.floor(rest / Fraction(self.constants.prompt)))
 
     def slowest_cycle(self, prompt: int) -> int:
-        """The longest time of a token beside a prompt of so long in all stages; below 0 if none [10^-12 s]."""
+        """Longest allowed time of a token if a prompt takes `prompt`; negative if none is [10^-12 s]."""
         if self.ttft == math.inf or not self.constants.wait:
             return self.longest_cycle
         waiting = (Fraction(self.ttft) - Fraction(self.constants.first)) * PICO
@@ -322,7 +322,7 @@ class DeploymentInstance(QuestionRecord):
 
     @property
     def limits(self) -> dict[str, float]:
-        """Limits of times that there are, by name [s]."""
+        """The limits of time that the question has, by name [s]."""
         return {name: value for name, value in (("tpot", self.tpot), ("ttft", self.ttft)) if value < math.inf}
 
     @property
@@ -363,7 +363,7 @@ class StatedChain:
 
 @dataclass(frozen=True)
 class StatedSite:
-    """Chains on the same servers as a file states them."""
+    """Chains on the same servers, as a file states them."""
 
     count: int
     chains: tuple[StatedChain, ...]
@@ -390,7 +390,7 @@ class StatedDeployment(Envelope):
 
 
 def deployment_from_document(document: Value) -> StatedDeployment:
-    """The certificate of a file; an `InputError` if it is none."""
+    """Read the certificate of a deployment; an `InputError` if the file is none."""
     fields = opened(document, DEPLOY)
     instance, answer = DeploymentInstance.of_document(fields["question"]), stated_answer(fields, StatedAnswer)
     return StatedDeployment(**envelope(fields, DEPLOY), instance=instance, answer=answer)

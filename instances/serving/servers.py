@@ -16,7 +16,7 @@ _TEXT = re.compile(r"\s*([1-9]\d{0,5})\s*[x×*]\s*([1-9]\d{0,3})\s*[x×*]\s*([\w
 
 @dataclass(frozen=True)
 class Servers:
-    """Servers that are alike.
+    """A type of server: several equal servers.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ class Servers:
 
     @property
     def label(self) -> str:
-        """Such as 2x8xH100."""
+        """Count and kind, such as 2x8xH100."""
         return f"{self.count}x{self.devices}x{self.kind}"
 
 
 @dataclass(frozen=True)
 class StatedServers:
-    """Servers of a file ``mtpp-servers/1``; what is missing is that of the kind of this name."""
+    """Servers of a file ``mtpp-servers/1``; missing fields are those of the named kind of device."""
 
     kind: str
     devices: int
@@ -93,7 +93,7 @@ class StatedServers:
     price: float | None = None
 
     def servers(self) -> Servers:
-        """The servers; an `InputError` names what is missing of a kind that is not known by name."""
+        """The servers; an `InputError` names fields missing of a device that is not in the catalogue."""
         shipped = next((kind for kind in SHIPPED.values() if kind.name.lower() == self.kind.lower()), None)
         slot = None if shipped is None else shipped.bandwidth
         fields = {} if shipped is None else _of_kind(shipped)
@@ -112,7 +112,7 @@ class StatedServers:
 
 
 def _of_kind(kind: Kind) -> dict[str, Any]:
-    """Fields of servers of a kind that is known by name."""
+    """Fields of servers with a device of the catalogue."""
     assert kind.roofline is not None
     assert kind.bandwidth is not None
     listed = listed_devices()[kind.name]
@@ -132,7 +132,7 @@ SERVERS_FORMAT = "mtpp-servers/1"
 
 
 def servers_of_text(text: str) -> tuple[Servers, ...] | None:
-    """Servers of a text such as ``2x8xH100,1x4xL4``; None if it is none.
+    """Servers of a text such as ``2x8xH100,1x4xL4``; None if the text has another form.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def servers_of_text(text: str) -> tuple[Servers, ...] | None:
 
 
 def servers_of_document(document: Value) -> tuple[Servers, ...]:
-    """Servers of a file, a list of objects ``servers``; an `InputError` names the place of what is wrong."""
+    """Read servers from a list ``servers`` in a file; an `InputError` names the place of an error."""
     document.check_format(SERVERS_FORMAT)
     fields = document.members(("format", "servers"))
     servers = []

@@ -41,7 +41,7 @@ def served_model(model: Transformer) -> ServedModel:
 
 
 def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[ServedModel, list[str]]:
-    """The decoder with bytes as files have them, those of 16-bit numbers left out; and what is in doubt.
+    """The decoder with the bytes of its weight files, except for 16-bit numbers; and sentences about doubts.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def with_stored(model: ServedModel, record: Decoder, stored: Stored) -> tuple[Se
 
 
 def _ends(model: ServedModel, sizes: Mapping[int, tuple[int, int]], after: int) -> tuple[int, int]:
-    """Stored bytes of embedding and head, which has the table that it shares once more."""
+    """Stored bytes of embedding and head; a shared table counts at both."""
     size, count = sizes[BEFORE]
     first = size * model.embedding // count if count else 0
     behind = sizes[AFTER][0] if AFTER in sizes else size - first

@@ -24,13 +24,13 @@ _MOST = 100_000
 
 
 def random_entry(family: str, n: int, seed: int) -> Entry:
-    """A random graph, which is a family of its own."""
+    """Entry of a random graph, in a family by itself."""
     name = f"{family}-{n}-{seed}"
     return Entry(name, partial(regal_style, family, n, seed), 1.0, name)
 
 
 def regal_style_entries(count: int) -> tuple[Entry, ...]:
-    """`count` graphs, as many of each family; a longer list begins with the 24 of the suite ``regal-style``.
+    """`count` graphs, equally many of each family, the first 24 those of the suite ``regal-style``.
 
     Up to 24, family by family with seeds from 1; beyond, seed by seed, and sizes that spread over 50 to 200.
     """
@@ -92,7 +92,7 @@ _PROFILES = {
 
 
 def _network(name: str, *, level: str = "operator", training: bool = False, **dims: int) -> Entry:
-    """An architecture; batch and sequence are the suites' unless given, other dimensions the architecture's own."""
+    """Entry of an architecture; batch and sequence are the suites' by default."""
     architecture = ARCHITECTURES[name]
     frozen = {"batch": _BATCH, "sequence": _SEQUENCE}
     chosen: dict[str, Any] = {**{dim: frozen[dim] for dim in architecture.dims if dim in frozen}, **dims}
@@ -216,7 +216,7 @@ _FAMILIES = {"regal-style": regal_style_suite, "regal": regal_suite}
 
 
 def is_suite(word: str) -> bool:
-    """Whether a word asks for a suite, and not for one graph. Names of suites and architectures win over folders.
+    """Whether a word names a suite rather than a graph.
 
     A folder with a configuration of Hugging Face is one model, unless there is a ``suite.toml``.
     """

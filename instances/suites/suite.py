@@ -34,7 +34,7 @@ from instances.system.processes import run_module
 
 
 class LeftOutError(InputError):
-    """One graph of a suite cannot be had; the others can."""
+    """One graph of a suite is not available; the others are."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Entry:
     family: str  # the network or random graph of which it is a variant
 
     def question(self, graph: ComputationGraph, platform: Platform) -> Instance:
-        """The question about its graph on this platform."""
+        """The question about the entry's graph on this platform."""
         return Instance(graph, platform, self.name, family=self.family)
 
     def instance(self, k: int) -> Instance:
-        """The question for `k` blocks.
+        """The question with `k` blocks.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class Entry:
         return self.question(self.build(), self.platform(k))
 
     def platform(self, k: int) -> Platform:
-        """`k` devices with the suite's bandwidth; the errors are those of `instance`."""
+        """`k` devices with the suite's bandwidth; raises the errors of `instance`."""
         if self.bandwidth is None:
             raise InputError(f"{self.name}: its suite has no bandwidth; add one to the suite.toml of the folder.")
         return Platform(k, self.bandwidth)
@@ -182,7 +182,7 @@ class SuiteModel:
     hash: str  # beginning of `ComputationGraph.content_hash`
 
     def build(self) -> ComputationGraph:
-        """The graph, from the cache, or traced now; an `InputWarning` says that it is not that of the list.
+        """The graph, from the cache or traced now; an `InputWarning` says if it differs from the list.
 
         Raises
         ------
@@ -256,7 +256,7 @@ def cache_folder(package: str, version: str = "") -> Path:
 
 
 def network_suite(name: str, summary: str, networks: Iterable[SuiteModel], more: Iterable[Entry] = ()) -> Suite:
-    """A suite of networks, after other entries."""
+    """A suite of networks, after the entries `more`."""
     entries = (Entry(network.network, network.build, _BANDWIDTH, network.cluster) for network in networks)
     return Suite(name, summary, (*more, *entries), processes=_PROCESSES)
 
@@ -271,7 +271,7 @@ def _installed(package: str) -> str:
 
 @cache
 def _tracer() -> str:
-    """Hash of the code that graphs depend on, but for its comments."""
+    """Hash of the code that traces graphs, comments left out."""
     import ast
 
     digest = hashlib.sha256()
@@ -312,7 +312,7 @@ class _Settings:
 
 
 def folder_suite(folder: str | Path) -> Suite:
-    """All graph files directly in a folder, in the order of their names, of any format that can be read.
+    """All graph files of a folder (not of folders in it), by name, in any format that can be read.
 
     Files whose name begins with a dot are not looked at. ``suite.toml`` may give `bandwidth`, bytes per unit of the
     graphs' time, `k`, the only numbers of blocks that are asked, and `clusters`, a table of names or patterns of graphs

@@ -43,7 +43,7 @@ _LOOK = 0.02
 
 @contextmanager
 def file_lock(path: str | Path, *, wait: bool) -> Iterator[None]:
-    """Hold a file alone until the end of the context; it is made if missing.
+    """Hold a lock file until the end of the context; it is made if missing.
 
     The lock ends with its process. Where the system has no `fcntl`, as on Windows, a file beside it, ``PATH.lock``,
     stands for the lock.
@@ -74,7 +74,7 @@ def file_lock(path: str | Path, *, wait: bool) -> Iterator[None]:
 
 
 def _exclusive(lock: str, wait: bool) -> int:
-    """Descriptor of a lock file that this call has made; it waits until no other process has one, or raises."""
+    """Create a lock file and return its descriptor; wait while another process has one, or raise."""
     while True:
         try:
             return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL | _TEMPORARY, 0o666)
@@ -85,7 +85,7 @@ def _exclusive(lock: str, wait: bool) -> int:
 
 
 def claim(path: Path, name: str) -> Callable[[], None]:
-    """Wait until no other process has a claim to a name, and have it until what is returned is called.
+    """Wait until no other process has a claim to a name; the claim lasts until the returned function is called.
 
     A claim ends with its process. All threads of a process share its claims, and so do all that it does with the file
     through this function; nothing else opens the file.
@@ -109,12 +109,12 @@ def claim(path: Path, name: str) -> Callable[[], None]:
 
 @cache
 def _opened(path: Path, process: int) -> int:
-    """Descriptor that stays open: a process that closes one of a file loses all its claims there."""
+    """A descriptor kept open, as closing any descriptor of a file drops all claims of the process there."""
     return os.open(path, os.O_RDWR)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that others see whole or not at all.
+    """Write a file in one step, so that others see all of it or none.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def private_folder(name: str) -> Path | None:
-    """Where the folder of this user is, or would be; None if the system has no owners, or another one has taken it.
+    """The folder of this user, which need not exist; None if the system has no owners, or another user took it.
 
     It is in ``$XDG_RUNTIME_DIR`` if that is the user's, else among temporary files.
     """
@@ -162,7 +162,7 @@ def make_private(folder: Path) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether this is a folder, no link to one, that belongs to this user, and that no other one may enter."""
+    """Whether the path is a folder (no link) that this user owns and nobody else may enter."""
     try:
         state = os.lstat(folder)
     except OSError:
@@ -203,7 +203,7 @@ def write_archive(path: Path, word: str, conditions: Mapping[str, str], files: M
 def read_archive(
     path: str | Path, word: str, allowed: Mapping[str, Collection[str]]
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Conditions of an archive, and its files by name.
+    """Read an archive: its conditions, and its files by name.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def _unpacked(
 
 
 def _listed(line: bytes) -> tuple[dict[str, Any], dict[str, int]]:
-    """Conditions, and the size of each file; both empty if they are not as `write_archive` writes them."""
+    """Conditions and file sizes of an archive; both empty unless `write_archive` wrote the line."""
     with suppress(ValueError, RecursionError):
         match json.loads(line):
             case {"conditions": dict(conditions), "files": dict(sizes)}:
@@ -271,7 +271,7 @@ _LOCK = Lock()
 
 
 def syntax_tree(text: str | bytes) -> ast.Module:
-    """The syntax tree of a source, made by one thread at a time and without collections of garbage.
+    """The syntax tree of a source text, made in one thread at a time, without garbage collection.
 
     Python 3.11 counts the depth of trees for all threads together: where a collection in the midst of one tree lets
     another thread make its own, both fail with a SystemError. Collections take most of the time of making it, too.

@@ -94,7 +94,7 @@ def read(
 def explain(
     answer: Result[Any, Any] | PartitionLike, graph: GraphLike | None = None, **words: Unpack[ExplainWords]
 ) -> Findings | Reasons:
-    """Find out how good an answer is and what would have to change to do better, as ``mtpp explain``.
+    """Explain how good an answer is and what would have to change to do better, as ``mtpp explain``.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def explain(
 def explainable(
     answer: Result[Any, Any] | PartitionLike, graph: GraphLike | None, words: ExplainWords, again: str
 ) -> tuple[Result[Any, Any], list[Bound]]:
-    """An answer with the best bound that is stated of it and can be true, and the bounds that cannot.
+    """An answer with the best stated bound that can be true, and the stated bounds that cannot.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def explained(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> tuple[Findings | Reasons, bool]:
-    """Findings about an answer, and whether Ctrl-C ended that early; listeners as of `certify`."""
+    """Findings about an answer, and whether Ctrl-C cut them short; listeners as for `certify`."""
     options = solve_options(words, words["time_limit"])
     findings: tuple[Findings | Reasons, bool] = PROBLEMS.of(result.instance).explain(
         result, options, on_progress, on_fault
@@ -202,7 +202,7 @@ class Exported:
 
     @property
     def text(self) -> str:
-        """The settings, with the statements as comments where the runtime has such."""
+        """The settings, with statements about the cut as comments where the runtime's format has comments."""
         comment = self.runtime.comment
         return "".join(f"{comment} {line}\n" for line in self.stated if comment is not None) + self.settings
 
@@ -283,7 +283,7 @@ def _cut(answer: object) -> _Cut:
 
 
 def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str) -> Exported:
-    """The cut of a file or a folder of stages; `again` says how to name a missing graph.
+    """The cut of a file or a folder of stages; `again` says how to state a missing graph.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
 
 
 def _settings(runtime: Runtime, answer: _Cut) -> str:
-    """The cut as the runtime takes it."""
+    """The cut in the runtime's settings."""
     text: str = PROBLEMS.of(answer.instance).settings(runtime)[runtime.name](answer)
     return text
 
@@ -322,7 +322,7 @@ def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
 def _read(
     document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[_Cut, str | None]:
-    """The answer of a file, and its statement about all answers, which nothing here checks."""
+    """The answer of a file, and its claims about all answers, which are not checked here."""
     problem = problem_of(document)
     if problem is not None:
         if graph is not None or chosen(ReadingWords, words):
@@ -397,7 +397,7 @@ def report(
 
 
 def written_page(answers: list[Reported]) -> str:
-    """The page of answers that are checked.
+    """The page of checked answers.
 
     Raises
     ------
@@ -415,7 +415,7 @@ def written_page(answers: list[Reported]) -> str:
 
 
 def reported(answer: ReportLike, graph: GraphLike | None, words: ReportWords) -> Reported:
-    """An answer with its check and its words for runtimes.
+    """An answer with the verdict on it and its settings for runtimes.
 
     Raises
     ------
@@ -447,7 +447,7 @@ def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reporte
 
 
 def _checked(file: Path, words: ReportWords) -> tuple[Verdict | None, str]:
-    """The verdict on a file; None, and why, if there was no time for one."""
+    """The verdict on a file; None and the reason if time was up."""
     try:
         limit = checked(VerifyWords, {"time_limit": words["time_limit"]})
         return verified(file, None, limit), ""
@@ -470,7 +470,7 @@ def _reported(
 
 
 def _words(result: Result[Any, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings of each runtime that can take the answer, by its name; and why each other one cannot."""
+    """Settings for each runtime that can take the answer, and the reasons of those that cannot."""
     words: dict[str, str] = {}
     refusals: dict[str, str] = {}
     if result.answer is not None:

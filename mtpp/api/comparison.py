@@ -126,7 +126,7 @@ def _check(frame: Any, value: str, cluster: str | None) -> None:
 
 
 def _labels(rows: pd.DataFrame) -> pd.Series[str]:
-    """Methods, with their solver where one method ran with several."""
+    """Names of methods, with their solver if a method ran with several."""
     method = rows["method"].astype(str)
     if "solver" not in rows:
         return method
@@ -248,7 +248,7 @@ def compare(
 
 
 def questions_of(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
-    """One question for each graph and k, with names that differ; an `InputError` if one is refused."""
+    """A question for each graph and k, with unique names; an `InputError` if one is refused."""
     counts = counts_of(k)
     used: Counter[str] = Counter()
     instances: list[Instance] = []
@@ -273,7 +273,7 @@ def _named(graphs: Any) -> list[tuple[str | None, Any]]:
 
 
 def methods_of(methods: Any) -> list[Any]:
-    """Names, functions and models one by one.
+    """Methods, which may be names, functions and models, as a list.
 
     Raises
     ------
@@ -390,7 +390,7 @@ def _features(instance: Instance, most_ideals: int, *, has_k: bool) -> dict[str,
 
 
 def _ideals(graph: ComputationGraph, width: int, most: int) -> int | None:
-    """The number of ideals, None beyond `most`; each set of nodes of an antichain makes another one."""
+    """The number of ideals, None if there are more than `most`."""
     from mtpp_models.bounds.ideals.ideals import count_ideals
 
     return None if width > math.log2(most) else count_ideals(Instance(graph, Platform(1, math.inf)), most)

@@ -124,7 +124,7 @@ def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float
 def _by_another_process(
     instance: Instance, method: OwnMethod, options: SolveOptions, start: Partition | None
 ) -> Result:
-    """Run a method of a file or a module; an `InputError` if it fails."""
+    """Run a method of a file or a module in a process of its own; an `InputError` if it fails."""
     from mtpp.runs.method_process import Task
 
     try:
@@ -135,7 +135,7 @@ def _by_another_process(
 
 
 def over_simple(value: float, instance: Instance) -> float:
-    """A cost over the bound *simple*; infinite if only the bound is 0."""
+    """A cost over the bound *simple*; infinite if the bound is 0 and the cost is not."""
     floor = simple(instance)
     return value / floor if floor > 0 else 1.0 if value == 0 else math.inf
 
@@ -217,7 +217,7 @@ def relaxation(
 def relaxation(
     graph: GraphLike, k: Blocks | None = None, model: str | Formulation = "exact", **words: Unpack[RelaxationWords]
 ) -> Relaxation | list[Relaxation]:
-    """Solve the linear relaxation of a model as its file has it: its value, a point and its duals.
+    """Solve the linear relaxation of a model as its file states it: value, a point and duals.
 
     ``mtpp bound --relaxation`` prints the value beside the bound that follows from it.
 
@@ -257,7 +257,7 @@ def relaxation(
 
 
 def catalogue_of(graph: GraphLike, k: int | None, words: RelaxationWords, *, stats: bool) -> pd.DataFrame:
-    """The models of one question with their sizes, with `stats` what each proves, too, as ``mtpp list models``."""
+    """The models for a question with their sizes, and with `stats` the bounds that each proves."""
     options = solve_options(words, words["time_limit"])
     (instance,) = instances_of(graph, k, pick(PartitioningWords, words))
     return catalogue(instance, start=as_partition(words["start"], instance), options=options if stats else None)
@@ -270,7 +270,7 @@ def bounded(
     words: BoundWords,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Solve one model of one question, with words that are checked."""
+    """Solve one model of one question, after its words have been checked."""
     options = solve_options(words, words["time_limit"])
     return _modelled(instance, model, options, start, relaxation=words["relaxation"], on_progress=on_progress)
 
@@ -284,7 +284,7 @@ def _modelled(
     relaxation: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Solve one model; the bound of one of the caller's is stated."""
+    """Solve one model; the bound of a caller's model is only stated."""
     from mtpp.runs.own_methods import own_model
 
     own = own_model(model)
@@ -399,7 +399,7 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
 
 
 def turns_of(methods: Any) -> list[Any]:
-    """Methods of the caller as `mtpp.certifying.certify.certify` takes them, none for None."""
+    """Methods of the caller in the form that `mtpp.certifying.certify.certify` takes."""
     if methods is None:
         return []
     from mtpp.api.comparison import methods_of
@@ -411,7 +411,7 @@ def turns_of(methods: Any) -> list[Any]:
 def _answers(
     instances: Sequence[Instance], k: Blocks | None, answer: Callable[[Instance, Sequence[Result]], Result]
 ) -> Result | list[Result]:
-    """One result, or a list where `k` is one; Ctrl-C ends the work after the current question."""
+    """A result for each instance, a list if `k` is one; Ctrl-C ends the work after the current question."""
     results: list[Result] = []
     for instance in instances:
         results.append(answer(instance, results))

@@ -129,7 +129,7 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
 
 
 def flowed(question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] = ignore) -> FlowResult:
-    """As `flow`, with words that are checked."""
+    """As `flow`, with checked words."""
     methods = flow_methods(words["seed"], search_only=words["search_only"])
     options = SolveOptions(time_limit=words["time_limit"], seed=words["seed"])
     return answered(question, methods, options, on_progress).noted(question.terms)
@@ -253,7 +253,7 @@ def serve(
 
 
 def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServeWords) -> ServingResult:
-    """As `serve` without servers, with words that are checked."""
+    """As `serve` without servers, with checked words."""
     refuse_deployment(words)
     question, watch = serving_instance(graph, k, memory, words), Stopwatch()
     outcome = serving_front(question)
@@ -270,7 +270,7 @@ def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words
 
 
 def _why_none(question: ServingInstance, largest: float) -> str:
-    """Why no cut holds the context of a question, where `largest` is the most that one holds [tokens]."""
+    """Why no cut holds the question's context, if the largest possible one is `largest` [tokens]."""
     if largest < 1:
         return "no cut has room for a single token of each sequence in flight; give more memory or more stages."
     assert question.in_flight is not None
@@ -292,7 +292,7 @@ def place(
     method: str = "ordered",
     **words: Unpack[PlaceWords],
 ) -> PlacementResult:
-    """Place the nodes of a step on devices, data going back and forth, as ``mtpp place``.
+    """Place the nodes of a step on devices, with transfers in both directions, as ``mtpp place``.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def placed(
     on_progress: Callable[[Progress], None] = ignore,
     on_fault: Callable[[SolverNotAvailableError], None] = ignore,
 ) -> PlacementResult:
-    """As `place`, with words that are checked; listeners are those of `answered`."""
+    """As `place`, with checked words; listeners as for `answered`."""
     search_only, limit, groups = words["search_only"], words["time_limit"], words["groups"]
     if not search_only:
         solver = words["solver"]
@@ -463,7 +463,7 @@ def plan(
 
 
 def planned(question: PlanningQuestion, on_progress: Callable[[Progress], None] = ignore) -> PlanResult:
-    """As `plan`, of a question whose words are checked, in the order of a file if there is one."""
+    """As `plan`, for a checked question, with the order of passes of a file if one is given."""
     words, planner, runtime = question.search, question.planner, question.runtime
     orders, seed, limit = words["orders"], words["seed"], words["time_limit"]
     from_file = orders.endswith(".csv")
@@ -482,7 +482,7 @@ def _legal(runtime: Runtime, plan: Plan) -> bool:
 
 
 def _in_listed_order(iteration: Iteration, path: Path) -> Iteration:
-    """The plan that was found, in the order of a file."""
+    """The plan with the order of passes of a file."""
     from instances.planning.plan_files import read_schedule
 
     plan = iteration.plan
@@ -505,7 +505,7 @@ _TIGHT = "weights leave less than 15 % of the memory of a device; there, measure
 def deployment(
     question: DeploymentInstance, time_limit: float | None, on_progress: Callable[[Progress], None] = ignore
 ) -> DeploymentResult:
-    """The best deployment by a time limit [s], and bounds; why there is none if there is none."""
+    """The best deployment within a time limit [s], with bounds; or why there is none."""
     result = answered(question, DEPLOYMENT_METHODS, SolveOptions(time_limit=time_limit), on_progress)
     answer = result.answer
     chains = [] if answer is None else [chain for _, chain, _ in answer.pools]
@@ -521,7 +521,7 @@ def deployment_front(
     time_limit: float | None,
     on_progress: Callable[[Progress], None] = ignore,
 ) -> list[DeploymentResult]:
-    """The best deployments of each question for so many limits of the time of a token, the quickest first.
+    """The best deployments under `count` limits on the time per token, the quickest first.
 
     The limits are as many times apart, from the quickest token to that of the question, or of the most tokens a second.
     Those that no deployment keeps are left out, and so is what is no faster than with a smaller limit. A time limit [s]
@@ -548,7 +548,7 @@ def deployment_front(
 def _limits(
     question: DeploymentInstance, loosest: DeploymentResult, count: int, time_limit: float | None
 ) -> Iterator[float]:
-    """All limits of the time of a token but the last, with three digits [s]."""
+    """The limits on the time per token except the last, with three digits [s]."""
     decoding = question.pools[1] if question.prefill == "pools" else question
     quickest = deployment(replace(decoding, objective="latency"), time_limit).answer
     if loosest.answer is None or quickest is None:

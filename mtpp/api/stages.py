@@ -50,7 +50,7 @@ def split(
     partition: Partition | Result | str | PathLike[str] | None = None,
     **words: Unpack[SplitWords],
 ) -> Result | ModuleStages:
-    """Cut a model into stages that run: an ONNX file into files, as ``mtpp split``, a PyTorch module into modules.
+    """Cut a model into runnable stages: an ONNX file into files, as ``mtpp split``, a PyTorch module into modules.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _split_file(model: Path, k: int | None, out: Path, partition: Any, words: Sp
 
 
 def _split_module(model: Any, k: int | None, partition: Any, words: SplitWords) -> ModuleStages:
-    """Export a module, cut its program, and compare the stages with it."""
+    """Export a module, cut its program, and check that the stages have the same outputs."""
     from mtpp.stages.splitting import example_of, stages_of_module
 
     _check_method(words)
@@ -170,7 +170,7 @@ class Splitting:
         partition: Partition | Result | str | PathLike[str] | None,
         words: SplitWords,
     ) -> Splitting:
-        """Check everything that can be checked before long work begins.
+        """Check all that can be checked before long work begins.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class Splitting:
         on_progress: Callable[[Progress], None] | None = None,
         on_fault: Callable[[SolverNotAvailableError], None] | None = None,
     ) -> Result:
-        """The partition to split by with its bounds; a `partition` that is a proved result is that itself."""
+        """The partition to split by, with its bounds; a given `partition` with a proof is returned unchanged."""
         return _certified(self.instance, self.given, self.words, partition, on_progress, on_fault)
 
     def write(self, best: Result) -> Manifest:
@@ -203,7 +203,7 @@ class Splitting:
 def _question(
     model: Path | ComputationGraph, k: int | None, partition: Any, words: StagesWords
 ) -> tuple[Instance, Partition | None]:
-    """As `stages_question`, with a bandwidth that may have to be measured."""
+    """As `stages_question`; the bandwidth may be measured."""
     if words["bandwidth"] == MEASURED:
         from mtpp.stages.splitting import measured_bandwidth
 

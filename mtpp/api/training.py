@@ -83,13 +83,13 @@ def train(
 
 
 def trained(question: GridQuestion, on_progress: Callable[[Progress], None] = ignore) -> GridResult:
-    """As `train`, with words that are checked."""
+    """As `train`, with checked words."""
     result = certify_grid(question.instance, question.time_limit, question.runtime, on_progress, question.top)
     return result.noted(*_notes(question, result))
 
 
 def _notes(question: GridQuestion, result: GridResult) -> list[str]:
-    """Between which times a step is, and whether a number looks like one in another unit."""
+    """Sentences on the range of the step's time, and on numbers that look like another unit."""
     plan, notes = result.answer, list[str]()
     if plan is None:
         return notes
@@ -115,12 +115,12 @@ def _notes(question: GridQuestion, result: GridResult) -> list[str]:
 
 
 def is_alike(other: GridPlan, plan: GridPlan) -> bool:
-    """Whether predictions do not tell a plan of other degrees from a faster one."""
+    """Whether predictions are too uncertain to tell this plan from the faster one."""
     return other.time <= (1 + ALIKE) * plan.time
 
 
 def use_of(plan: GridPlan, peak_flops: float) -> float | None:
-    """Part of the peak of all devices that operations of the model take, without recomputation (MFU).
+    """Fraction of the devices' peak used for the model's operations, without recomputation (MFU).
 
     None where the operations of a sample are unknown.
     """
@@ -162,7 +162,7 @@ def calibrate(steps: str | PathLike[str], software: str = "") -> Calibration:
 
 
 def _step(row: Value, folder: Path) -> Step:
-    """A measured step of a file."""
+    """A measured step from a row of a file."""
     members = row.members(("seconds", "words"), ("plan", "source"))
     seconds = members["seconds"].number()
     if not 0 < seconds < math.inf:
@@ -186,12 +186,12 @@ def _step(row: Value, folder: Path) -> Step:
 
 @takes_words(TrainWords)
 def asked(model: Any, cluster: str, **words: Unpack[TrainWords]) -> GridQuestion:
-    """The question of `train`, which has the same words."""
+    """The question of `train`, with the same words."""
     return grid_question(model, cluster, words, words["time_limit"])
 
 
 def even_plan(question: GridInstance) -> GridPlan:
-    """The plan with the fixed degrees, equal layers in all stages, and embedding and head in the first and the last.
+    """The plan with the fixed degrees and equally many layers in all stages.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def even_plan(question: GridInstance) -> GridPlan:
 
 
 def training_of(plan: GridPlan, tokens: float, price: float | None) -> Mapping[str, float | None]:
-    """Days of a training of so many tokens, and its price for devices that cost `price` an hour."""
+    """Days of a training on `tokens` tokens, and its price if a device costs `price` an hour."""
     sequence = plan.chain.sequence
     if sequence is None:
         raise InputError(

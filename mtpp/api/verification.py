@@ -29,7 +29,7 @@ _NEEDS_MODEL = {"accelerate": "the folder of its config.json", "openvino": "its 
 
 
 def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str] | None = None) -> str:
-    """Let the installed runtime say whether it takes a file of settings, as ``mtpp check``.
+    """Ask the installed runtime whether it accepts a file of settings, as ``mtpp check``.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ _PATIENCE = 140.0
 
 
 class Saved(Protocol):
-    """A result, which can be saved."""
+    """Protocol of results that can be saved."""
 
     def save(self, path: str | PathLike[str], /) -> Path:
         """Write it to a file, and return its path."""
@@ -164,7 +164,7 @@ def verify(
 
 
 def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
-    """Check a file in a process with limited time and memory, and hold its question against what the caller states.
+    """Check a file in a process with limited time and memory, and compare its question with the caller's.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def read_back(
     solution: Path | None = None,
     stated: float | None = None,
 ) -> ReadBack:
-    """Read what other programs found out about a model that was written.
+    """Check the answer of another program to a model that was written.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ _ROUNDING = 1e-9
 
 
 def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
-    """Let the named solver work on the same model."""
+    """Run the named solver on the same model again."""
     claim, certificate = check.claim, verdict.certificate
     assert isinstance(certificate, Certificate)
     partition = None if verdict.cost is None else stated_partition(certificate)
@@ -125,7 +125,7 @@ def solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 
 def _of_solver(check: Check, result: Result[Any, Any], answer: str) -> Check:
-    """The check of a claim behind another run of its solver, whose answers are called `answer`."""
+    """The check of a claim after its solver has run again; answers are called `answer` in messages."""
     if result.interrupted:
         raise KeyboardInterrupt
     assert result.bound is not None
@@ -140,18 +140,18 @@ def _of_solver(check: Check, result: Result[Any, Any], answer: str) -> Check:
 
 
 def stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
-    """Return the check unchanged: the bound follows from others and is as good as these."""
+    """Return the check unchanged: the bound follows from other bounds."""
     return check
 
 
 def plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
-    """Run the program over stages once more, up to the claim and no further."""
+    """Run the dynamic program over stages again, up to the claim."""
     ceiling = check.claim.value * (1 + _SOLVER)
     return _of_program(check, iteration_bound(verdict.certificate.instance, ceiling=ceiling))
 
 
 def _of_program(check: Check, bound: Bound) -> Check:
-    """The check of a claim behind another run of a program over stages."""
+    """The check of a claim after the dynamic program has run again."""
     claimed = check.claim.value
     if claimed <= bound.value * (1 + _ROUNDING):
         return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
@@ -159,7 +159,7 @@ def _of_program(check: Check, bound: Bound) -> Check:
 
 
 def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
-    """Let the named solver work on the same placement."""
+    """Run the named solver on the same placement question again."""
     claim, stated = check.claim, verdict.certificate
     assert isinstance(stated, StatedPlacement)
     start = Placement(stated.instance, list(stated.device))
@@ -176,7 +176,7 @@ def place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 
 def covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
-    """Run the program over stages on shared network cards once more."""
+    """Run the dynamic program over stages on shared network cards again."""
     claim = check.claim
     bounds = bounds_by_coverage(verdict.certificate.instance, claim.value * (1 + _SOLVER))
     return _of_program(check, bounds[claim.method.removeprefix("z-")])
@@ -210,7 +210,7 @@ def search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 
 def _trees(question: Instance, claim: Claim, goal: float, deadline: Deadline) -> Iterator[tuple[Instance, BlockTree]]:
-    """Trees to be searched for a block below the goal that is worth its share, of several kinds one each."""
+    """Trees for a search for a refuting block below the goal, one for each kind of devices."""
     if not question.is_alike:
         reduction = reduce_instance(question)
         node = sums_by(reduction.group, _members(claim, "prices"), reduction.instance.graph.n)

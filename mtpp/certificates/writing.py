@@ -35,13 +35,13 @@ def check_names(answer: Result[Any, Any]) -> None:
 
 
 def _methods_of(answer: Result[Any, Any]) -> str:
-    """Name of the problem whose bounds apply: that of devices of several kinds, or that of the question."""
+    """Name of the problem whose bound methods apply to the answer's question."""
     question = answer.instance
     return KINDS if question.problem == PARTITION and not question.is_alike else str(question.problem)
 
 
 def state_plan(answer: Iteration) -> dict[str, Any]:
-    """A plan as files state it; an `InputError` of several pipelines side by side."""
+    """A plan as a member of a file; an `InputError` for several pipelines side by side."""
     from instances.planning.plan_files import plan_document
 
     if answer.plan is None:
@@ -51,7 +51,7 @@ def state_plan(answer: Iteration) -> dict[str, Any]:
 
 
 def state_flow(answer: FlowAnswer) -> dict[str, Any]:
-    """A flow as files state it."""
+    """A flow as a member of a file."""
     from instances.flow.problem import FlowMembers, GroupMembers
 
     intervals = {name: (begin, end) for name, (begin, end) in answer.document().items()}
@@ -67,7 +67,7 @@ def state_flow(answer: FlowAnswer) -> dict[str, Any]:
 
 
 def without_partition(result: Result) -> dict[str, Any] | None:
-    """Why there is no partition, with what proves it again, as a solver says it without; None if it is not known."""
+    """Why there is no partition, with a proof if there is one; None if unknown."""
     if result.impossible is None:
         return None
     infeasibility = find_infeasibility(result.instance)
@@ -80,7 +80,7 @@ def without_partition(result: Result) -> dict[str, Any] | None:
 
 
 def bounds_alone(result: Result[Any, Any]) -> None:
-    """Let an answer's file be written without the answer: bounds are worth a file of their own."""
+    """Allow files with bounds and no answer."""
 
 
 def needs_answer(result: Result[Any, Any]) -> NoReturn:

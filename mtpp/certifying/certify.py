@@ -52,7 +52,7 @@ OTHER_K = "carried"
 
 
 def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
-    r"""Partitions and bounds of the same graph and platform with other k.
+    r"""Partitions and bounds for k blocks that follow from answers for other numbers of blocks.
 
     A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
     consecutive blocks of k leaves at most j, none of which costs more than its blocks together while the memory is
@@ -82,7 +82,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
 
 
 def _same_question(instance: Instance, other: Instance) -> bool:
-    """Whether both questions are the same but for the number of blocks, so that answers to one tell of the other."""
+    """Whether two questions differ in the number of blocks alone."""
     free = instance.without_constraints().with_k(other.k)
     return instance.constraints == other.constraints and free.key == other.without_constraints().key
 
@@ -95,7 +95,7 @@ def _bound(result: Result, k: int) -> Bound | None:
 
 
 def _witness(result: Result) -> dict[str, Any]:
-    """The bound for the other number of blocks, with all that a check of it needs."""
+    """The bound carried over from another number of blocks, with its proof."""
     assert result.bound is not None
     return {"from_k": result.instance.k, "value": result.bound.value, "proof": bound_document(result)}
 
@@ -231,7 +231,7 @@ PartitionMethod = Method[Instance, Partition]
 
 @dataclass(frozen=True)
 class Methods:
-    """Methods of one question, by how they take turns; what goes on where it stopped is shared by its turns."""
+    """The methods for one question, grouped by how they take turns; stateful ones share their state."""
 
     steps: list[PartitionMethod]  # those that answer at once
     opening: list[PartitionMethod]  # the steps behind them
@@ -301,7 +301,7 @@ def _turns(
     proof: Callable[..., PartitionMethod],
     search_by: Callable[[str, float], PartitionMethod],
 ) -> list[PartitionMethod]:
-    """Methods with several turns; `proof` and `search_by` make one of a name and a share."""
+    """Methods with several turns; `proof` and `search_by` make one from a name and a share of time."""
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
@@ -337,7 +337,7 @@ def _turns(
 def _search(
     instance: Instance, name: str, rng: np.random.Generator, share: float, moves: int | None
 ) -> PartitionMethod:
-    """A search that begins with the best partition and ends at the best bound, or after so many moves."""
+    """A search that starts from the best partition and ends at the best bound, or after `moves` moves."""
 
     def run(best: Result, controls: Controls) -> Result:
         target = None if best.bound is None else best.bound.value
@@ -348,7 +348,7 @@ def _search(
 
 
 def _proof(instance: Instance, model: Model, name: str, share: float, least: float) -> PartitionMethod:
-    """A model that begins with the best partition; what is strengthened needs one, and is as published without it."""
+    """A model that starts from the best partition; strengthened ones require one."""
     by_solver, published = isinstance(model, Formulation), name.partition("+")[0]
 
     def run(best: Result, controls: Controls) -> Result:
@@ -362,7 +362,7 @@ def _proof(instance: Instance, model: Model, name: str, share: float, least: flo
 
 
 def _with(name: str, run: Callable[[Partition, Controls], Result]) -> Model:
-    """The algorithm of this name, run by `run`, which in a later turn goes on where it stopped."""
+    """The algorithm of this name, run by the stateful function `run`."""
     model = find_model(name)
     assert isinstance(model, Algorithm)
     return replace(model, run=run)
@@ -384,12 +384,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def can_split() -> bool:
-    """Whether this process can become several: elsewhere than on Linux, copies of it may hang."""
+    """Whether this process can fork safely, which only holds on Linux."""
     return sys.platform == "linux" and not multiprocessing.current_process().daemon
 
 
 def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) -> None:
-    """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
+    """Continue with a process for searches and one for proofs, until time is up or all is proved.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
     proofs have the other threads.
@@ -412,12 +412,12 @@ def certify_in_two_processes(loop: Loop[Instance, Partition], methods: Methods) 
 
 
 class _Question:
-    """Request for the best results so far."""
+    """Request from the other process for the best results so far."""
 
 
 @dataclass
 class _Listener:
-    """Collector of the results of both processes, which also answers their requests."""
+    """Receiver of the results of both processes, which also answers their requests."""
 
     loop: Loop[Instance, Partition]
     used: dict[Connection, float] = field(default_factory=dict)  # processor seconds of each process so far
@@ -467,7 +467,7 @@ class _Listener:
                     return
 
     def _tell_of_death(self, process: BaseProcess) -> None:
-        """Report a process that died: one that ends by itself says so first, and has the exit code 0."""
+        """Report a process that died without a message."""
         process.join(_GRACE)
         if process.exitcode:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
@@ -506,7 +506,7 @@ def _work(
     others: Sequence[Connection],
     parent: int,
 ) -> None:
-    """Run one part of the certification in a forked process; send all results. Close the other processes' pipes."""
+    """Run one part of the certification in a forked process, and send all results."""
     for other in others:
         other.close()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -546,7 +546,7 @@ def _work(
 
 
 def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
-    """Add the results of the other process, if they are better."""
+    """Take over the results of the other process if they are better."""
     line.send(_Question())
     best: Result = line.recv()
     incumbent = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
@@ -559,12 +559,12 @@ def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
 
 
 def _ours(result: Result, instance: Instance) -> Result:
-    """Rebind a received result to the local instance; it came with a copy of the whole graph."""
+    """Attach a received result to the local instance, in place of a copy of it."""
     return replace(result, instance=instance, answer=result.partition and result.partition.under(instance))
 
 
 def _portable(error: Exception) -> Exception:
-    """An error that can be sent, with the same words."""
+    """An error with the same message that can be sent between processes."""
     plain = SolverNotAvailableError(str(error)) if isinstance(error, SolverNotAvailableError) else error
     try:
         pickle.loads(pickle.dumps(plain))

@@ -45,20 +45,20 @@ _FULL, _MOST_NAMED = 1 - 1e-9, 4
 
 @dataclass(frozen=True)
 class Reasons:
-    """A result, and why it is not better."""
+    """A result with sentences that explain it."""
 
     result: Result[Any, Any]
     lines: tuple[str, ...]
 
     def sentences(self) -> list[str]:
-        """The reasons in words, the most important first."""
+        """The sentences, the most important first."""
         return list(self.lines)
 
 
 def _explains(
     say: Callable[[Result[Any, Any]], Iterator[str]],
 ) -> Callable[..., tuple[Reasons, bool]]:
-    """Make of sentences about a result the function that explains one: nothing is proved, and nothing ends it early."""
+    """Turn a function that makes sentences about a result into an explaining one."""
 
     @wraps(say)
     def explain(result: Result[Any, Any], *_: Any) -> tuple[Reasons, bool]:
@@ -71,7 +71,7 @@ def _explains(
 
 @_explains
 def explain_plan(result: Result[TrainingInstance, Iteration]) -> Iterator[str]:
-    """Limits of a plan: its slowest stage or channel, the pipeline that fills, the memory."""
+    """Explain a plan: its slowest stage or channel, the filling of the pipeline, the memory."""
     iteration = result.answer
     assert iteration is not None
     yield _ratio(result, covered_by_plans)
@@ -109,7 +109,7 @@ def _devices(plan: Plan, n: int) -> str:
 
 @_explains
 def explain_grid(result: Result[GridInstance, GridPlan]) -> Iterator[str]:
-    """Limits of a plan for a global batch: its slowest group, idle times, the memory."""
+    """Explain a plan for a global batch: its slowest group, idle times, the memory."""
     plan = result.answer
     assert plan is not None
     yield _ratio(result, covered_in_grid)
@@ -129,7 +129,7 @@ def explain_grid(result: Result[GridInstance, GridPlan]) -> Iterator[str]:
 
 @_explains
 def explain_placement(result: Result[PlacementInstance, Placement]) -> Iterator[str]:
-    """Limits of a step: the busiest device, the busiest bus, the longest path, the memory."""
+    """Explain a placement: the busiest device, the busiest bus, the longest path, the memory."""
     placement = result.answer
     assert placement is not None
     instance, times, step = placement.instance, placement.timeline, placement.step_time
@@ -154,7 +154,7 @@ def explain_placement(result: Result[PlacementInstance, Placement]) -> Iterator[
 
 @_explains
 def explain_flow(result: Result[FlowInstance, FlowAnswer]) -> Iterator[str]:
-    """Limits of a flow: devices and links that are full, layers of which few devices are."""
+    """Explain a flow: devices and links at their limits, and layers on few devices."""
     answer = result.answer
     assert answer is not None
     instance, rate = answer.instance, "requests/s"
@@ -195,7 +195,7 @@ def _interval(answer: FlowAnswer, i: int) -> str:
 
 @_explains
 def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
-    """Limits of the chosen cut of a front: its slowest stage, and the stage with room for the least context."""
+    """Explain the chosen cut of a front: its slowest stage, and the stage that limits the context."""
     front = result.answer
     assert front is not None
     point, partition, unit = front.chosen, front.partition, front.instance.time_unit
@@ -226,7 +226,7 @@ def explain_front(result: Result[ServingInstance, Front]) -> Iterator[str]:
 
 @_explains
 def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterator[str]:
-    """Limits of a deployment: its bound, and of each chain the slowest stage and the fullest device."""
+    """Explain a deployment: its bound, and each chain's slowest stage and fullest device."""
     answer, bound = result.answer, result.bound
     assert answer is not None
     question, rate = answer.instance, figures(answer.rate, "tokens/s")
@@ -255,7 +255,7 @@ def explain_deployment(result: Result[DeploymentInstance, Deployment]) -> Iterat
 
 
 def _ratio(result: Result[Any, Any], covered: Callable[[str], str] = lambda method: "") -> str:
-    """How far the answer is from any other, as far as a bound says."""
+    """How far other answers could be better, by the bound."""
     bound, unit = result.bound, result.instance.time_unit
     cost = result.cost
     assert cost is not None
@@ -305,7 +305,7 @@ def explain(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> tuple[Findings, bool]:
-    """Find out how good a partition is and why it is not better.
+    """Explain how good a partition is and why it is not better.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def explain(
 
 
 def _is_more(cost: float, other: float) -> bool:
-    """Whether a cost is larger by more than what counts as the same."""
+    """Whether a cost is larger by more than the tolerance."""
     return cost > other * (1 + PROOF_TOLERANCE)
 
 
@@ -363,7 +363,7 @@ def explain_partition(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> tuple[Findings, bool]:
-    """Find out about the partition of a result as `explain`; its bound is stated.
+    """Explain the partition of a result as `explain` does; its bound counts as stated.
 
     Raises
     ------
@@ -386,7 +386,7 @@ _TIE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Partition with its bounds and other findings, which sentences report.
+    """Facts about a partition and its bounds, from which sentences are made.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ class Findings:
         return time_in_words(value, self.partition.instance.time_unit)
 
     def part(self, value: float) -> str:
-        """A time in words, with its part of the bottleneck."""
+        """A time in words, with its fraction of the bottleneck."""
         return f"{self.time(value)} ({value / self.partition.bottleneck:.1%} of the bottleneck)"
 
     def name(self, node: int) -> str:
@@ -433,7 +433,7 @@ class Findings:
 
 
 def sentences(findings: Findings) -> Iterator[str]:
-    """Yield sentences: how good a partition is, why it is as slow as it is, and which change would help."""
+    """Sentences on how good a partition is, why it is as slow as it is, and which change would help."""
     if findings.partition.bottleneck == 0:
         yield "No stage takes any time: no partition is faster."
         return

@@ -34,7 +34,7 @@ _FOR_SEARCH = 0.2
 
 @dataclass
 class LeastK:
-    """Results for each number of blocks that was tried.
+    """Results of a search for the least number of blocks, by number of blocks.
 
     Parameters
     ----------
@@ -63,20 +63,20 @@ class LeastK:
 
     @property
     def open(self) -> list[int]:
-        """Smaller k that are undecided."""
+        """Undecided numbers of blocks below the least known one."""
         last = self.most if self.k is None else self.k - 1
         fewest = range(1, last + 1) if self.by_itself else range(last, last + 1)
         return [k for k in fewest if k > 0 and not self._excluded(k)]
 
     @property
     def most(self) -> int:
-        """Largest k that is tried: beyond the nodes and what windows need, more blocks only stay empty."""
+        """Largest k to try: with more blocks than nodes and windows need, the rest is empty."""
         limit = self.question.machines.total if not self.question.is_alike else _MOST_BLOCKS
         return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, limit)
 
     @property
     def by_itself(self) -> bool:
-        """Whether nothing follows from one k for another: constraints name blocks, or forbid empty ones."""
+        """Whether each k is a separate question, as constraints name blocks or forbid empty ones."""
         return bool(self.question.constraints.windows or self.question.constraints.at_least)
 
     def instance(self, k: int) -> Instance | None:
@@ -89,14 +89,14 @@ class LeastK:
 
     @property
     def goal(self) -> str:
-        """Words for what is good enough."""
+        """The goal in words."""
         if math.isinf(self.good_enough):
             return "on which it fits"
         unit = self.question.time_unit
         return f"with a bottleneck of {self.good_enough:.6g} {unit} or less ({1 / self.good_enough:.6g} per {unit})"
 
     def sentence(self) -> str:
-        """State the least k, and why no smaller one will do."""
+        """State the least k, and why fewer blocks do not suffice."""
         goal = "that fits" if math.isinf(self.good_enough) else self.goal
         if self.k is None:
             outcome = f"none {goal} is known" if self.open else f"there is none {goal}"
@@ -200,7 +200,7 @@ def _may_do(least: LeastK, k: int) -> bool:
 
 
 def _look_upwards(least: LeastK, is_good: Callable[[int], bool]) -> None:
-    """Search in growing steps until some k is good enough, and then between it and the largest that was not."""
+    """Search with growing steps for a sufficient k, then between it and the last insufficient one."""
     low = 0 if least.by_itself else max((*least.known, *least.refused), default=0)
     high, step = low + 1, 1
     while not is_good(high):
@@ -236,7 +236,7 @@ _PART, _LEAST = 0.5, 1e-3
 
 @dataclass
 class LeastPrice(LeastK):
-    """The cheapest devices; `known` has the answer on them by their number.
+    """Results of a search for the cheapest devices; `known` has answers by the numbers of devices.
 
     Parameters
     ----------
@@ -251,11 +251,11 @@ class LeastPrice(LeastK):
 
     @property
     def open(self) -> list[int]:
-        """Numbers of devices in the cheaper choices that are undecided."""
+        """Undecided numbers of devices among cheaper choices."""
         return sorted({devices.total for devices in self.undecided})
 
     def sentence(self) -> str:
-        """State the cheapest devices, and why no cheaper ones will do."""
+        """State the cheapest devices, and why cheaper ones do not suffice."""
         if self.devices is None:
             undecided = f"; open are {', '.join(map(str, self.undecided[-3:]))}" if self.undecided else ""
             return f"No choice of the devices {'is known' if undecided else 'there is'} {self.goal}{undecided}."
@@ -275,7 +275,7 @@ def find_least(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
-    """Look for the cheapest devices where they have prices, else for the least number of blocks.
+    """Find the cheapest devices if they have prices, else the least number of blocks.
 
     The cheaper choices come first. A program over ideals, whose costs are none too high, excludes a choice; on the
     others `certify` finds an answer. The time limit is for all choices together; when it has passed, all devices are
@@ -319,7 +319,7 @@ def find_least(
 
 
 def _decided(least: LeastPrice, answer: Result, chosen: Machines) -> bool:
-    """Take in what is found on some devices; whether it is good enough."""
+    """Record the result for a choice of devices; return whether it is good enough."""
     if reaches(answer, least.good_enough):
         least.devices, least.known = chosen, {chosen.total: answer}
         return True
@@ -336,7 +336,7 @@ def _on(
     on_progress: Callable[[Progress], None] | None,
     on_fault: Callable[[SolverNotAvailableError], None] | None,
 ) -> Result:
-    """Run `certify` on some of the devices."""
+    """Run `certify` on a choice of the devices."""
     chosen = question.machines.subset(counts)
     instance = Instance(
         question.graph,

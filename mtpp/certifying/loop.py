@@ -30,7 +30,7 @@ _GROWTH, _LEAST_COUNTED = 2.0, 1e-3
 
 @contextmanager
 def leaving_out(name: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Let a method of a caller, a fault of arithmetic or a lack of memory end what is inside, and that alone.
+    """Let an error of a caller's method, of arithmetic or of memory end only the code inside.
 
     `note` receives a sentence.
     """
@@ -67,7 +67,7 @@ class Method(Generic[Q, A]):
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """Record of one turn of a method: its time, and the best results after it."""
+    """Record of one turn of a method: its time, and the best results afterwards."""
 
     method: str
     seconds: float  # by the clock of the time limit
@@ -90,7 +90,7 @@ class Candidate(Generic[Q, A]):
     cut_off: bool = False  # whether the last turn ended because its time was up
 
     def deadline(self, whole: Deadline) -> Deadline:
-        """End of the next turn; all time if less than half a turn would remain."""
+        """End of the next turn; the end of all time if less than half a turn would remain."""
         if whole.left == math.inf:
             return whole
         if self.spent == 0:
@@ -98,7 +98,7 @@ class Candidate(Generic[Q, A]):
         return whole.share(1.0 if 1.5 * self.turn > whole.left else self.turn / whole.left)
 
     def learn(self, seconds: float, before: float, behind: float, at_its_end: bool) -> None:
-        """Record the gain of a turn: the logarithm of the ratio before and after it."""
+        """Record the gain of a turn: the decrease of the logarithm of the ratio."""
         self.gain = (before - behind) / max(seconds, _LEAST_COUNTED) if before < math.inf else 0.0
         early = seconds < self.turn / 2
         self.cut_off = seconds >= self.turn
@@ -109,7 +109,7 @@ class Candidate(Generic[Q, A]):
 
 
 def _candidates(methods: Iterable[Method[Q, A]]) -> list[Candidate[Q, A]]:
-    """A candidate for each method, in their order; what comes behind another one follows it."""
+    """A candidate for each method, in order; one that follows another starts after it."""
     candidates: dict[int, Candidate[Q, A]] = {}
     for method in methods:
         candidates[id(method)] = Candidate(method, None if method.behind is None else candidates[id(method.behind)])
@@ -117,7 +117,7 @@ def _candidates(methods: Iterable[Method[Q, A]]) -> list[Candidate[Q, A]]:
 
 
 def next_candidate(candidates: Sequence[Candidate[Q, A]], remaining: float = math.inf) -> Candidate[Q, A] | None:
-    """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
+    """The candidate to run next: an untried one, else that with the largest gain per second.
 
     None if the seconds left are too few for any.
     """
@@ -168,12 +168,12 @@ class Loop(Generic[Q, A]):
         return replace(whole, parts=combine(*parts).parts, moments=self.recorder.moments)
 
     def _log_ratio(self, *, stated: bool) -> float:
-        """The logarithm of the ratio, also by stated bounds if they count; infinite if there is none."""
+        """Logarithm of the ratio, with stated bounds if these count; infinite without a ratio."""
         best = combine(*self.answers) if stated and self.answers else self.best
         return math.inf if best.ratio is None or best.ratio == math.inf else math.log(best.ratio)
 
     def steps(self, methods: Sequence[Method[Q, A]]) -> None:
-        """Run methods in turn, each for its part of the time that is left; timeless ones even when time is up."""
+        """Run methods in sequence, each for its share of the remaining time; instant ones always run."""
         for method in methods:
             if self.is_done:
                 return
@@ -181,7 +181,7 @@ class Loop(Generic[Q, A]):
                 self._run(method, self.deadline.share(method.share))
 
     def short_turns(self, methods: Sequence[Method[Q, A]]) -> None:
-        """Run methods round by round, each round twice as long, for a small part of the time: many proofs are short.
+        """Run methods in rounds of doubling length, for a small part of the time: many proofs are short.
 
         Without a limit of time there is none: all methods run to their ends, and no clock has a say in the answer.
         """
@@ -204,11 +204,11 @@ class Loop(Generic[Q, A]):
 
     @property
     def _cost(self) -> float:
-        """The least cost that is known; infinite if there is none."""
+        """The best cost so far; infinite without an answer."""
         return math.inf if self.best.cost is None else self.best.cost
 
     def turns(self, methods: Sequence[Method[Q, A]]) -> None:
-        """Give turns to methods by their gains, as long as one is worth it."""
+        """Give turns to the methods with the largest gains, as long as there is a gain."""
         candidates = _candidates(methods)
         while not self.is_over() and (candidate := next_candidate(candidates, self.deadline.left)) is not None:
             method, watch = candidate.method, Stopwatch()
@@ -224,7 +224,7 @@ class Loop(Generic[Q, A]):
             ]
 
     def is_over(self, *, timeless: bool = False) -> bool:
-        """Whether the goal is reached, or the time is too short for methods that need time."""
+        """Whether the goal is reached, or too little time is left."""
         self.before_step()
         self.drop_refuted_bounds()
         no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
@@ -239,7 +239,7 @@ class Loop(Generic[Q, A]):
         return best.impossible is not None or decided or close_enough
 
     def note(self, sentence: str) -> None:
-        """Take a sentence that belongs to the answer."""
+        """Add a sentence to the notes of the answer."""
         self.notes.append(sentence) if self.on_note is None else self.on_note(sentence)
 
     def _run(self, method: Method[Q, A], deadline: Deadline) -> Result[Q, A] | None:
@@ -266,7 +266,7 @@ class Loop(Generic[Q, A]):
         return answer
 
     def drop_refuted_bounds(self) -> None:
-        """Remove stated bounds and those of solvers above a known cost; use such a solver no more."""
+        """Remove stated and solver bounds above a known cost; do not use such a solver again."""
         for fault in _drop_refuted(self.answers):
             if isinstance(fault, SolverFaultError):
                 self._solver_trusted = False
@@ -275,7 +275,7 @@ class Loop(Generic[Q, A]):
                 self.note(str(fault))
 
     def end_turn(self, method: str, seconds: float, began: float) -> None:
-        """Tell of a turn that ends now, with the best results after it."""
+        """Report the end of a turn, with the best results after it."""
         best, end = self.best, self.recorder.watch.passed
         bound = None if best.bound is None else best.bound.value
         self.recorder.note(method, best.cost, bound, began, end=True)
@@ -284,7 +284,7 @@ class Loop(Generic[Q, A]):
 
 
 def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
-    """Of each method the best bound, and all answers without one, as they came from elsewhere."""
+    """The best bound of each method, and all answers without a bound."""
     best: dict[str, Result[Q, A]] = {}
     for answer in answers:
         incumbent = best.get(answer.method)
@@ -296,17 +296,17 @@ def best_of_each_method(answers: Sequence[Result[Q, A]]) -> list[Result[Q, A]]:
 
 
 def _proved(answer: Result[Q, A]) -> Result[Q, A]:
-    """The answer without a bound that is only stated."""
+    """The answer without its bound if that is only stated."""
     return replace(answer, bound=None) if answer.bound is not None and not answer.bound.proved else answer
 
 
 def reaches(result: Result[Q, A], good_enough: float) -> bool:
-    """Whether an answer is known that costs at most `good_enough`."""
+    """Whether an answer with a cost of at most `good_enough` is known."""
     return result.cost is not None and result.cost <= good_enough
 
 
 def rules_out(result: Result[Q, A], good_enough: float) -> bool:
-    """Whether it is proved that there is no such answer, rounding aside."""
+    """Whether such an answer is proved impossible, up to rounding."""
     above = result.bound is not None and exceeds(result.bound.value, good_enough)
     return result.impossible is not None or above
 
@@ -332,7 +332,7 @@ def _drop_refuted(answers: list[Result[Q, A]]) -> list[SolverFaultError | Method
 def _reporter(
     method: Method[Q, A], best: Result[Q, A], recorder: Recorder, began: float, on_progress: Callable[[Progress], None]
 ) -> Callable[[Progress | None], None]:
-    """Make a listener that combines progress of a method with the best results so far."""
+    """Make a listener that combines a method's progress with the best results so far."""
     cost, proved = best.cost, None if best.bound is None else best.bound.value
 
     def report(moment: Progress | None) -> None:

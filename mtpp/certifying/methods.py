@@ -83,7 +83,7 @@ def answered(
 
 
 def _telling(controls: Controls, bound: float | None = None) -> Tell:
-    """A listener for the phases of a search, with the best cost by then; infinite while there is none."""
+    """A listener for the phases of a search, which reports the best cost so far."""
 
     def tell(phase: str, cost: float) -> None:
         controls.report(Progress(phase, 0.0, cost if math.isfinite(cost) else None, bound, None))
@@ -92,7 +92,7 @@ def _telling(controls: Controls, bound: float | None = None) -> Tell:
 
 
 def _bounds_behind(search: Method[Q, A], prove: Callable[[A, Deadline], Sequence[Bound]]) -> list[Method[Q, A]]:
-    """A search for plans, and the bounds that hold for plans like the best one."""
+    """A search for plans, followed by the bounds that hold for plans like the best one."""
 
     def run(best: Result[Q, A], controls: Controls) -> Result[Q, A] | None:
         watch, plan = Stopwatch(), best.answer
@@ -121,7 +121,7 @@ _JUST_ABOVE = 1e-6
 
 
 def flow_methods(seed: int, *, search_only: bool = False) -> list[Method[FlowInstance, FlowAnswer]]:
-    """A search alone; or all layers of few devices, a search, bounds, and both again where that can close the gap."""
+    """Methods for flows: exhaustive ones for few devices, else a search and bounds, perhaps twice."""
     rng = np.random.default_rng(seed)
 
     def enumerate_all(best: FlowResult, controls: Controls, most: int) -> FlowResult | None:
@@ -200,7 +200,7 @@ def certify_grid(
 
 
 def _grid_methods(runtime: str | None, top: int, provenance: Mapping[str, Any]) -> list[Method[GridInstance, GridPlan]]:
-    """A search for half of the time, and bounds behind it."""
+    """A search for half of the time, then bounds."""
 
     def search(start: GridResult, controls: Controls) -> GridResult:
         question, watch = start.instance, Stopwatch()
@@ -215,12 +215,12 @@ def _grid_methods(runtime: str | None, top: int, provenance: Mapping[str, Any]) 
 
 
 def uniform_plan(result: GridResult) -> GridPlan | None:
-    """The best plan of equal stages and degrees that the search has met; None if none fits."""
+    """The best plan with equal stages and degrees of the search; None if none fits."""
     return next((part.answer for part in result.parts if part.method == UNIFORM), None)
 
 
 def plans_of_other_degrees(result: GridResult) -> list[GridPlan]:
-    """The best plans of other degrees than the answer, the fastest first."""
+    """The best plans with other degrees than the answer, the fastest first."""
     return [part.answer for part in result.parts if part.method == OTHER and part.answer is not None]
 
 
@@ -237,7 +237,7 @@ PLACEMENT_STEPS = (("colocation", 0.5, float("inf")), (EXACT, 0.5, 24), (CP, 1.0
 def placement_methods(
     instance: PlacementInstance, search: Placer, *, search_only: bool = False
 ) -> list[Method[PlacementInstance, Placement]]:
-    """A search for half of the time, and the bounds that are worth their time, each from the best.
+    """A search for half of the time, then bounds in order of effort.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ _SLACK = 1.0
 
 @dataclass(frozen=True)
 class PlanSearch:
-    """Settings of the search for a plan."""
+    """Settings of a search for plans."""
 
     planner: str = "improved"  # a name of `PLANNERS` or of `MILPS`
     effort: int = 2  # of `improved` on shared network cards, 0 to 3
@@ -345,7 +345,7 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
 
 
 def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch, controls: Controls) -> Iteration:
-    """The plan of the search if it is legal, or the best with equal replicas, whichever takes less time."""
+    """The plan of the search if the runtime can run it, else the best with equal replicas."""
     assert search.legal is not None
     iterations = []
     with suppress(InputError):
@@ -362,7 +362,7 @@ def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
 
 
 def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
-    """The plan of a model along RDO's order, in the order of passes that ends first."""
+    """The plan of a model along RDO's order, with the fastest order of passes."""
     options = SolveOptions(time_limit=search.time_limit)
     order = _order_of_model(instance, search.planner)
     answer = solve_replication(instance, order, options, form=MILPS[search.planner], slack=_SLACK).answer
@@ -388,7 +388,7 @@ def write_planner(instance: TrainingInstance, planner: str, path: Path) -> None:
 
 
 def _order_of_model(instance: TrainingInstance, planner: str) -> IntArray:
-    """The order of the devices in a model."""
+    """The order of the devices in a planner's model."""
     if instance.network is None:
         raise InputError(f"The planner {planner} plans for {said('network', 'shared')}; choose that.")
     return recursive_device_order(instance.cluster)

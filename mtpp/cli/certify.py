@@ -58,7 +58,7 @@ def look(
     method: str = "portfolio",
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
-    """Look for the least number of blocks, with progress; with `on_fault` also by proofs, not by search alone."""
+    """Search for the least number of blocks, with progress; with `on_fault` also by proofs."""
     from mtpp.certifying.least_k import find_least
 
     enough = enough_for(question, throughput)
@@ -75,7 +75,7 @@ def look(
 
 
 def no_k(least: LeastK, printing: Printing, files: Files) -> int:
-    """Say why no number of blocks is known that will do, write the answer for the largest one, return the exit code."""
+    """Print why no number of blocks suffices, write the answer for the largest; return the exit code."""
     largest = least.known.get(least.most)
     if largest is not None and not least.open and not least.by_itself:
         from mtpp.problems.checking import result_document
@@ -178,7 +178,7 @@ def certify(
 
 
 def _hold(answers: Answers, instance: Instance, incumbent: Callable[[], Result | None]) -> None:
-    """Have what is known written if a signal stops the work."""
+    """Arrange that the known results are written if a signal stops the work."""
     from mtpp.problems.checking import result_document
 
     def document() -> dict[str, object] | None:
@@ -246,7 +246,7 @@ def partition(
 
 @dataclass(frozen=True)
 class Exchange:
-    """Models for other programs, and their answers; the fields are the words of the command line."""
+    """Options of `mtpp bound` for models of other programs and their answers."""
 
     export: Annotated[
         Path | None,
@@ -277,11 +277,11 @@ class Exchange:
 
     @property
     def reads(self) -> bool:
-        """Whether a solution or a bound of another solver is read."""
+        """Whether another solver's solution or bound is read."""
         return self.solution is not None or self.stated_bound is not None
 
     def check(self, instances: Sequence[Instance], *, relaxation: bool) -> None:
-        """Refuse words that contradict each other, with an `InputError`."""
+        """Refuse options that contradict each other, with an `InputError`."""
         if self.reads and self.export is not None:
             raise InputError(f"--export {self.export}: write the model first, solve it, and then read the solution.")
         if self.reads and relaxation:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def complain(message: str, code: int) -> int:
-    """Print one line on stderr, and return the exit code that belongs to it."""
+    """Print one line on stderr, and return the exit code."""
     print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code
 
@@ -49,7 +49,7 @@ _WRITTEN = ("out", "plot", "plot_progress", "export", "trace")
 
 @dataclass(frozen=True)
 class Files:
-    """Where an answer is written and drawn; the fields are the words of the command line."""
+    """Options that say where an answer is written and drawn."""
 
     out: options.Out = None
     plot: options.Plot = None

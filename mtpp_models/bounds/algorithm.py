@@ -32,7 +32,7 @@ class Algorithm:
         return self.most_nodes is not None and instance.graph.n > self.most_nodes
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-        """Run; without a start, the partition counts only if the algorithm has found it.
+        """Run the algorithm on the question that it bounds, a relaxation if it ignores constraints.
 
         Where constraints are left out, an exact one is at its end only if it has found an answer of that cost.
         """
@@ -61,7 +61,7 @@ class Algorithm:
         return replace(result, instance=instance, answer=answer, bound=bound, seconds=spent)
 
     def _question(self, instance: Instance) -> Instance:
-        """The question that is answered, whose partitions are all those of `instance` and more.
+        """The question that the algorithm answers: a relaxation that has all partitions of `instance`.
 
         Constraints are left out, and by those that are not exact a hard limit of the memory. Over kinds of devices the
         exact ones know windows, and the others relax the questions of single kinds.

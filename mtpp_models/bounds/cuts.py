@@ -58,7 +58,7 @@ _FOR_SIDES = 0.5
 
 
 def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[int] | None = None) -> Result:
-    """The largest of the minimum cuts around single nodes, or of the bounds by their sides; its witness names the node.
+    """The largest bound by minimum cuts around single nodes, or by their sides; its witness names the node.
 
     Where its sides prove the bound, the nodes that are far apart follow in the witness.
 
@@ -137,7 +137,7 @@ _ROWS = 16
 
 
 def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The best of *simple*, *pinned* and what k + 1 nodes prove that cost a lot in pairs.
+    """Bound by k + 1 nodes, two of which share a block, if all their pairs are costly; else a simpler bound.
 
     The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, it is the result of that. Cuts
     stop at the bottleneck of the start; once the deadline has passed, only the pairs so far count.
@@ -167,7 +167,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
 
 
 def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline) -> tuple[IntArray, bool]:
-    """(n, n) L of the pairs that cost more than `threshold` and may belong to a clique; and whether these are all."""
+    """(n, n) costs of pairs that cost more than `threshold`, others 0; and whether all were computed."""
     pairs = PairCuts(cuts, threshold, deadline)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
@@ -179,7 +179,7 @@ def _costly_pairs(cuts: BlockCuts, size: int, threshold: int, deadline: Deadline
 
 
 def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray | None:
-    """Nodes of which any two cost as much as possible in a block; None if there is no clique of this size.
+    """Nodes whose cheapest pair costs as much as possible; None if no clique of this size is found.
 
     Bisection over the costs: the search for a clique is a heuristic, so a better one may exist.
     """
@@ -243,7 +243,7 @@ _TRIED, _MOST_USERS, _STEPS = 32, 8, 40
 
 
 def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[float, list[int], bool]:
-    """The largest bound by the sides of a node, at most the cutoff, its proof, and whether time sufficed.
+    """The largest bound by the two sides of a node, its proof, and whether time sufficed.
 
     The proof is the node and others that are far apart. The bound is 0 where nothing can overflow, or with a buffer.
     """
@@ -257,7 +257,7 @@ def best_side(instance: Instance, cutoff: float, deadline: Deadline) -> tuple[fl
 
 @dataclass(frozen=True)
 class _Side:
-    """A node and all before it, or all behind it, in time units."""
+    """One side of a node: itself with all nodes before it, or all behind it [time units]."""
 
     work: float
     load: float  # work, all that is held, once, and all that passes
@@ -269,7 +269,7 @@ class _Side:
 
 
 class _Around(NamedTuple):
-    """Both sides of a node, before and behind it: nodes, tensors, works and bytes."""
+    """Both sides of a node: their nodes, tensors, works and bytes."""
 
     sides: tuple[BoolArray, BoolArray]  # (n,) the node and all before it; the node and all behind it
     passes: BoolArray  # (t,) tensors that pass
@@ -279,7 +279,7 @@ class _Around(NamedTuple):
 
 
 class _Sides:
-    """Bounds of one question by the sides of its nodes; bytes count as the time to move them."""
+    """Bounds of a question by the sides of its nodes; bytes are counted as time to move them."""
 
     def __init__(self, instance: Instance, deadline: Deadline) -> None:
         graph = self._graph = instance.graph
@@ -325,7 +325,7 @@ class _Sides:
         return min(value, cutoff), proof, finished and not self._deadline.passed
 
     def _by_order(self) -> FloatArray:
-        """(n,) upper limits on the bounds by each node's sides, from the nodes before and behind it in an order.
+        """(n,) quick upper limits on the bounds by sides, used to skip nodes.
 
         They are quick to compute, and a node whose limit is low needs no bound.
         """
@@ -349,7 +349,7 @@ class _Sides:
         return self._least(works, works + helds + passing)
 
     def _least(self, works: FloatArray, loads: FloatArray) -> FloatArray:
-        """(m,) bounds by (2, m) works and loads of the sides of nodes, for the block of each that suits it best."""
+        """(m,) bounds from works and loads of both sides, (2, m), for the best block of the node."""
         least = np.full(works.shape[1], np.inf)
         for b in self._blocks.tolist():
             averages = [
@@ -377,7 +377,7 @@ class _Sides:
         return float(self._held[inside].sum() + self._shared[used].sum())
 
     def _raised(self, v: int, low: float, cutoff: float) -> float:
-        """The largest bound by the sides of v up to the cutoff, by bisection, or `low` if it is no higher."""
+        """The largest bound by the sides of v, at most the cutoff, by bisection; `low` if not higher."""
         around, high = self._around(v), cutoff
         sides = [self._side(v, around, x) for x in range(2)]
         if not self._holds(sides, low * (1 + _ROUNDING)):
@@ -390,7 +390,7 @@ class _Sides:
         return low
 
     def _side(self, v: int, around: _Around, x: int) -> _Side:
-        """The nodes before v, with v, or for x = 1 those behind it."""
+        """The nodes before v, or for x = 1 those behind it; v included."""
         inside, needs, times = around.sides[x], np.zeros(0), np.zeros(0)
         if self._in_order:
             needs, times = self._passing(v, around, x)
@@ -406,7 +406,7 @@ class _Sides:
         return _Side(around.works[x], load, live, path, several, needs[fall], np.cumsum(times[fall]))
 
     def _proof(self, v: int, goal: float) -> list[int]:
-        """The node, and those far apart that prove the goal by its sides."""
+        """The node, and nodes far apart from each other, that prove the goal by sides."""
         around = self._around(v)
         paths = [self._side(v, around, x).path for x in range(2)]
         far = {u for path in paths for _, chain in self._apart(path, goal) for u in chain}
@@ -414,7 +414,7 @@ class _Sides:
 
     @cached_property
     def _path(self) -> IntArray:
-        """The nodes of the path with the largest sum of needs."""
+        """The nodes of a path with the largest sum of memory needs."""
         start, successors, need = *(x.tolist() for x in self._graph.successors), self._need.tolist()
         sums, before = need.copy(), [-1] * len(need)
         for v in self._graph.topological_order.tolist():
@@ -427,7 +427,7 @@ class _Sides:
         return np.array(path[::-1], dtype=np.int64)
 
     def _apart(self, path: IntArray, goal: float) -> list[tuple[float, list[int]]]:
-        """Falling needs, and nodes of a path that need as much, each apart from the next, where these become more."""
+        """Decreasing memory needs, each with nodes of a path that need as much and are pairwise apart."""
         needs, levels, at = np.unique(self._need[path])[::-1].tolist(), list[tuple[float, list[int]]](), 0
         while at < len(needs):
             levels.append((needs[at], self._chain(path, needs[at], goal)))
@@ -436,7 +436,7 @@ class _Sides:
         return levels
 
     def _chain(self, path: IntArray, least: float, goal: float) -> list[int]:
-        """Nodes of a path that need so much, each apart from the next, at most one more than blocks."""
+        """Nodes of a path that need at least `least` and are pairwise apart, at most k + 1."""
         nodes, chain, at = path[self._need[path] >= least].tolist(), list[int](), 0
         while at < len(nodes) and len(chain) <= len(self._blocks):
             chain.append(nodes[at])
@@ -444,7 +444,7 @@ class _Sides:
         return chain
 
     def _passing(self, v: int, around: _Around, x: int) -> tuple[FloatArray, FloatArray]:
-        """Of each tensor that passes the node: bytes that the block needs which makes or reads it, and its time.
+        """For each tensor that crosses the node: bytes needed by the block that makes or reads it, and its time.
 
         `x` is 0 for the side before the node, 1 for that behind it.
         """
@@ -459,12 +459,12 @@ class _Sides:
         return least[passes], self._time[passes]
 
     def _holds(self, sides: list[_Side], goal: float) -> bool:
-        """Whether the two sides of a node exclude that all blocks cost less than the goal."""
+        """Whether the two sides of a node prove that some block costs at least the goal."""
         before, behind = (self._averages(side, goal) for side in sides)
         return bool((np.maximum(before, behind[::-1]) >= goal).all())
 
     def _averages(self, side: _Side, goal: float) -> FloatArray:
-        """(k,) least mean cost of 1 … k blocks with a side, if all are below the goal; infinite for too few."""
+        """(k,) least mean cost of 1 … k blocks on a side below the goal; infinite for too few blocks."""
         peaks, more = self._peaks(side, goal)
         load = side.load + peaks + sum(size * (self._copies(users, goal) - 1) for size, users in side.several)
         rounding = _ROUNDING * (load + self._room)
@@ -473,7 +473,7 @@ class _Sides:
         return averages
 
     def _peaks(self, side: _Side, goal: float) -> tuple[float, int]:
-        """Peaks of the blocks but that of the node together, and how many have one, k if they are too many."""
+        """Sum of the peaks of the other blocks, and how many have one; k if there are too many."""
         cap, k, levels = goal + self._room[0], len(self._blocks), self._apart(side.path, goal)
         doubt = _ROUNDING * (side.passing + cap)
         blocks = (side.passing - cap - doubt) / (np.maximum(cap - side.needs, 0.0) + doubt)
@@ -488,7 +488,7 @@ class _Sides:
         return float((others * -np.diff(needs, append=0.0)).sum()), int(np.maximum(passed, apart - 1).max())
 
     def _copies(self, users: list[int], goal: float) -> int:
-        """How many blocks hold a parameter at least: the longest chain of users that are apart."""
+        """Least number of blocks that hold a parameter: the longest chain of users that are apart."""
         longest = np.ones(len(users), dtype=np.int64)
         for j, v in enumerate(users):
             for i, u in enumerate(users[:j]):
@@ -497,7 +497,7 @@ class _Sides:
         return int(longest.max())
 
     def _cost_between(self, u: int, v: int) -> float:
-        """Least cost of a block with u, v behind it and all between; 0 if no path leads from u to v, or time is up."""
+        """Least cost of a block with u, a later v and all between; 0 without a path, or if time is up."""
         graph = self._graph
         if self._deadline.passed:
             return 0.0

@@ -64,7 +64,7 @@ _NO_PATH = CountedPath(math.inf, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=
 
 @dataclass(frozen=True, eq=False)
 class ServingFront:
-    """Pareto front of time a batch and context.
+    """Pareto front of time per batch and context.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class ServingFront:
 
 
 def serving_front(question: ServingInstance) -> ServingFront:
-    """The Pareto front of time a batch and capacity, exact.
+    """The exact Pareto front of time per batch and context.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
 
 
 class _Stages:
-    """Arrays of (n + 1, n + 1) by the first node of an interval and its end: cost, largest context, and legality."""
+    """Cost, largest context and legality of each interval of nodes, as (n + 1, n + 1) arrays."""
 
     def __init__(self, question: ServingInstance) -> None:
         self.question = question
@@ -112,18 +112,18 @@ class _Stages:
         self.legal = _legal(question)
 
     def least_cost(self, context: float) -> float:
-        """Least time a batch [time unit] of cuts with room for this context [tokens]; infinite if there is none."""
+        """Least time per batch of cuts with room for this context; infinite if there is none [time unit]."""
         costs = np.where(self.context >= context, self.cost, math.inf)
         if self.question.waits:
             return _least_of_caps(self.question, costs, lambda able: float(self._from_begin(able, np.add)[-1, self.n]))
         return float(self._from_begin(costs)[-1, self.n])
 
     def most_context(self, bottleneck: float) -> float:
-        """Largest context [tokens] of cuts with at most this bottleneck."""
+        """Largest context of cuts with at most this bottleneck [tokens]."""
         return -float(self._from_begin(self._lacking(bottleneck))[-1, self.n])
 
     def best(self, context: float, cost: float) -> Partition:
-        """The cut of at most this time a batch with the largest context, which is at least `context`."""
+        """The cut with the largest context among those of at most this time per batch."""
         if not self.question.waits:
             return self._cut(self._lacking(cost))
         within, total = self.cost <= cost * (1 + _ROUNDING), _most_sum(self.question, cost)
@@ -136,11 +136,11 @@ class _Stages:
         return _last(cut, np.unique(self.context[within & (self.context >= context)]).tolist())
 
     def _lacking(self, bottleneck: float) -> FloatArray:
-        """(n + 1, n + 1) minus the context of each interval [tokens]; infinite for one that costs more."""
+        """(n + 1, n + 1) negative context of each interval [tokens]; infinite if it costs more."""
         return np.where(self.cost <= bottleneck, -self.context, math.inf)
 
     def _cut(self, value: FloatArray, join: np.ufunc = np.maximum) -> Partition:
-        """The cut whose largest value of a stage, or whose sum of them if `join` adds, is least."""
+        """The cut with the least maximum over its stages or, with `join` an addition, the least sum."""
         least = self._from_begin(value, join)
         block, end = np.zeros(self.n, dtype=np.int64), self.n
         for stage in reversed(range(self.k)):
@@ -151,7 +151,7 @@ class _Stages:
         return Partition(self.question.instance, block)
 
     def _from_begin(self, value: FloatArray, join: np.ufunc = np.maximum) -> FloatArray:
-        """(k + 1, n + 1) by stages and nodes covered: the least over cuts of the largest value of a stage, or a sum."""
+        """(k + 1, n + 1) least maximum, or least sum, over cuts of a prefix into so many stages."""
         least = np.full((self.k + 1, self.n + 1), math.inf)
         least[0, 0] = -math.inf if join is np.maximum else 0.0
         for stage in range(self.k):
@@ -161,7 +161,7 @@ class _Stages:
 
 
 def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Callable[[FloatArray], float]) -> float:
-    """Least time of a batch whose stages wait: that of the longest stage, or the sum over all in flight, if more.
+    """Least time per batch with batches in flight: the longest stage, or the mean of all, if larger.
 
     `least_sum` gives the least sum of a cut from the costs of stages, infinite for those that are not allowed.
     """
@@ -177,13 +177,13 @@ def _least_of_caps(question: ServingInstance, costs: FloatArray, least_sum: Call
 
 
 def _most_sum(question: ServingInstance, cost: float) -> float:
-    """The most that the stages of a cut of a time a batch may take together; sums are rounded."""
+    """Largest sum of stage times of a cut with this time per batch, up to rounding."""
     assert question.in_flight is not None
     return cost * question.in_flight * (1 + _ROUNDING)
 
 
 def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) -> Answer:
-    """Answer for the last option that has one, found by halving: the first has one, and behind one without none has."""
+    """Answer for the last option that has one, by bisection; the first must have one."""
     last, low, high = answer(options[0]), 0, len(options)
     while high - low > 1:
         middle = (low + high) // 2
@@ -194,7 +194,7 @@ def _last(answer: Callable[[float], Answer | None], options: Sequence[float]) ->
 
 
 class _StagesOfKinds:
-    """The same over kinds of devices: paths of stages, the devices of each kind counted, or in their fixed order."""
+    """As `_Stages` over kinds of devices: paths of stages with the devices of each kind used."""
 
     def __init__(self, question: ServingInstance) -> None:
         instance = question.instance
@@ -222,7 +222,7 @@ class _StagesOfKinds:
         self.sums = _Sums(instance, self.sizes) if question.waits else None
 
     def least_cost(self, context: float) -> float:
-        """Least time a batch of cuts with so much context; infinite if there is none."""
+        """Least time per batch of cuts with this context; infinite if there is none."""
         costs = np.where(self.lacking <= MOST_TOKENS - context, self.cost, math.inf)
         if self.sums is None:
             return self._path(costs).bottleneck
@@ -234,7 +234,7 @@ class _StagesOfKinds:
         return math.inf if lacking == 0 else max(-1.0, MOST_TOKENS - lacking)
 
     def best(self, context: float, cost: float) -> Partition:
-        """A cut as fast as that which holds most, which is at least `context`."""
+        """A cut with the least time among those with the largest context, at least `context`."""
         path = self._holding(cost) if self.sums is None else self._waiting(self.sums, context, cost)
         block, kind = np.zeros(self.instance.graph.n, dtype=np.int64), np.full(self.instance.k, IDLE)
         for b, start in enumerate(path.starts.tolist()):
@@ -243,7 +243,7 @@ class _StagesOfKinds:
         return Partition(self.instance, block, kind=kind)
 
     def _waiting(self, sums: _Sums, context: float, cost: float) -> CountedPath:
-        """The path of at most this time a batch with the largest context, at least this one, where stages wait."""
+        """The path with the largest context within a time per batch that counts batches in flight."""
         total = _most_sum(self.question, cost)
 
         def path(lacking: float) -> CountedPath | None:
@@ -254,7 +254,7 @@ class _StagesOfKinds:
         return _last(path, np.unique(self.lacking[self.lacking <= MOST_TOKENS - context])[::-1].tolist())
 
     def _holding(self, bottleneck: float) -> CountedPath:
-        """The path whose stages cost at most `bottleneck` and which holds the largest context."""
+        """The path with the largest context whose stages cost at most `bottleneck`."""
         if self.sizes is not None:
             return self._rated_holding(bottleneck)
         return self._path(np.where(self.cost <= bottleneck, self.lacking, math.inf))
@@ -287,7 +287,7 @@ class _StagesOfKinds:
 
 
 class _Sums:
-    """Paths of stages over kinds of devices whose costs come to the least sum.
+    """Paths of stages over kinds of devices with the least sum of costs.
 
     A state is how many devices of each kind are used, or in a fixed order how many are passed. With rates for pairs a
     label is the kind of the stage before and the one that is announced for the next, as both say what a stage moves.
@@ -321,7 +321,7 @@ class _Sums:
             )
 
     def priced(self, costs: FloatArray) -> FloatArray:
-        """(steps, n, n) costs of stages with what they move, from those of (T, n, n) intervals; infinite for none."""
+        """(steps, n, n) costs of stages with their transfers; infinite if impossible."""
         n = costs.shape[1]
         whole = np.where(np.triu(np.ones((n, n), dtype=bool)), costs, math.inf)
         if self.sizes is None:
@@ -338,11 +338,11 @@ class _Sums:
         return np.array(prices)
 
     def least(self, prices: FloatArray) -> float:
-        """The least sum of stages that lead to the last place; infinite if none do."""
+        """Least sum of stage costs of a complete path; infinite if there is none."""
         return float(self._sums(prices)[:, -1, -1].min())
 
     def path(self, prices: FloatArray) -> CountedPath:
-        """A path of the least sum."""
+        """A path with the least sum."""
         sums, fixed = self._sums(prices), self.devices.is_fixed
         last = sums[::-1, -1, -1]
         state, label, end = len(last) - 1 - int(last.argmin()), sums.shape[1] - 1, sums.shape[2] - 1
@@ -358,7 +358,7 @@ class _Sums:
         return CountedPath(float(last.min()), starts, kinds)
 
     def _before(self, prices: FloatArray, sums: FloatArray, at: tuple[int, int, int]) -> tuple[int, int, int, int]:
-        """State, label, place and kind of the step before `at` (state, label, place) on a path of the least sum."""
+        """The step before `at` (state, label, place) on a path with the least sum: state, label, place, kind."""
         state, label, end = at
         for price, (source, kind, target) in zip(prices, self.steps, strict=True):
             for before in np.flatnonzero(self.after[:state, kind] == state).tolist() if target == label else ():
@@ -368,7 +368,7 @@ class _Sums:
         raise AssertionError("a sum that nothing leads to")
 
     def _sums(self, prices: FloatArray) -> FloatArray:
-        """(states, labels, n + 1) least sums of stages that lead to each place."""
+        """(states, labels, n + 1) least sums of stage costs up to each place."""
         labels = 1 + max(target for _, _, target in self.steps)
         sums = np.full((len(self.after), labels, prices.shape[1] + 1), math.inf)
         sums[0, self.begin, 0] = 0.0

@@ -24,7 +24,7 @@ _ROOT = {"mip_max_nodes": 1}
 def catalogue(
     instance: Instance | None = None, *, start: Partition | None = None, options: SolveOptions | None = None
 ) -> pd.DataFrame:
-    """List all models of partitions, with their sizes, and what they prove.
+    """List all models of partitions with their sizes and the bounds that they prove.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def catalogue(
 
 
 def _proofs(model: Model, instance: Instance, start: Partition | None, options: SolveOptions) -> dict[str, Any]:
-    """Members of a record: the model's bounds by its relaxation, at its root and at its end, with seconds and nodes."""
+    """Members of a record: bounds of a model by its relaxation, at the root and at the end, with seconds."""
     nodes: dict[str, int] = {}
 
     def count(moment: Progress) -> None:

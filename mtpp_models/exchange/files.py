@@ -42,7 +42,7 @@ _INTEGRAL = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltModel:
-    """A model of a question, to which rows may be added."""
+    """A Pyomo model of a question, to which rows may be added."""
 
     # y[v, b] = 1: node v lies in block b or before; x[v, b] = 1: it lies in block b. Blocks count from 1.
     model: pyo.ConcreteModel
@@ -65,7 +65,7 @@ class BuiltModel:
         return Labels(self.data.instance.graph)
 
     def legend(self, names: str) -> list[str]:
-        """Lines about the file of the model, whose names stand in full in the file `names`."""
+        """Comment lines for a model's file; full names stand in the file `names`."""
         instance, unit = self.instance, self.instance.time_unit
         kinds = [kind.name for kind in instance.machines.kinds]
         on = (
@@ -81,7 +81,7 @@ class BuiltModel:
         ]
 
     def document(self) -> dict[str, Any]:
-        """Members of the file of names."""
+        """Members of the file with the names of variables and rows."""
         labels, graph, instance = self.labels, self.data.instance.graph, self.instance
         tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in self.data.tensors}
         return {
@@ -122,7 +122,7 @@ def cases(instance: Instance, model: str | Model, *, start: Partition | None = N
 def build(
     instance: Instance, model: str | Model = "exact", *, case: int | str | None = None, start: Partition | None = None
 ) -> BuiltModel:
-    """Build a model of one's own: add rows to it, solve it with any solver of Pyomo, and read the partition back.
+    """Build a model, to add rows to it and solve it with any solver of Pyomo.
 
     A row of your own restricts the question. What a solver then proves is a bound of that restricted question only and
     says nothing about `instance`; so there is nothing here that makes a `Bound` of it. A partition stays one, and
@@ -169,7 +169,7 @@ def build(
 def builders(
     instance: Instance, model: str | Model, start: Partition | None = None
 ) -> dict[str, Callable[[], BuiltModel]]:
-    """Return a function for each case of a model by its name, which builds it; the model's bound is the least of all.
+    """Functions that build the cases of a model, by case name; the model's bound is the least of all cases.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def write_model(
 
 
 def write_built(built: BuiltModel | BuiltReplication, file: Path) -> None:
-    """Write a model, with rows of one's own, to a file (.lp or .mps), and its names beside it."""
+    """Write a model, with added rows if any, to a file (.lp or .mps), and its names beside it."""
     _write(built, file)
     parts = built.model.component_objects((pyo.Var, pyo.Constraint))
     components = {part.local_name: part.doc for part in parts}
@@ -340,7 +340,7 @@ def _write(built: BuiltModel | BuiltReplication, file: Path) -> None:
 
 
 def columns(model: pyo.ConcreteModel, labels: Labels) -> list[Any]:
-    """Variables of a model in the order of its file: those of the rows and the objective, as they first occur."""
+    """Variables of a model in the order in which its file mentions them."""
     from pyomo.repn.plugins.lp_writer import LPWriter
 
     written = LPWriter().write(model, _Nowhere(), labeler=labels)
@@ -373,7 +373,7 @@ _SLACK = 1e-3
 
 
 class Solution(NamedTuple):
-    """Content of a solution file of another program, in the time unit of the instance."""
+    """Content of another program's solution file, in the time unit of the instance."""
 
     partition: Partition
     solver: str  # whose format the file has
@@ -381,7 +381,7 @@ class Solution(NamedTuple):
 
 
 def read_solution(built: BuiltModel, path: str | Path) -> Solution:
-    """Read the solution of a written model; the values are left in the variables of the built one.
+    """Read the solution of a written model; the values are set in the variables of the built model.
 
     Read are the files of HiGHS, CBC, GLPK, SCIP and Gurobi, and lists of a name and a value a line. A list may give the
     variables ``y`` alone. Variables that are missing are 0. Of all others the rows of the model have to hold, so that
@@ -416,12 +416,12 @@ def read_solution(built: BuiltModel, path: str | Path) -> Solution:
 
 
 def stated_time(built: BuiltModel, value: float) -> float:
-    """The time that a bound on the objective of a model states; at most the cutoff of a strengthened one."""
+    """The time of a stated bound on the objective; for a strengthened model at most its cutoff."""
     return min(value * built.unit, built.cutoff)
 
 
 def _put(built: BuiltModel, names: dict[str, Any], file: SolutionFile) -> None:
-    """Set the variables of the model, given by their names, to the values in the file; those left out are 0."""
+    """Set the variables of the model to the values in the file, by name; missing ones are 0."""
     if file.by_number or file.complete:
         labels = [built.labels(variable) for variable in columns(built.model, built.labels)]
         if file.by_number:
@@ -455,7 +455,7 @@ def _check_rows(built: BuiltModel, file: SolutionFile) -> None:
 
 
 def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition) -> None:
-    """Refuse an optimum above the cost of its partition; for other solutions, warn."""
+    """Refuse a stated optimum above the cost of its partition; warn about other solutions above it."""
     if file.objective is None or file.objective * built.unit <= partition.bottleneck * (1 + _SLACK):
         return
     claim = f"it says {file.objective * built.unit:.6g}, and its partition costs {partition.bottleneck:.6g}"
@@ -465,7 +465,7 @@ def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition
 
 
 def _stated(built: BuiltModel, file: SolutionFile) -> float | None:
-    """The bound [time unit] that a file states, or that follows from its optimality; None if there is none."""
+    """The bound that a file states or that follows from stated optimality; None without one [time unit]."""
     value = file.bound
     if value is None and file.optimal and file.objective is not None:
         value = file.objective * (1 - _USUAL_GAP)
@@ -489,7 +489,7 @@ _BROKEN = 1e-6
 
 
 class InfeasibleRow(NamedTuple):
-    """A row of a set of rows that contradict each other."""
+    """A row of an infeasible set of rows."""
 
     name: str  # in the file of the model
     words: str  # what the row says, as the model documents it
@@ -499,7 +499,7 @@ class InfeasibleRow(NamedTuple):
 def explain_infeasible(
     built: BuiltModel | BuiltReplication, options: SolveOptions = SolveOptions()
 ) -> tuple[InfeasibleRow, ...]:
-    """Find rows of a model that contradict each other, of which none can be left out.
+    """Find a set of rows that is infeasible, and of which no row can be left out.
 
     Parameters
     ----------
@@ -584,5 +584,5 @@ def _value(variable: Any) -> float:
 
 
 def _words(row: Any) -> str:
-    """The description of the rows of a model; empty of a row without one, as rows of one's own are."""
+    """The description of a row; empty for rows without one, such as added rows."""
     return str(row.parent_component().doc or "")

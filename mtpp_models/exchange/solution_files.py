@@ -63,7 +63,7 @@ class SolutionFile:
         return value
 
     def put(self, name: str, text: str, line: int) -> None:
-        """Take the value of a variable."""
+        """Record the value of a variable."""
         if len(self.values) == self.max_variables:
             self.fail(f"these are more variables than the model has, {self.max_variables}.", line)
         if name in self.values:
@@ -76,7 +76,7 @@ Lines = Iterator[tuple[int, str]]
 
 
 def read_solution_file(path: str | Path, max_variables: int) -> SolutionFile:
-    """Read a solution of at most so many variables, whose format is recognised by its content.
+    """Read a solution with at most `max_variables` values, in any of the known formats.
 
     Raises
     ------

@@ -41,7 +41,7 @@ W = TypeVar("W")
 
 
 def shared_layers(instance: FlowInstance) -> float:
-    """Largest flow that the layers of all devices can carry, if no link were a limit [requests/s]."""
+    """Largest flow that the layers of all devices can carry if links have no limits [requests/s]."""
     capacity = np.array(instance.capacity[instance.kind])
     layers = np.arange(instance.layers + 1)
     low, high = 0.0, float((capacity * layers).max(axis=1).sum() / instance.layers)
@@ -57,7 +57,7 @@ def shared_layers(instance: FlowInstance) -> float:
 
 
 def ends(instance: FlowInstance) -> float:
-    """Most that devices can take from the source, or give to the sink [requests/s]."""
+    """Largest flow that devices can receive from the source, or pass to the sink [requests/s]."""
     n, fastest = instance.n, instance.capacity.max(axis=1)[instance.kind]
     sides = instance.rates[n + SOURCE, :n], instance.rates[:n, n + SINK]
     return min(float(np.minimum(side, fastest).sum()) for side in sides) * (1 + _SAFE)
@@ -69,7 +69,7 @@ def bound_flow(
     deadline: Deadline | None = None,
     tell: Callable[[str, float], None] = lambda method, flow: None,
 ) -> list[Result[FlowInstance, FlowAnswer]]:
-    """Prove bounds on the time of a request, the quick one first; better ones the nearer `start` is to the best.
+    """Prove bounds on the time of a request, the quick one first; a better start gives better ones.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def bound_flow(
     def lowered(
         method: str, excluded: Callable[[float], W | None], low: float, high: float, close: float, flow: float
     ) -> tuple[float, W | None]:
-        """The least flow that is excluded, beginning with `flow`, and what excludes it; `high` and None without one."""
+        """Least flow that is proved impossible, at most `flow`, and its proof; (`high`, None) without one."""
         proof = None
         while high > low * (1 + close) and high > nothing and not deadline.passed:
             excluding = excluded(flow)
@@ -167,7 +167,7 @@ Counts: TypeAlias = tuple[int, ...]
 
 
 class Bracket(NamedTuple):
-    """Ticks with a number of batches in flight."""
+    """A range of ticks with a number of batches in flight."""
 
     order: float  # the most that passes, negative [requests/s]
     in_flight: int
@@ -178,7 +178,7 @@ class Bracket(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The most that passes the devices of a group, which step together."""
+    """Bound on the flow through a group of devices that step together."""
 
     flow: float  # requests/s
     brackets: list[list[Any]]  # that exclude more
@@ -189,7 +189,7 @@ class Group(NamedTuple):
 def bound_ticks(
     instance: FlowInstance, branches: int, start: FlowAnswer | None = None, deadline: Deadline | None = None
 ) -> Result[FlowInstance, FlowAnswer] | None:
-    """A bound on the time of a request, and the best answer; None where there are too many groups of unlike devices.
+    """A bound on the time of a request, and the best answer; None if there are too many kinds of groups.
 
     Of all ways to divide the devices into groups, that with the largest sum of bounds has its largest unsolved group
     solved, until there is none, or until no such sum is above the best flow.
@@ -238,7 +238,7 @@ def bound_ticks(
 
 
 def _numbers(families: list[list[int]], counts: Counts) -> list[int]:
-    """Devices of a group with so many of each family."""
+    """Devices of a group, by the number of devices of each family."""
     return [i for family, count in zip(families, counts, strict=True) for i in family[:count]]
 
 
@@ -247,7 +247,7 @@ def _of(instance: FlowInstance, families: list[list[int]], counts: Counts) -> Fl
 
 
 def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, list[Counts]]:
-    """Largest sum over groups with no more devices of each family than there are, and these groups."""
+    """Largest sum of flows over groups that use at most the devices of each family, and these groups."""
     best: dict[Counts, tuple[float, list[Counts]]] = {}
     for counts in product(*(range(most + 1) for most in every)):
         best[counts] = (0.0, [])
@@ -261,7 +261,7 @@ def _largest_sum(every: Counts, flows: Mapping[Counts, float]) -> tuple[float, l
 def _joined(
     instance: FlowInstance, families: list[list[int]], answers: list[tuple[Counts, FlowAnswer | None]]
 ) -> FlowAnswer:
-    """One answer made of those of groups, each stated by how many devices of each family it has.
+    """Join the answers of groups, each given by its number of devices of each family.
 
     Which devices of a family a group gets is no matter, as they can be exchanged: they are taken one after the other.
     """
@@ -276,7 +276,7 @@ def _joined(
 
 
 def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow: float) -> Group:
-    """The most that passes, by formulas; with branches the best answer above a flow, and a bound no lower than that."""
+    """Bound on the flow through a group by formulas or, with branches, with the best answer above a flow."""
     assert instance.steps is not None
     ticks: dict[int, list[float]] = {m: instance.steps.ticks(m).tolist() for m in instance.numbers_in_flight}
     waiting = [_bracket(instance, ticks, m, 0, len(times) - 1) for m, times in ticks.items() if times]
@@ -316,7 +316,7 @@ def _bound_group(instance: FlowInstance, branches: int, deadline: Deadline, flow
 def _excluded(
     inside: FlowInstance, bracket: Bracket, flow: float, by_halves: bool, deadline: Deadline
 ) -> Bracket | None:
-    """The bracket with weights that exclude `flow`, or the least larger flow that halving finds; None without any."""
+    """The bracket with weights that exclude `flow`, or a flow as little above it as bisection finds; else None."""
     low, high, excluded = flow, -bracket.order, None
     for step in range(_HALVES if by_halves else 1):
         above = low * (1 + _CLOSE_TICK) if step == 0 else (low + high) / 2
@@ -340,7 +340,7 @@ def _bracket(instance: FlowInstance, ticks: dict[int, list[float]], in_flight: i
 
 
 def _inside(instance: FlowInstance, ticks: dict[int, list[float]], bracket: Bracket) -> FlowInstance:
-    """The question of a bracket, whose steps take at least its first tick and at most its last.
+    """The relaxed question of a bracket: steps last from its first tick to its last one.
 
     Batches that do not end before the first tick do not count.
     """
@@ -349,6 +349,6 @@ def _inside(instance: FlowInstance, ticks: dict[int, list[float]], bracket: Brac
 
 
 def _written(ticks: dict[int, list[float]], bracket: Bracket) -> list[Any]:
-    """The bracket in a file: batches in flight, the first and the last tick, the method, and perhaps weights."""
+    """The bracket as members of a file: batches in flight, first and last tick, method, and weights if any."""
     times = ticks[bracket.in_flight]
     return [bracket.in_flight, times[bracket.first], times[bracket.last], bracket.method, bracket.weights]

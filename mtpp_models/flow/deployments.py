@@ -31,7 +31,7 @@ _MOST_VECTORS = 100_000
 
 @dataclass
 class _Fleet:
-    """The best deployment on some devices, of which those on more devices are put together."""
+    """The best deployment on some servers; larger deployments are put together from fleets."""
 
     rate: Fraction  # tokens in a picosecond
     sites: tuple[tuple[Chain, ...], ...] = ()  # chains of each
@@ -44,7 +44,7 @@ class _Fleet:
 
     @property
     def joined(self) -> _Fleet:
-        """The same chains at one site."""
+        """The same chains, all at one site."""
         return _Fleet(self.rate, (sum(self.sites, ()),)) if self.sites else self
 
 
@@ -54,7 +54,7 @@ _NOTHING = _Fleet(Fraction(0))
 def deployed(
     question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None] = lambda what, rate: None
 ) -> tuple[Deployment | None, tuple[Bound, ...], str | None]:
-    """The best deployment, bounds on the cost of all, or why there is none.
+    """The best deployment with bounds on the cost of all deployments, or why there is none.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ def deployed(
 
 
 def covered(method: str) -> str:
-    """The deployments that a bound of a method holds for, in words."""
+    """The deployments to which a method's bound applies, in words."""
     return "any use of these devices" if method == "device-seconds" else "any deployment of chains on servers"
 
 
 def _unfit(question: DeploymentInstance) -> str:
-    """Why no deployment is allowed, in one line, where none is."""
+    """Why no deployment is allowed, in one line; None if one may be."""
     room, weights = costs_of(question).room.tolist(), costs_of(question).weights
     total = sum(servers.count * servers.devices * size for servers, size in zip(question.servers, room, strict=True))
     least = int(((weights[:, -1] - costs_of(question).tied) * np.array(question.degrees)).min())
@@ -115,7 +115,7 @@ def _unfit(question: DeploymentInstance) -> str:
 
 
 class _DeploymentSearch:
-    """Chains on all parts of servers that a deployment may use, the smallest first."""
+    """Search over chains on all sets of servers that a deployment may use, the smallest first."""
 
     def __init__(self, question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None]) -> None:
         self.question, self.deadline, self.tell = question, deadline, tell
@@ -127,7 +127,7 @@ class _DeploymentSearch:
 
     @property
     def document(self) -> list[dict[str, Any]]:
-        """The proofs as files have them."""
+        """The proofs as members of files."""
         return [proof.document(self.question.longest_cycle) for proof in self.proofs]
 
     def whole(self) -> _Fleet:
@@ -142,7 +142,7 @@ class _DeploymentSearch:
         return fleets[whole] if whole in fleets else _filled(fleets, whole)
 
     def fleets(self) -> dict[tuple[int, ...], _Fleet]:
-        """The fastest deployments on numbers of servers of each type, by the deadline."""
+        """The fastest deployments found for numbers of servers of each type."""
         best: dict[tuple[int, ...], _Fleet] = {tuple(0 for _ in self.counts): _NOTHING}
         for vector in self._vectors():
             if sum(vector) == 1:
@@ -153,7 +153,7 @@ class _DeploymentSearch:
         return best
 
     def cheapest(self) -> _Fleet:
-        """The deployment whose tokens cost least: a server, or a chain on several."""
+        """The deployment with the lowest price per token: one server, or one chain on several."""
         best, price = _NOTHING, Fraction(0)
         for vector in self._vectors():
             rents = zip(vector, self.question.servers, strict=True)
@@ -168,7 +168,7 @@ class _DeploymentSearch:
         return best
 
     def _vectors(self) -> Iterator[tuple[int, ...]]:
-        """Numbers of servers of each type, small ones first; of one type where too many, and late single ones."""
+        """Numbers of servers of each type, small ones first; only of one type if there are too many."""
         few = math.prod(count + 1 for count in self.counts) <= _MOST_VECTORS
         self.is_complete &= few
         for vector in _by_sum(self.counts) if few else _alone(self.counts):
@@ -178,7 +178,7 @@ class _DeploymentSearch:
             yield vector
 
     def _of_server(self, s: int) -> _Fleet:
-        """The fastest deployment on a server of a type: its devices as parts."""
+        """The fastest deployment on a server of a type, divided into parts."""
         best = [_NOTHING]
         for devices in range(1, self.sizes[s] + 1):
             smaller = max(
@@ -193,7 +193,7 @@ class _DeploymentSearch:
         return best[-1].joined
 
     def _chain(self, counts: Sequence[int], sizes: Sequence[int], smaller: _Fleet) -> _Fleet:
-        """The fastest chain on devices, or the smaller ones if they are as fast."""
+        """The fastest chain on these devices, or the fastest smaller chains if they are as fast."""
         proof = self.search.fastest(list(zip(counts, sizes, strict=True)), _short(smaller.rate), self.deadline)
         self.proofs.append(proof)
         self.is_complete &= proof.is_complete
@@ -204,7 +204,7 @@ class _DeploymentSearch:
 
 @dataclass
 class _Pools:
-    """Chains that take prompts, and chains that decode."""
+    """A pool of chains that take prompts, and a pool of chains that decode."""
 
     prompts: _Fleet
     tokens: _Fleet
@@ -217,7 +217,7 @@ class _Pools:
 def _pooled(
     question: DeploymentInstance, deadline: Deadline, tell: Callable[[str, float], None], bounds: list[Bound]
 ) -> tuple[Deployment | None, tuple[Bound, ...], str | None]:
-    """The best division of devices into chains that take prompts and chains that decode; its bounds; why there is none.
+    """The best division of devices into two pools, bounds on all divisions, and why there is none.
 
     Without an answer the deployment is None, and the last item says why.
     """
@@ -264,12 +264,12 @@ def _pooled(
 
 
 def _times(counts: Sequence[int], vector: Sequence[int]) -> int:
-    """How often the numbers of servers in `vector` fit into those that there are."""
+    """How many times the servers of `vector` fit into `counts`."""
     return min(count // n for count, n in zip(counts, vector, strict=True) if n)
 
 
 def _joined(question: DeploymentInstance, s: int, prompts: _Fleet, tokens: _Fleet) -> _Pools:
-    """Pools on one server of type s, whose chains are at one site, that of the prompts if there are any."""
+    """Pools within one server of type s, whose chains share a site."""
     if prompts.sites and tokens.sites:
         chains = prompts.joined.sites[0] + tokens.joined.sites[0]
         within = question.stays_within(s, prompts.rate * PICO, tokens.rate * PICO) / PICO
@@ -282,7 +282,7 @@ def _at_sites(pools: _Pools) -> tuple[tuple[Chain, ...], ...]:
 
 
 def _unbeaten(pools: list[_Pools], needed: Fraction) -> list[_Pools]:
-    """The pools that no others beat in prompts taken, tokens decoded, and prompts within servers, up to the needed."""
+    """The pools that no other pool beats in prompts, tokens and prompts within servers, up to the needed."""
     front, stairs = list[_Pools](), list[tuple[Fraction, Fraction]]()  # tokens rise along the stairs, the others fall
     for candidate in pools:
         candidate.within = min(candidate.within, needed)
@@ -301,7 +301,7 @@ def _unbeaten(pools: list[_Pools], needed: Fraction) -> list[_Pools]:
 
 
 def _sites(question: DeploymentInstance, fleet: _Fleet) -> tuple[tuple[Site, int], ...]:
-    """Sites of a fleet that differ, each with how many there are."""
+    """The distinct sites of a fleet, each with its count."""
     pools = question.pools[::-1] if question.prefill == "pools" else (question,)
     return tuple(
         (Site(tuple(ServedChain(pools[chain.prompts], chain) for chain in chains)), count)
@@ -310,7 +310,7 @@ def _sites(question: DeploymentInstance, fleet: _Fleet) -> tuple[tuple[Site, int
 
 
 def _short(rate: Fraction) -> Fraction:
-    """A rate with few digits, at least as large by less than 1e-12 of it, as files have it."""
+    """A rate rounded up to few digits, by less than 1e-12 of it, as files have it."""
     return Fraction(10**6, math.floor(10**6 / rate)) if rate > 0 else rate
 
 
@@ -319,7 +319,7 @@ def _rate(fleet: _Fleet) -> Fraction:
 
 
 def _by_sum(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """All vectors of numbers of servers up to `counts`, but for zero; those with few servers first."""
+    """All vectors of numbers of servers up to `counts` except zero, those with few servers first."""
     return sorted(product(*(range(count + 1) for count in counts)), key=lambda vector: (sum(vector), vector))[1:]
 
 
@@ -330,7 +330,7 @@ def _alone(counts: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _filled(fleets: dict[tuple[int, ...], _Fleet], counts: Sequence[int]) -> _Fleet:
-    """Fleets side by side while there is room for them, the fastest for each server first."""
+    """Fleets side by side as long as there are servers, the fastest per server first."""
     total, rest = _NOTHING, list(counts)
     for vector in sorted(filter(any, fleets), key=lambda key: fleets[key].rate / sum(key), reverse=True):
         while all(n <= free for n, free in zip(vector, rest, strict=True)):
@@ -348,7 +348,7 @@ def _splits(vector: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[in
 
 
 def device_seconds(question: DeploymentInstance) -> Bound:
-    """Bound by the work of all devices: a token of a layer takes some time of some of them, however it is cut.
+    """Bound by the work of all devices: each token of a layer takes some device time, in any cut.
 
     Batches are taken by ranges; one of a range takes at least the time of the smallest, for at most the largest.
     """
@@ -364,7 +364,7 @@ def device_seconds(question: DeploymentInstance) -> Bound:
 
 
 def ranges(most: int) -> Iterator[tuple[int, int]]:
-    """Ranges (first, last) that cover 1 … `most`, in each of which the last is at most a sixteenth larger."""
+    """Ranges (first, last) that cover 1 … `most`, each at most a sixteenth wide."""
     begin = 1
     while begin <= most:
         end = min(most, begin + max(0, begin // 16 - 1))

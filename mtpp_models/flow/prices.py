@@ -33,14 +33,14 @@ _LEAST, _MOST = 1e-3, 1e6
 
 
 class Prices(NamedTuple):
-    """Proof that a flow is impossible."""
+    """Dual prices that prove that a flow is impossible."""
 
     devices: FloatArray  # (n,) requests/s
     links: FloatArray  # (2, n + 2, n + 2, L + 1): a and b of links by their ends, at each number of layers
 
 
 class _Program(NamedTuple):
-    """Columns of the linear program of flows: the ends of each arc, and the device or link that it uses."""
+    """Columns of the linear program of flows: tail and head of each arc, and the device or link it uses."""
 
     tail: list[int]  # device and layers done, before or behind the device; -1 for the source
     head: list[int]  # -1 for the sink
@@ -49,14 +49,14 @@ class _Program(NamedTuple):
 
 
 def has_prices(instance: FlowInstance) -> bool:
-    """Whether a program for prices is small enough."""
+    """Whether the linear program for prices is small enough."""
     ways = (instance.layers + 1 - np.arange(instance.layers + 1))[None] * (instance.capacity > 0)
     links = int((instance.rates[: instance.n, : instance.n] > 0).sum())
     return int(ways.sum(axis=1)[instance.kind].sum()) + links * (instance.layers - 1) <= _MOST_COLUMNS
 
 
 def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Prices | None:
-    """Prices which prove that so many requests per second cannot pass; None if none are found in time."""
+    """Prices that prove that this flow is impossible; None if none are found in time."""
     if deadline.passed:
         return None
     n, layers, program = instance.n, instance.layers, _program(instance)
@@ -87,14 +87,14 @@ def find_prices(instance: FlowInstance, flow: float, deadline: Deadline) -> Pric
 
 
 def _intervals(capacity: FloatArray) -> Iterator[tuple[int, int]]:
-    """Numbers of layers that a device may hold, each with all first ones."""
+    """Numbers of layers that a device may hold, each with all possible first layers."""
     return ((c, a) for c in np.flatnonzero(capacity).tolist() for a in range(len(capacity) - c))
 
 
 def _limits(
     instance: FlowInstance, program: _Program, capacity: FloatArray, rates: FloatArray
 ) -> tuple[Any, list[tuple[int, tuple[int, int, int, int]]]]:
-    """Rows that are at most 1, by devices, and then at most 0; and those of links with the places of their prices.
+    """Rows of the program for devices and links, with the places of their prices.
 
     Columns are those of the program, and then the share of each interval.
     """
@@ -118,14 +118,14 @@ def _limits(
 
 
 def _paid_by_ends(rates: FloatArray, links: FloatArray) -> FloatArray:
-    """(n, L + 1, L + 1) payments of devices, by their first layer and their end, for what their links may carry."""
+    """(n, L + 1, L + 1) payments of devices, by first and last layer, for the flow of their links."""
     sent, taken = (links * rates[None, :, :, None]).sum(axis=2)[0], (links * rates[None, :, :, None]).sum(axis=1)[1]
     paid: FloatArray = (taken[:, :, None] + sent[:, None, :])[:-2]
     return paid
 
 
 def _program(instance: FlowInstance) -> _Program:
-    """Columns of all intervals of devices, then of links at each number of layers."""
+    """Columns for all intervals of layers of devices, and for links at each number of layers."""
     n, layers, program = instance.n, instance.layers, _Program([], [], [], [])
 
     def before(i: int, done: int) -> int:
@@ -158,7 +158,7 @@ def _program(instance: FlowInstance) -> _Program:
 
 
 def _cheapest(instance: FlowInstance, capacity: FloatArray, prices: Prices, ends: FloatArray) -> float:
-    """Price of the cheapest way from the source to the sink."""
+    """Price of the cheapest path from the source to the sink."""
     n, layers = instance.n, instance.layers
     link = np.where((instance.rates > 0)[:, :, None], prices.links.sum(axis=0), np.inf)
     before, behind = np.full((n, layers + 1), np.inf), np.full((n, layers + 1), np.inf)

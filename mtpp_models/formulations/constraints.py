@@ -76,7 +76,7 @@ class CliqueRow(NamedTuple):
 
 
 def successions(apart: BoolArray, reach: BoolArray, deadline: Deadline) -> IntArray:
-    """(c, 2) pairs (u, v), u before v, that are apart and between which there is no other such pair.
+    """(c, 2) pairs (u, v), u before v, that are apart, without pairs that others imply.
 
     If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges from u
     to a are as strong together as that of (u, v). `apart`, (n, n) and symmetric, says which nodes cannot share a block;
@@ -93,7 +93,7 @@ def successions(apart: BoolArray, reach: BoolArray, deadline: Deadline) -> IntAr
 
 
 def cliques(apart: BoolArray, wanted: BoolArray, deadline: Deadline) -> list[tuple[int, ...]]:
-    """Cliques that together hold the wanted pairs, as far as a greedy search of at most n cliques gets.
+    """Cliques of nodes that are pairwise apart and cover the wanted pairs, by a greedy search.
 
     Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted. Soon
     after the deadline, what was found by then.
@@ -215,7 +215,7 @@ def add_conflicts(
 
 
 def add_least(m: pyo.ConcreteModel, data: ScaledInstance, sizes: Sequence[int]) -> None:
-    """Each block holds its least numbers of nodes, and a superblock as many for each of its blocks."""
+    """Lower limits on the number of certain nodes in each block; those of a superblock are summed."""
     rules = data.instance.rules
     rows = [i for i, least in enumerate(rules.least) if least > 0]
     m.L = pyo.Set(initialize=rows, doc="least numbers")
@@ -265,7 +265,7 @@ def add_overflow(
 
 
 def add_load(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set) -> None:
-    """Expression of all that each of the blocks holds, and its least peak, as time or as a part of the memory."""
+    """Expression of the bytes that each block holds at least, as a time or as a fraction of the memory."""
     m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
     m.uses = pyo.Set(initialize=data.uses, dimen=2, doc="(g, v): node v uses g")
     m.held_time = pyo.Param(m.V, initialize=dict(enumerate(data.held_time)), doc="held(v) / B")
@@ -289,11 +289,11 @@ def add_load(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set) -> Non
 
 
 def _can_hold(m: pyo.ConcreteModel, v: int, b: int) -> bool:
-    """Whether no window keeps node v from block b."""
+    """Whether windows allow node v in block b."""
     earlier, now = m.y[v, b - 1], m.y[v, b]
     return not (now.fixed and now.value == 0) and not (earlier.fixed and earlier.value == 1)
 
 
 def _unless_fixed(lower: pyo.Var, upper: pyo.Var) -> NumericExpression:
-    """A row lower ≤ upper, unless both are fixed; not all solvers accept a row without variables."""
+    """A row lower ≤ upper, unless both are constants; some solvers refuse rows without variables."""
     return pyo.Constraint.Skip if lower.fixed and upper.fixed else lower <= upper

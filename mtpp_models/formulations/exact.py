@@ -30,7 +30,7 @@ def exact(
     windows: BlockWindows | None = None,
     stronger: bool = False,
 ) -> pyo.ConcreteModel:
-    """Build the exact model, or that of superblocks; the objective is the bottleneck in units of `data`.
+    """Build the exact model, or the model of superblocks; the objective is the bottleneck in units of `data`.
 
     Parameters
     ----------

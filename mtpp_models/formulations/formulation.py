@@ -31,7 +31,7 @@ _WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class Relaxation:
-    """Optimum of the linear relaxation of a model, as its file has it: 0/1 variables lie between 0 and 1.
+    """Optimum of the linear relaxation of a model as its file states it.
 
     Of a model of several cases `value` and `bound` are the least of all cases, and the rest is that of the case of
     least value.
@@ -86,7 +86,7 @@ def size_of(model: pyo.ConcreteModel) -> Size:
 
 
 def relax(model: pyo.ConcreteModel) -> list[Any]:
-    """Let the integer variables of a model be real numbers and ask for duals; the variables, but for fixed ones."""
+    """Make integer variables continuous and request duals; return the variables that are not fixed."""
     whole = [v for v in model.component_data_objects(pyo.Var) if v.is_integer() and not v.fixed]
     pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
     model.dual = pyo.Suffix(direction=pyo.Suffix.IMPORT)
@@ -96,7 +96,7 @@ def relax(model: pyo.ConcreteModel) -> list[Any]:
 def read_relaxation(
     model: pyo.ConcreteModel, whole: Sequence[Any], labels: Labels, outcome: SolverOutcome, unit: float
 ) -> Relaxation:
-    """The relaxation of one case, without its name and bound, from what a solver left in the model."""
+    """The relaxation of one case, without its name and bound, from a solved model."""
     size = size_of(model)
     if outcome.termination is not Termination.OPTIMAL or outcome.objective is None:
         return Relaxation(math.inf if outcome.termination is Termination.INFEASIBLE else None, **size._asdict())
@@ -114,7 +114,7 @@ def read_relaxation(
 
 
 def of_cases(cases: Sequence[Relaxation], count: int, cutoff: float, *, is_bound: bool) -> Relaxation:
-    """The relaxation of a model: that of its least case, with the value and bound of all.
+    """The relaxation of a model: the least of its cases.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class Case:
         )
 
     def _can_be_built(self, data: ScaledInstance, seconds: float) -> bool:
-        """Whether memory, and so many seconds, may be enough to build the model and to hand it over.
+        """Whether memory and `seconds` probably suffice to build the model and pass it to the solver.
 
         Nothing interrupts that.
         """
@@ -244,7 +244,7 @@ class Case:
 
 
 def _check_model(name: str, model: Any) -> None:
-    """Refuse what a case built and is no Pyomo model that minimises one objective."""
+    """Refuse a case whose result is not a Pyomo model with a single objective to be minimised."""
     if not isinstance(model, pyo.ConcreteModel):
         raise InputError(f"The case {name} builds {type(model).__name__}; return a ConcreteModel.")
     goals = list(model.component_data_objects(pyo.Objective, active=True))
@@ -256,7 +256,7 @@ def _check_model(name: str, model: Any) -> None:
 
 
 def _row_seconds() -> float:
-    """Measure the seconds that Pyomo takes for one row on this machine, under its present load."""
+    """Measure the time that Pyomo takes for a row on this machine [s]."""
     watch, m = Stopwatch(), pyo.ConcreteModel()
     m.rows = pyo.RangeSet(1, _SAMPLE)
     m.x = pyo.Var(m.rows)
@@ -271,7 +271,7 @@ def _row_seconds() -> float:
 
 
 def block_ranks(partition: Partition) -> IntArray:
-    """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n.
+    """(n,) block of each node counted from 1, with empty blocks at the end.
 
     Where constraints or the order of the devices tell blocks apart, they stay where they are.
     """
@@ -330,7 +330,7 @@ class ExcludedPartitionError(InputError):
 def contradiction(
     name: str, cases: Sequence[Case], data: ScaledInstance, solver: str, proved: float, partition: Partition
 ) -> Exception:
-    """A `SolverFaultError` or, where the model does not admit the partition, an `ExcludedPartitionError` to raise.
+    """The error for a solver's bound that a partition refutes: a fault of the solver or of the model.
 
     The cases of the model `name` are made of `data`; they are empty if the model is known to admit the partition. What
     the solver proved is infinite if it found no solution, and above the bottleneck of the partition.
@@ -343,7 +343,7 @@ def contradiction(
 
 
 def _excludes(case: Case, data: ScaledInstance, partition: Partition) -> bool:
-    """Whether a case is found to exclude the partition, or to give it a higher cost; False also if time is up."""
+    """Whether a case excludes the partition or gives it a higher cost; False also if time is up."""
     model = case.model()
     for v, home in enumerate(() if case.superblock is None else case.superblock(partition)):
         for b in model.B_before_last:
@@ -365,7 +365,7 @@ _FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
 class PreparedModel(NamedTuple):
-    """Cases for a solver, with the data that map their answers back."""
+    """Cases for a solver, with the data needed to map their answers back."""
 
     data: ScaledInstance
     cases: Sequence[Case]  # none of them where all is proved
@@ -432,7 +432,7 @@ class Formulation:
         return PreparedModel(data, cases, start, np.arange(instance.graph.n), data.cutoff)
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-        """Solve the cases one after the other and combine what they prove.
+        """Solve the cases in turn and combine their bounds.
 
         Parameters
         ----------
@@ -518,7 +518,7 @@ class Formulation:
 
 
 def _solution(instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
-    """Partition of a solution, its cost from the definition; None if rounding or its peak make it infeasible."""
+    """Partition of a solution with its cost from the definition; None if it is infeasible."""
     assert result.superblock is not None
     kind = None if result.kind is None else np.append(result.kind, np.full(instance.k - len(result.kind), IDLE))
     try:
@@ -544,7 +544,7 @@ def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) 
 def _combined(
     prepared: PreparedModel, results: Sequence[CaseResult], floor: float, margin: float
 ) -> tuple[float, float, bool]:
-    """The least bound of all cases, what solving on could raise it to [time unit], and whether it could not at all."""
+    """The least bound of all cases, how far further solving could raise it, and whether it is final."""
     finished = len(results) == len(prepared.cases)
     # A case that was not started has proved nothing beyond *simple*.
     proved = min((prepared.cutoff, *(result.bound for result in results))) if finished else floor

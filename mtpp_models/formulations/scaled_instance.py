@@ -28,7 +28,7 @@ class ScaledInstance:
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
-        """Scale by what `start` costs in the models, else by a time that is near the optimum."""
+        """Scale by the cost of `start` in the models, else by an estimate of the optimum."""
         if not instance.is_alike:
             return ScaledKinds.near(instance, start)
         if start is not None:
@@ -37,7 +37,7 @@ class ScaledInstance:
 
     @property
     def cutoff(self) -> float:
-        """Models may lose answers that cost more than this [time unit]; infinite where they lose none."""
+        """Cost above which models may exclude answers; infinite if they exclude none [time unit]."""
         return math.inf
 
     @property
@@ -57,7 +57,7 @@ class ScaledInstance:
 
     @cached_property
     def work(self) -> list[float]:
-        """Work of each node."""
+        """(n,) work of each node."""
         return (self.instance.graph.work / self.unit).tolist()
 
     @cached_property
@@ -87,12 +87,12 @@ class ScaledInstance:
 
     @cached_property
     def arcs(self) -> list[tuple[int, int]]:
-        """The edges as (producer, consumer), each pair of nodes once."""
+        """The edges as (producer, consumer), parallel ones once."""
         return sorted({(u, v) for _, u, v in self.reads})
 
     @property
     def has_overflow(self) -> bool:
-        """Whether a block can overflow, and by times that solvers can tell from the work.
+        """Whether a block can overflow, by times large enough beside the tolerances of solvers.
 
         Beside bytes held for a million units, the tolerances of a solver are no longer small, and its bounds not safe;
         a model without overflow is the weaker, safe one.
@@ -101,7 +101,7 @@ class ScaledInstance:
 
     @property
     def leaves_out_overflow(self) -> bool:
-        """Whether a block can overflow, but by times that solvers cannot tell from the work."""
+        """Whether blocks can overflow, but only by times too small for the tolerances of solvers."""
         return self._can_overflow and not self.has_overflow
 
     @property
@@ -139,7 +139,7 @@ class ScaledInstance:
         return self._byte_time(room(self.instance))
 
     def _byte_time(self, size: float) -> float:
-        """Time to move or stream so many bytes, in the unit; where memory is a hard limit, their part of the memory."""
+        """Time to move or stream `size` bytes [unit]; with a hard limit on memory, their fraction of it."""
         platform = self.instance.platform
         return size / (platform.memory or 1.0) if platform.fit else size / platform.bandwidth / self.unit
 
@@ -152,14 +152,14 @@ class ScaledKinds(ScaledInstance):
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledKinds:
-        """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
+        """Scale by the bottleneck of `start`, else by an estimate of the optimum."""
         if start is not None and start.bottleneck > 0:
             return cls(instance, start.bottleneck, 1.0 + _ROUNDING)
         return cls(instance, max(simple(instance), one_block(instance).bottleneck / instance.k) or 1.0)
 
     @property
     def cutoff(self) -> float:
-        """The bottleneck of the partition that it is scaled by."""
+        """The bottleneck of the partition used for scaling."""
         return self.unit if self.incumbent < math.inf else math.inf
 
     @property
@@ -180,7 +180,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def works(self) -> FloatArray:
-        """(T, n) work of each node, 0 where it cannot run; as tensors, what no answer within reach pays is capped."""
+        """(T, n) work of each node on each kind; 0 where it cannot run, and capped as transfer times are."""
         works = np.minimum([alone.work for alone in self.of_kinds], self._cap)
         return np.where(self.instance.able, works, 0.0)
 
@@ -200,7 +200,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def most_moved(self) -> FloatArray:
-        """(T,) time of all tensors in a block on each kind; a block moves a tensor once."""
+        """(T,) time of all tensors on a device of each kind."""
         if self.pair_times is None:
             return self.cut_times.sum(axis=1)
         return np.full(self.instance.kinds, self.pair_times.max(axis=(1, 2)).sum())
@@ -212,7 +212,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def excess_rates(self) -> list[float]:
-        """Time for each unit of what a block holds beyond `spares`, of each kind; 0 where nothing counts."""
+        """(T,) time for each unit held beyond `spares`; 0 where overflow does not count."""
         return [
             self._bytes / rate / self.unit if alone.has_overflow else 0.0
             for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True)
@@ -225,16 +225,16 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def whole_load(self) -> float:
-        """All that nodes hold, and the largest need."""
+        """Everything that nodes hold, and the largest need."""
         return math.fsum([*self.held_time, *self.shared_time, max(self.need_time)])
 
     @property
     def leaves_out_overflow(self) -> bool:
-        """Whether on some kind a block can overflow, but by times that solvers cannot tell from the work."""
+        """Whether blocks can overflow on some kind, but only by times too small for solvers."""
         return any(alone.leaves_out_overflow for alone in self.of_kinds)
 
     def exceeding(self, t: int, s: int) -> float:
-        r"""By how much a block on a device of kind s can cost more on one of kind t than the bottleneck, memory apart.
+        r"""Largest excess over the bottleneck of a block meant for kind s when it is priced on kind t.
 
         All of it takes :math:`U_t`, every work and every tensor, as a block moves a tensor once. Where nothing takes
         more than :math:`\rho` times as long, that is at most :math:`(1 - 1/\rho)\,U_t` and, of answers that are no
@@ -253,7 +253,7 @@ class ScaledKinds(ScaledInstance):
 
     @cached_property
     def _bytes(self) -> float:
-        """Bytes of 1 in what is held: a time on the slowest link, or the largest memory where that is a limit."""
+        """Bytes that count as 1 in memory rows: a time on the slowest link, or the largest memory."""
         limits = [kind.memory for kind in self.instance.machines.kinds if math.isfinite(kind.memory)]
         if self.instance.platform.fit:
             return max(limits, default=1.0)

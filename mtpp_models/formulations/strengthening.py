@@ -38,7 +38,7 @@ from mtpp_models.solvers.modeling import pyo
 
 @dataclass(frozen=True)
 class Strengthening:
-    """Parts that keep every partition whose bottleneck is below that of a known one; all are on by default."""
+    """Parts of strengthened models, valid for all partitions below a known bottleneck; all on by default."""
 
     # Stronger rows for the tensors in the place of (9) and (10); see `mtpp_models.formulations.constraints`.
     cuts: bool = True
@@ -52,14 +52,14 @@ class Strengthening:
     cutoff: bool = True
 
     def __str__(self) -> str:
-        """Text that `of` reads: the parts that are on or, if these are most, all but the others."""
+        """Text that `of` reads: the names of the parts that are on, or of those left out if these are fewer."""
         on = [name for name, value in zip(_NAMES, astuple(self), strict=True) if value]
         off = [name for name in _NAMES if name not in on]
         return "+".join(on) if len(on) < len(off) else "-".join(["all", *off])
 
     @classmethod
     def of(cls, text: str) -> Strengthening:
-        """Read "all", "all-joins" or "cuts+windows".
+        """Parse a text such as "all", "all-joins" or "cuts+windows".
 
         Raises
         ------
@@ -84,7 +84,7 @@ _NAMES = tuple(field.name for field in fields(Strengthening))
 
 
 def ablation(name: str) -> tuple[str, ...]:
-    """Names of a model without any part, with one, with all but one and with all.
+    """Names of a model without parts, with each single part, with all but one, and with all.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Facts(NamedTuple):
 
     @property
     def contradict(self) -> bool:
-        """Whether nodes that their windows fix break a row."""
+        """Whether windows alone make a row infeasible, so that no better partition exists."""
         first, last = self.windows
         fixed = np.where(first == last, first, 0)
         return any(fixed[u] == fixed[v] == b for u, v, b in self.successions) or any(
@@ -113,7 +113,7 @@ class Facts(NamedTuple):
 
 
 def contract(instance: Instance, cutoff: float, parts: Strengthening, deadline: Deadline) -> Contraction | None:
-    """First step: merge the ends of edges that no partition below the cutoff cuts, as far as time allows.
+    """First step: merge the ends of edges that no partition below the cutoff can cut.
 
     It is None if constraints forbid what is to be merged: then there is no such partition.
     """
@@ -159,7 +159,7 @@ def collect_facts(
 
 
 def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Strengthening) -> pyo.ConcreteModel:
-    """Build the model of superblocks with what is known of all better partitions, the third step."""
+    """Third step: build the model of superblocks with all facts on better partitions."""
     m = exact(data, sizes, windows=facts.windows, stronger=parts.cuts)
     add_conflicts(m, facts.successions, facts.cliques)
     if parts.cutoff:
@@ -172,7 +172,7 @@ def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Stren
 def restrict(
     start: Partition, contraction: Contraction, instance: Instance, case: Case, where: BlockWindows
 ) -> Partition | None:
-    """Restrict the start to the contracted instance; None if it cuts a joined edge or leaves the windows."""
+    """Map the start to the contracted instance; None if it violates a joined edge or a window."""
     block = block_ranks(start) - 1
     if (block[contraction.anchor][contraction.group] != block).any():
         return None
@@ -183,7 +183,7 @@ def restrict(
 
 
 def _conflicts(instance: Instance, multiples: set[int], cutoff: float, deadline: Deadline) -> dict[int, IntArray]:
-    """For each multiple s the pairs of nodes, (c, 2), that no s blocks below the cutoff contain together."""
+    """For each multiple s, (c, 2) pairs of nodes that s blocks below the cutoff cannot contain together."""
     ordered = sorted(multiples)
     return {s: conflicts(instance, s * cutoff, deadline.share(1 / (len(ordered) - i))) for i, s in enumerate(ordered)}
 

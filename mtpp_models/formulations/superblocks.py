@@ -43,7 +43,7 @@ class SuperblockFormulation(Formulation):
     parts: Strengthening | None = None  # strengthening; without it the model is as published
 
     def strengthened(self, parts: Strengthening) -> SuperblockFormulation:
-        """The same formulation with these parts, called "exact+all" or alike.
+        """The same formulation with these parts; its name gets a suffix such as "+all".
 
         Examples
         --------
@@ -91,7 +91,7 @@ def equal_sizes(k: int, j: int) -> tuple[int, ...]:
 
 
 def coarse(j: int) -> SuperblockFormulation:
-    """The formulation with j superblocks of equal size; with more than k it is the exact model.
+    """The formulation with j superblocks of equal size; for j > k the exact model.
 
     Raises
     ------

@@ -94,7 +94,7 @@ def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, c
 
 
 def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]) -> tuple[Case, ...]:
-    """The cheapest block with its share of all speeds, on each kind; `build` makes a model of data and weights."""
+    """Cases for the cheapest block on each kind, with its share of all speeds."""
     weights = _shares(data)
 
     def middle(partition: Partition) -> IntArray:
@@ -110,7 +110,7 @@ def _cases_over_kinds(data: ScaledKinds, build: Callable[..., pyo.ConcreteModel]
 
 
 def _shares(data: ScaledKinds) -> FloatArray:
-    """(T, n) works weighted by speed, over the least that a block on each kind has: nodes of one add up to 1."""
+    """(T, n) works weighted by speed, relative to the least total work of a block on each kind."""
     shares = speed_shares(data.instance)
     least = (shares[:, None] * data.instance.finite_works).min(axis=0)
     needed = shares / float(np.array(data.instance.machines.counts) @ shares) * least.sum()

@@ -15,7 +15,7 @@ _Question = dict[str, Any]
 
 
 class _Steps:
-    """The model: nodes that may run on each device, transfers that may leave it."""
+    """The CP-SAT model: optional intervals of nodes on devices and of transfers."""
 
     def __init__(self, question: _Question) -> None:
         from ortools.sat.python import cp_model
@@ -37,7 +37,7 @@ class _Steps:
         model.minimize(self.makespan)
 
     def _after(self, v: int) -> Any:
-        """End of a node."""
+        """End of a node [time unit]."""
         times = self.question["nodes"][v]["time"]
         return self.start[v] + sum(time * on for time, on in zip(times, self.on[v], strict=True))
 
@@ -107,7 +107,7 @@ class _Steps:
 
 
 def answer(question: _Question) -> _Question:
-    """The bound, and if one was found the devices and times of a placement; or the parameter that CP-SAT refuses."""
+    """The bound with the devices and times of a placement, if found; or the refused CP-SAT parameter."""
     from ortools.sat.python import cp_model
 
     solver, log = cp_model.CpSolver(), list[str]()

@@ -35,7 +35,7 @@ _THIS = "this project, mtpp_models/placement"
 
 @dataclass(frozen=True)
 class PlacementModel:
-    """A way to bound step times of placements, in any order."""
+    """A method that bounds the step times of all placements, for any order of nodes."""
 
     name: str  # name in certificates
     summary: str  # one line
@@ -45,7 +45,7 @@ class PlacementModel:
 
 
 def _without_solver(last: str) -> Callable[[OrderedPlacement, Controls], BoundedPlacement]:
-    """The best of all bounds that need no solver, up to one of them."""
+    """A model that takes the best of the bounds without a solver, up to `last`."""
 
     def prove(start: OrderedPlacement, controls: Controls) -> BoundedPlacement:
         watch, instance = Stopwatch(), start.instance

@@ -33,7 +33,7 @@ Proof = Callable[[GridInstance, float, Deadline], float]
 
 
 def apart_bound(question: GridInstance, ceiling: float, deadline: Deadline, one_server: Proof) -> float | None:
-    """Time that no plan is below, at most `ceiling` [s]; None of one server, or if an even share of work is as much.
+    """Lower bound on the time of plans, at most `ceiling` [s]; None if it gains nothing.
 
     `one_server` bounds all plans of a question on one server.
     """
@@ -52,7 +52,7 @@ def apart_bound(question: GridInstance, ceiling: float, deadline: Deadline, one_
 
 
 def _across(question: GridInstance, setting: Setting, arrays: GridArrays) -> float:
-    """Least time of plans of a setting that lie in several servers [s]."""
+    """Least time of plans of a setting that use several servers [s]."""
     servers, d, c = question.servers, setting.pipelines, setting.context
     M, K = question.global_batch // (d * setting.micro_batch), servers.devices // (d * c)
     degrees = arrays.degrees.tolist()
@@ -68,7 +68,7 @@ def _across(question: GridInstance, setting: Setting, arrays: GridArrays) -> flo
 
 
 def _apart(question: GridInstance, setting: Setting, arrays: GridArrays, M: int, K: int) -> float:
-    """Least time of plans none of whose groups lies in one server [s]."""
+    """Least time of plans in which every group spans several servers [s]."""
     servers, sizes, zero = question.servers, question.state_bytes, setting.zero
     D = setting.pipelines * setting.context
     if D == 1:

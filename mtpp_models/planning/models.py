@@ -75,7 +75,7 @@ _ROUNDING = 1e-9
 
 
 class StagePrice(NamedTuple):
-    """The layers after the first `k` up to number `e`, on the `r` devices from place `i` on."""
+    """A possible stage: layers `k` + 1 … `e` on `r` devices from place `i` on."""
 
     k: int
     e: int
@@ -84,7 +84,7 @@ class StagePrice(NamedTuple):
 
 
 class Channel(NamedTuple):
-    """Transfer after `k` layers and `i` devices, from a stage of `q` replicas to one of `r`."""
+    """A possible transfer after `k` layers and `i` devices, from a stage of `q` replicas to one of `r`."""
 
     k: int
     i: int
@@ -93,7 +93,7 @@ class Channel(NamedTuple):
 
 
 class StageNetwork(NamedTuple):
-    """Stages and channels of plans within reach: those on a path from the first layer and device to the last ones."""
+    """Stages and channels of plans below the ceiling, as arcs and nodes of a network."""
 
     stages: list[StagePrice]
     channels: list[Channel]
@@ -135,7 +135,7 @@ class ScaledTraining:
         return _over(2 * (r - 1) * (self._params[e] - self._params[k]), r * float(self.speeds.within[i + r, r]))
 
     def load(self, stage: StagePrice) -> float:
-        """Time that the stage and its AllReduce take in an iteration, M (f + b) + A."""
+        """Time of a stage with its AllReduce in an iteration, M (f + b) + A."""
         return self.M * sum(self.passes(stage)) + self.allreduce(stage)
 
     def transfers(self, channel: Channel) -> tuple[float, float]:
@@ -154,7 +154,7 @@ class ScaledTraining:
         return self.M * (max(both) if makespan and self.instance.full_duplex else sum(both))
 
     def fill(self, stage: StagePrice) -> float:
-        """Part of a device's memory that the stage needs with one microbatch in flight."""
+        """Fraction of a device's memory that the stage needs with one microbatch in flight."""
         k, e, _, r = stage
         if math.isinf(self.instance.memory):
             return 0.0
@@ -185,7 +185,7 @@ class ScaledTraining:
         return self._that_reach_the_end(stages, channels)
 
     def _that_reach_the_end(self, stages: list[StagePrice], channels: list[Channel]) -> StageNetwork:
-        """The network without stages and channels from which no path leads to the last layer and device."""
+        """The network without stages and channels from which the end cannot be reached."""
         tails = {(self.L, self.V, r) for r in range(1, self.V + 1)}
         heads: set[tuple[int, int, int]] = set()
         network = StageNetwork([], [])
@@ -233,7 +233,7 @@ class ScaledTraining:
 
 
 def _over(size: float, rate: float) -> float:
-    """Seconds to send so many bytes at a rate: 0 where there is nothing to send, else infinite without a link."""
+    """Seconds to send `size` bytes at a rate; 0 for no bytes, else infinite without a link."""
     if size == 0:
         return 0.0
     return size / rate if rate > 0 else math.inf
@@ -424,7 +424,7 @@ def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
 
 
 def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.ConcreteModel:
-    """Variables and flow conservation: (1) to (3) and (6)."""
+    """Variables and flow conservation of both forms: (1) to (3) and (6)."""
     m = pyo.ConcreteModel(name)
     m.stages = pyo.Set(initialize=network.stages, dimen=4, doc="(k, e, i, r): layers k + 1 … e, r devices after i")
     m.channels = pyo.Set(initialize=network.channels, dimen=4, doc="(k, i, q, r): after k layers, i devices, q to r")
@@ -453,7 +453,7 @@ def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.Concre
 
 
 def _grouped(items: Iterable[Item], keys: Callable[[Item], Iterable[Key]]) -> dict[Key, list[Item]]:
-    """Items by each of their keys."""
+    """The items by each of their keys."""
     groups = defaultdict(list)
     for item in items:
         for key in keys(item):

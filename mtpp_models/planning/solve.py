@@ -39,7 +39,7 @@ _INTEGRAL = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class CostedPlan:
-    """A plan and what a form charges for it."""
+    """A plan with the objective that a form gives it."""
 
     plan: Plan
     cost: float  # computed anew: W, or Z in the makespan form [s]
@@ -96,7 +96,7 @@ def build_replication(
     start: Plan | None = None,
     slack: float = 1.0,
 ) -> BuiltReplication:
-    """Build the model that cuts a chain and replicates its stages, for rows of one's own and any solver of Pyomo.
+    """Build the model that cuts a chain and replicates its stages, to add rows and solve it.
 
     `read_plan` reads its solution, `mtpp_models.write_model` writes it. As of `build`, what a solver proves with a row
     of one's own is no bound of the question.
@@ -239,14 +239,14 @@ def solve_replication(
 
 
 def _work(instance: TrainingInstance) -> float:
-    """Work of each device in an iteration if evenly spread, a lower bound on W and Z [s]."""
+    """Even share of the work of an iteration for each device, a lower bound on W and Z [s]."""
     arrays = instance.arrays
     layers = np.diff(arrays.forward + arrays.backward, axis=1).min(axis=0)  # where few replicas waste least
     return float(instance.microbatches * layers.sum() / instance.cluster.n)
 
 
 def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) -> list[StagePrice]:
-    """Stages of the start; refused if it answers another question or has another order."""
+    """Stages of the start; refused if it answers another question or uses another order."""
     if start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a plan of this one.")
     ends = np.cumsum([0, *start.replicas]).tolist()
@@ -287,7 +287,7 @@ CLASSES = {
 
 
 def covered(method: str) -> str:
-    """The plans that a bound of a method holds for, in words."""
+    """The plans to which a method's bound applies, in words."""
     return CLASSES.get(method.rpartition("-")[2], COVERED)
 
 
@@ -300,7 +300,7 @@ _LARGE = 1_000_000
 def bounds_by_coverage(
     instance: TrainingInstance, ceiling: float = math.inf, *, hurried: bool = False, stopped: bool = False
 ) -> dict[str, Bound]:
-    """Bounds on the time on shared network cards, by class of plans; a bound of a wider class holds for a narrower one.
+    """Bounds on iteration times on shared network cards, by class of plans.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ _CEILING = 2.0
 
 
 def bounds_of_plan(iteration: Iteration, *, hurried: bool = False, stopped: bool = False) -> list[Bound]:
-    """The bounds that hold for plans like this one, that of its own class first, then those of wider ones.
+    """The bounds that hold for plans such as this one, that of its narrowest class first.
 
     There is none where several pipelines run side by side; `hurried` and `stopped` are those of `bounds_by_coverage`.
     """
@@ -360,7 +360,7 @@ def bounds_of_plan(iteration: Iteration, *, hurried: bool = False, stopped: bool
 
 
 def class_of(timeline: Timeline) -> str:
-    """The narrowest class that holds a plan with its order."""
+    """The narrowest class of plans that contains a timeline."""
     if timeline.interleaved:
         return "any"
     return "split" if timeline.split else "fixed"
@@ -390,7 +390,7 @@ def _states(instance: TrainingInstance) -> int:
 
 
 def _at_once(instance: TrainingInstance) -> float:
-    """Bound of the plan of one stage that takes all samples in one microbatch; infinite if there is none.
+    """Bound on the plan with one stage and one microbatch; infinite if it is impossible.
 
     It needs a bound of its own, as it rounds samples to devices once and not in each microbatch.
     """
@@ -403,7 +403,7 @@ def _at_once(instance: TrainingInstance) -> float:
 
 
 def work_bound(instance: TrainingInstance) -> Bound:
-    """An even share of all work, which whole samples or uneven shares only add to [s]; it needs no program."""
+    """Even share of all work, a bound that needs no program [s]."""
     rows = np.diff(instance.arrays.forward + instance.arrays.backward, axis=1).min(axis=0)
     if instance.samples is not None:
         rows = instance.chain.forward + instance.chain.backward

@@ -51,12 +51,12 @@ def version() -> str | None:
 
 
 def forget_threads() -> None:
-    """End the threads of earlier runs: a copy of this process would wait for them, and has none."""
+    """End HiGHS's threads of earlier runs, for which a forked copy of this process would wait forever."""
     highspy.Highs.resetGlobalScheduler(True)
 
 
 def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
-    """Minimise a linear model; the solution, if any, is left in its variables.
+    """Minimise a linear model with HiGHS; the solution, if any, is left in its variables.
 
     The values of its integer variables are the start, unless they are None.
     """
@@ -124,7 +124,7 @@ def _new() -> highspy.Highs:
 
 @functools.cache
 def _drop_banner() -> None:
-    """Make the first object of the process, which from HiGHS 1.16 on prints a banner before any option can be set."""
+    """Create a first HiGHS object, as from 1.16 on it prints a banner before options can be set."""
     try:
         output = os.dup(1)
     except OSError:  # there is no standard output

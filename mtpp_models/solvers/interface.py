@@ -23,7 +23,7 @@ _LONGEST = 150
 
 
 class SolverNotAvailableError(Exception):
-    """Solver that cannot be used here; the message is one line that says what to install or to choose."""
+    """Solver that is not installed; the message is one line that says what to install or to choose."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))  # a solver may have printed anything
@@ -44,7 +44,7 @@ class SolverFaultError(SolverNotAvailableError):
 
 
 class SolverOptionsError(SolverNotAvailableError):
-    """Options of the user with which a solver does not work.
+    """Options given by the user with which a solver does not run.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class SolverOptionsError(SolverNotAvailableError):
 
 
 class Termination(Enum):
-    """Reason why a solver stopped."""
+    """Why a solver stopped."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
@@ -122,13 +122,13 @@ class SolveOptions:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Fields that a bound depends on beside solver and question, for files and keys of runs."""
+        """Options on which a bound depends besides solver and question, for files and keys of runs."""
         fields = {"time_limit": self.time_limit, "gap": self.gap, "threads": self.threads, "seed": self.seed}
         return fields | self.own
 
     @property
     def own(self) -> dict[str, Any]:
-        """The options of the user for the solver as a member of files, where there are any."""
+        """The solver options given by the user, as a member of files."""
         return {"solver_options": dict(self.solver_options)} if self.solver_options else {}
 
 
@@ -185,7 +185,7 @@ class Controls:
         return replace(self, report=report, label=f"{self.label} {case}")
 
     def with_own(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of a solver that this project sets, and those of the user.
+        """The options that this project sets for a solver, updated by those of the user.
 
         Raises
         ------

@@ -29,7 +29,7 @@ _KINDS = {
 
 
 class Labels:
-    """Names the components of the models of a graph; a labeler as Pyomo's writers take it.
+    """Names of variables and rows by the names of the graph's nodes; a labeler for Pyomo's writers.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _end_of(name: str) -> str:
 
 
 def _of_tensors(graph: ComputationGraph, nodes: list[str]) -> list[str]:
-    """Names of the tensors: that of the producer, and `__o` with a number if it has several outputs."""
+    """Names of the tensors: the producer's, with `__o` and a number if it has several outputs."""
     producers = graph.tensors.producer.tolist()
     outputs, seen = Counter(producers), Counter[int]()
     labels = []

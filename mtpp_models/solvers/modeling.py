@@ -29,7 +29,7 @@ _UNUSED = ("scipy.stats", "scipy.integrate", "scipy.spatial")
 
 
 def load_pyomo() -> Any:
-    """Pyomo; the clock of time limits stands still while it is loaded, as at all that is done once in a process."""
+    """Import Pyomo; the clock of time limits stands still meanwhile."""
     if "pyomo.environ" in sys.modules:
         return sys.modules["pyomo.environ"]
     CLOCK.halt()

@@ -87,7 +87,7 @@ class TimedGurobi(_Timed, GurobiDirect):
 
 
 class ScipWithoutGil(_Timed, ScipDirect):
-    """SCIP that lets Python run while it optimises.
+    """SCIP that releases Python's lock while it optimises.
 
     Pyomo captures the log through a pipe that a Python thread reads. With the lock held by the solver the
     pipe fills at 64 KiB and both wait for ever.
@@ -148,7 +148,7 @@ def _run_new(
 
 
 class _ProgressStream(io.TextIOBase):
-    """A text stream that reports each line of a log that it understands."""
+    """A text stream that parses the lines of a solver's log and reports progress."""
 
     def __init__(self, controls: Controls, parse: Callable[[str], ProgressLine | None]) -> None:
         self._controls, self._parse, self._tail = controls, parse, ""
@@ -191,19 +191,19 @@ def parse_gurobi_line(line: str) -> ProgressLine | None:
 
 
 def has_start(model: pyo.ConcreteModel) -> bool:
-    """Whether all integer variables have values to start from."""
+    """Whether all integer variables have initial values."""
     integers = [v for v in model.component_data_objects(pyo.Var) if v.is_integer() and not v.fixed]
     return bool(integers) and all(v.value is not None for v in integers)
 
 
 def finite(value: Any) -> float | None:
-    """Bound of a solver; None if its value, such as 1e20, means that it has none. NaN is returned."""
+    """Bound of a solver; None for values such as 1e20 that mean none. NaN is returned as it is."""
     number = None if value is None else float(value)
     return None if number is not None and abs(number) >= _NO_BOUND else number
 
 
 def number(text: str) -> float | None:
-    """The number that a cell of a log holds, if it holds one."""
+    """The number in a cell of a log; None if it holds none."""
     try:
         return float(text)
     except ValueError:
@@ -336,7 +336,7 @@ def _program_version(name: str, executable: str) -> tuple[int, ...] | None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Pyomo's warnings; errors are raised."""
+    """Silence Pyomo's warnings; errors are still raised."""
     logger = logging.getLogger("pyomo")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -54,11 +54,11 @@ class Solver:
         return extra(self.name) if self.name in _EXTRAS else f"install {self.package}"
 
     def with_options(self, options: SolveOptions) -> Solver:
-        """The solver with the margin of one whose tolerances are not known, if the user gives options of its own."""
+        """The solver, with the margin for unknown tolerances if the user gives options."""
         return replace(self, margin=_UNKNOWN_MARGIN) if options.solver_options else self
 
     def solve(self, model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
-        """Run, and refuse an answer that no sound solver gives.
+        """Run the solver, and refuse answers that no sound solver gives.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Solver:
 
 
 def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str | None:
-    """Fault in the outcome of a solver, None if there is none; costs are never negative and near 1."""
+    """Fault in the outcome of a solver, None if there is none; costs are ≥ 0 and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):
         if value is not None and not math.isfinite(value):
@@ -160,7 +160,7 @@ def _classic(
 
 
 def _by_pyomo(function: str, *arguments: Any) -> SolverOutcome:
-    """Outcome by a function of `mtpp_models.solvers.pyomo_solvers`, which loads much of Pyomo."""
+    """Run a function of `mtpp_models.solvers.pyomo_solvers`, imported only when called."""
     outcome: SolverOutcome = getattr(import_module("mtpp_models.solvers.pyomo_solvers"), function)(*arguments)
     return outcome
 
@@ -200,7 +200,7 @@ def _scip_version() -> str | None:
 
 
 def _limit(option: str, controls: Controls, *, whole: bool = False) -> dict[str, float]:
-    """The option that carries the time limit [s], none without a limit; some solvers ignore Pyomo's own keyword."""
+    """The option that sets the time limit [s]; none without a limit."""
     if controls.time_limit is None:
         return {}
     return {option: max(1, math.ceil(controls.time_limit)) if whole else controls.time_limit}

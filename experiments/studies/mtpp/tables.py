@@ -58,7 +58,7 @@ _DIGITS = 8
 
 
 def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
-    """Frame of runs, the last one of each key.
+    """Frame of runs; of several runs with one key only the last.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text of the instances: name, n, m, communication over work, and the bound that closes it."""
+    """Header and rows of the instances: name, n, m, communication over work, and the closing bound."""
     unique = frame.drop_duplicates("instance").sort_values("instance")
     shares = ["–" if pd.isna(share) else f"{share:.3f}" for share in unique["communication_over_work"]]
     closed = dict[str, Iterable[str]]()
@@ -110,7 +110,7 @@ _NONE = "none"
 
 
 def closing_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text: the part of the graphs that each bound closes first, at each k."""
+    """Header and rows: for each k, the fraction of the graphs that each bound closes first."""
     counts = _first_to_close(frame).groupby("k")["closed"].value_counts(normalize=True).unstack("k").fillna(0.0)
     order = [label for label in dict.fromkeys(frame["label"]) if label in counts.index]
     rows = [
@@ -122,7 +122,7 @@ def closing_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def _first_to_close(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row a question; `closed` is the bound that reaches the best cost in the least time, "none" if none does."""
+    """One row for each question; `closed` is the quickest bound that reaches the best cost, or "none"."""
     cost = frame["question"].map(frame.groupby("question")["bottleneck"].min())
     rows = frame[(frame["kind"] == "model") & (cost <= frame["bound"] * (1 + PROOF_TOLERANCE))]
     first = rows.sort_values("seconds", kind="stable").drop_duplicates("question").set_index("question")["label"]
@@ -131,7 +131,7 @@ def _first_to_close(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _simple(frame: pd.DataFrame) -> pd.Series[float]:
-    """The bound *simple* by question, from the runs that have it in a field, or of the method itself."""
+    """The bound *simple* of each question, from a field of runs or from runs of the method itself."""
     bound = frame["bound"].where((frame["method"] == "simple") & frame["error"].isna())
     return frame["simple"].fillna(bound).groupby(frame["question"]).max()
 
@@ -180,12 +180,12 @@ class Table:
 
     @property
     def grid(self) -> pd.DataFrame:
-        """Means, one row a method, one column a k; NaN where a partition is missing."""
+        """Means with a row for each method and a column for each k; NaN where a partition is missing."""
         return self.cells.pivot(index="row", columns="k", values="value").reindex(self.cells["row"].unique())
 
     @property
     def numbers(self) -> pd.DataFrame:
-        """The cells as numbers, for programs to read."""
+        """The cells as numbers, for files."""
         return self.cells[list(COLUMNS)]
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
@@ -215,19 +215,19 @@ class Grid:
     missing: int = 0  # of them those that failed or are not there
 
     def of(self, label: str, k: int) -> tuple[FloatArray, list[str]]:
-        """Logarithms of a method on the questions with k blocks, and the networks of these."""
+        """Logarithms of a method's ratios on the questions with k blocks, and the networks of these."""
         at = self.questions["k"].to_numpy() == k
         return self.logs[self.labels.index(label), at], self.questions["cluster"][at].tolist()
 
 
 def heuristic_grid(frame: pd.DataFrame) -> Grid:
-    """The partitions of each heuristic over *simple*."""
+    """Costs of each heuristic's partitions over *simple*."""
     rows = frame[frame["kind"] == "heuristic"]
     return _grid(frame, rows, _logarithm(ratio_of(rows["bottleneck"], rows["simple"])))
 
 
 def bound_grid(frame: pd.DataFrame) -> Grid:
-    """Each bound over *simple*; one that is missing or less counts as *simple*, but for values of relaxations."""
+    """Each bound over *simple*, at least 1 but for relaxations; a missing bound counts as 1."""
     rows = frame[frame["kind"] == "model"]
     bound = np.fmax(rows["bound"].to_numpy(), rows["simple"].to_numpy())
     linear = rows["method"].str.endswith(LP_SUFFIX) & rows["bound"].notna()
@@ -239,7 +239,7 @@ def bound_grid(frame: pd.DataFrame) -> Grid:
 
 
 def certificate_grid(frame: pd.DataFrame, best: pd.Series[float] | None = None) -> Grid:
-    """The best partition over the best bound so far, each row with one more bound; `best` is by question."""
+    """The best cost over the best of the first bounds, each row with one more bound."""
     rows = frame[frame["kind"] == "model"]
     grid = _grid(frame, rows, rows["bound"].to_numpy(), best=True)
     least = frame.groupby("question")["bottleneck"].min() if best is None else best
@@ -251,7 +251,7 @@ def certificate_grid(frame: pd.DataFrame, best: pd.Series[float] | None = None) 
 
 
 def heuristic_table(frame: pd.DataFrame) -> Table:
-    """Table 1: the partitions of each heuristic over *simple*."""
+    """Table 1: the costs of each heuristic's partitions over *simple*."""
     return table_of("table1", "Table 1: bottleneck over simple", heuristic_grid(frame), best=-1)
 
 
@@ -261,20 +261,20 @@ def bound_table(frame: pd.DataFrame) -> Table:
 
 
 def certificate_table(frame: pd.DataFrame) -> Table:
-    """Table 3: the best partition over the best bound so far; each row adds one bound, so columns only fall."""
+    """Table 3: the best cost over the best of the first bounds; each row adds one bound."""
     grid = certificate_grid(frame)
     labels = [label if i == 0 else f"+ {label}" for i, label in enumerate(grid.labels)]
     return table_of("table3", "Table 3: best partition over the best bound so far", replace(grid, labels=labels))
 
 
 def time_table(frame: pd.DataFrame) -> Table:
-    """Seconds of each bound."""
+    """Running time of each bound [s]."""
     rows = frame[(frame["kind"] == "model") & frame["error"].isna()]
     return _table_of_seconds("seconds", "Seconds of each bound", frame, rows, rows["seconds"].tolist())
 
 
 def gap_table(frame: pd.DataFrame) -> Table:
-    """Integral over time of the part of the cost that each bound leaves open, to the end of the longest run."""
+    """Gap integral of each bound: its relative distance from the best cost, over time."""
     rows = frame[(frame["kind"] == "model") & frame["error"].isna() & frame["bottleneck"].notna()]
     ends = rows["question"].map(frame.groupby("question")["seconds"].max())
     values = [gap_integral(points, end) for points, end in zip(rows["points"], ends, strict=True)]
@@ -282,7 +282,7 @@ def gap_table(frame: pd.DataFrame) -> Table:
 
 
 def primal_table(frame: pd.DataFrame) -> Table:
-    """Integral over time of what the cost of each search exceeds the best by, to the end of the longest run."""
+    """Primal integral of each search: its relative excess over the best cost, over time."""
     searches = (frame["kind"] == "heuristic") | (frame["method"] == CERTIFY)
     rows, best = frame[searches & frame["bottleneck"].notna()], frame.groupby("question")
     known = rows["question"].map(best["bottleneck"].min()), rows["question"].map(best["seconds"].max())
@@ -305,7 +305,7 @@ def running_times(frame: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def profile_ratios(frame: pd.DataFrame) -> dict[str, list[float]]:
-    """Ratios of each heuristic's partitions to the best bound, NaN where one is missing."""
+    """Ratios of each heuristic's costs to the best bound, NaN where one is missing."""
     bound = frame.groupby("question")["bound"].max()
     rows = frame[frame["kind"] == "heuristic"]
     rows = rows.assign(ratio=ratio_of(rows["bottleneck"], rows["question"].map(bound)))
@@ -322,7 +322,7 @@ def costs(frame: pd.DataFrame) -> dict[str, FloatArray]:
 def _grid(
     frame: pd.DataFrame, rows: pd.DataFrame, values: FloatArray, *, solved: bool = False, best: bool = False
 ) -> Grid:
-    """Values of runs by method and question: means over seeds, or the largest; questions without *simple* stay out."""
+    """Values of runs by method and question: means over seeds, or the largest."""
     questions = frame[frame["simple"].notna()].drop_duplicates("question")[["question", "k", "cluster", "simple"]]
     labels = list(dict.fromkeys(rows["label"]))
     place = pd.Series(range(len(questions)), index=questions["question"])
@@ -352,7 +352,7 @@ def _grid(
 
 
 def table_of(name: str, title: str, grid: Grid, best: int = 0) -> Table:
-    """Means for each method and k; `best` is 1 or -1 if the largest or the least of a column is best."""
+    """Means for each method and k; `best` is 1 or -1 if the largest or the smallest of a column is best."""
     rows, tests = [], []
     for k, group in grid.questions.reset_index(drop=True).groupby("k"):
         at, clusters = group.index.to_numpy(), group["cluster"].tolist()
@@ -371,7 +371,7 @@ def table_of(name: str, title: str, grid: Grid, best: int = 0) -> Table:
 
 
 def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bool]]:
-    """For each row, p of the test against the row of the largest mean, and whether the interval excludes it.
+    """For each row, the p value against the best row, and whether the interval excludes it.
 
     NaN for that row itself, where a value is missing, and with too few clusters.
     """
@@ -391,7 +391,7 @@ def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bo
 
 
 def _like_best(tests: list[tuple[float, bool]]) -> NDArray[np.bool_]:
-    """Whether a cell cannot be told apart from the best of its column, all cells of a table being tested."""
+    """Whether a cell cannot be told apart from the best of its column, corrected for all tests of a table."""
     p, outside = (np.array(part) for part in zip(*tests, strict=True)) if tests else (np.empty(0), np.empty(0, bool))
     corrected = holm(p.tolist())
     return ~np.isnan(corrected) & ~((corrected < SIGNIFICANT) & outside.astype(bool))
@@ -442,7 +442,7 @@ def make_tables(
     seeds: Sequence[int] = (),
     budgets: Sequence[float | None] = (None,),
 ) -> int:
-    """Make the runs that are missing, then print and write the tables of all; 1 if a run failed, else 0.
+    """Make missing runs, then print and write all tables; 1 if a run failed, else 0.
 
     Parameters
     ----------
@@ -476,7 +476,7 @@ def make_tables(
 
 
 def tables_from(files: Iterable[str | Path], report: Report) -> int:
-    """Print and write the tables of files of runs; nothing is run.
+    """Print and write the tables of files of runs, without running anything.
 
     Raises
     ------
@@ -497,7 +497,7 @@ def _publish(frame: pd.DataFrame, report: Report) -> None:
 
 
 def _methods(names: Sequence[str]) -> list[str]:
-    """Methods by name, ablations written out."""
+    """Methods by name, with the names of ablations expanded."""
     methods = []
     for name in names:
         model, lp = name.removesuffix(LP_SUFFIX), LP_SUFFIX if name.endswith(LP_SUFFIX) else ""
@@ -510,7 +510,7 @@ def _methods(names: Sequence[str]) -> list[str]:
 
 
 def _over_kinds(methods: Sequence[str], *, named: bool) -> list[str]:
-    """The methods that answer questions over several kinds of devices; those that do not are refused if `named`."""
+    """The methods that take several kinds of devices; others are refused if they were `named`."""
     unfit = [by.name for by in run_methods(methods) if not by.takes_kinds]
     fit = [name for name in methods if name not in unfit]
     if named and unfit:

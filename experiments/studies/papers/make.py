@@ -54,7 +54,7 @@ _PROVENANCE = {"commit": "commit", "host": "host", "cpu": "cpu", "start": "date"
 def write_measures(
     folder: Path, profile: str, study: PaperStudy, measures: PaperMeasures, claims: pd.DataFrame
 ) -> None:
-    """Write all files but the runs, which are there; what exists is replaced.
+    """Write all result files except the runs; existing files are replaced.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _figures(measures: PaperMeasures) -> dict[str, Axes]:
 
 
 def _with_theirs(table: Table) -> pd.DataFrame:
-    """Cells with the numbers of the paper."""
+    """The cells of a table, each with the paper's number."""
     theirs, cells = _theirs(table), table.cells
     places = zip(cells["row"], cells["column"], strict=True)
     return cells.assign(theirs=pd.Series([theirs.get(place) for place in places], index=cells.index, dtype=float))
@@ -156,7 +156,7 @@ def _theirs(table: Table) -> dict[tuple[str, str], float | None]:
 
 
 def _beside(table: Table) -> Section:
-    """A table with a row of the paper below each row that it has."""
+    """A table with a row of the paper's numbers below each row."""
     theirs, (header, rows) = _theirs(table), table.rows()
     body = []
     for row in rows:
@@ -276,7 +276,7 @@ def rows_of(papers: str, profile: str, plan: str | Path | None) -> list[Row]:
 def make_papers(
     papers: str, profile: str, study: PaperStudy, out: Path, workers: Workers, *, quiet: bool = True
 ) -> tuple[pd.DataFrame, list[bool]]:
-    """Make the runs of a study and write what they say; the numbers with verdicts, and whether each run failed."""
+    """Make the runs of a study and write the verdicts; return them, and whether each run failed."""
     (out / "runs").mkdir(parents=True, exist_ok=True)
     measures = study.run(out / "runs", workers, quiet=quiet)
     claims = measures.claims(papers_of(papers))
@@ -304,7 +304,7 @@ class PaperMeasures:
     failed: list[bool]  # whether each run failed
 
     def claims(self, papers: Sequence[str]) -> pd.DataFrame:
-        """A row for each number of these papers: the number, what was measured, the verdict and its reason."""
+        """A row for each number of these papers: the number, the measurement, the verdict and its reason."""
         rows = {number: self._claim(number) for number in numbers() if number.paper in papers}
         items: dict[tuple[str, str], list[Claim]] = {}
         for number, claim in rows.items():
@@ -327,7 +327,7 @@ class PaperMeasures:
 
 
 def _row(claim: Claim, verdict: Finding, why: str) -> dict[str, Any]:
-    """A row of the frame of numbers."""
+    """A row of the frame of verdicts."""
     number, _, measured = claim
     part = None if measured is None else measured.part
     counts = (None, None) if measured is None or part is None else (measured.clusters, measured.graphs)
@@ -371,7 +371,7 @@ class PaperStudy:
         self.jobs["placeto"] = jobs_of(BUDGETS[self._budget]) if ready else []
 
     def costs(self) -> Section:
-        """Runs and processor hours at most, by study; those of searches are estimated."""
+        """Largest numbers of runs and processor hours, by study; those of searches are estimates."""
         hours = {
             "partition": sum(seconds_of(job) for job in self.partition.jobs) / 3600,
             "training": _TRAINING * len(self.jobs["training"]) / 3600,
@@ -382,7 +382,7 @@ class PaperStudy:
         return Section("costs", "What this takes", ["study", "runs", "core-hours at most"], [*rows, total])
 
     def run(self, folder: Path, workers: Workers, *, quiet: bool) -> PaperMeasures:
-        """Make the runs that the files in a folder lack.
+        """Make the runs that are missing in the files of a folder.
 
         Raises
         ------

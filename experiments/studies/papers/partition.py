@@ -53,7 +53,7 @@ _ORDERS, _OTHERS = 1.1e-4, {"mla": 0.3, "local-search": 3.0, "multilevel": 2.0, 
 
 
 class PartitionRuns:
-    """Jobs of rows, and the keys of each item's.
+    """Jobs for the rows of a plan, and the keys of the runs of each item.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class PartitionRuns:
         self.jobs = list(jobs.values())
 
     def keys(self, item: str) -> set[str]:
-        """Keys of the runs that an item rests on."""
+        """Keys of the runs behind an item."""
         return set(self._keys.get(item, ()))
 
     def _jobs(self, row: Row) -> Iterator[PartitionJob]:
@@ -127,7 +127,7 @@ class PartitionRuns:
 
 
 def seconds_of(job: PartitionJob) -> float:
-    """Seconds of a job at most; those of searches are estimated."""
+    """Largest running time of a job [s]; those of searches are estimates."""
     if job.method not in HEURISTICS:
         return job.options.time_limit or 0.0
     _, _, orders = job.method.rpartition("-")
@@ -136,7 +136,7 @@ def seconds_of(job: PartitionJob) -> float:
 
 
 def taken(entries: Iterable[Entry], count: int | None) -> list[Entry]:
-    """The first `count`, or all, of a shuffle that never changes, equal shares of each family, or of each network."""
+    """The first `count` entries of a fixed shuffle, with equal shares of each family or network."""
     families: dict[str, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: hashlib.sha256(entry.name.encode()).digest()):
         families.setdefault(_family(entry), []).append(entry)
@@ -151,7 +151,7 @@ def _family(entry: Entry) -> str:
 
 @cache
 def _questions(suite: str, count: int | None, ks: tuple[int, ...]) -> list[Instance]:
-    """Questions about the first graphs; one that cannot be had is an `InputWarning`."""
+    """Questions about the first graphs; an unavailable graph is an `InputWarning`."""
     whole = find_suite(suite)
     chosen = replace(whole, entries=tuple(taken(whole.entries, count)))
     graphs = [(entry, graph) for entry, graph in chosen.graphs() if graph is not None]
@@ -160,7 +160,7 @@ def _questions(suite: str, count: int | None, ks: tuple[int, ...]) -> list[Insta
 
 @cache
 def _is_there(solver: str) -> bool:
-    """Whether a solver is installed, and its licence is for models of some size."""
+    """Whether a solver is installed with a licence for models of realistic size."""
     model = pyo.ConcreteModel()
     model.x = pyo.Var(range(_LICENSED), bounds=(0, 1))
     model.V = pyo.Objective(expr=sum(model.x.values()) + 1)
@@ -204,7 +204,7 @@ class PartitionMeasures:
         self._frames: dict[str, pd.DataFrame] = {}
 
     def comparison_of(self, number: PaperNumber) -> Comparison:
-        """Comparison that a number allows, with the graphs that are there."""
+        """The comparison that a number allows on the available graphs."""
         stated = self._stated(number)
         if stated.kind == "order" and number.item in (*_TABLES, *_REGAL) and not _pairs(number):
             return replace(stated, comparable="no", why="the largest of its column, which those below are held against")
@@ -223,7 +223,7 @@ class PartitionMeasures:
         return Comparison("shape", "order", Decimal(0), False, "own graphs in REGAL's style: only the order of rows")
 
     def measured(self, number: PaperNumber) -> Measured | None:
-        """Measure for a number; None if nothing is measured for it."""
+        """Measurement for a number; None if there is none."""
         if number.item == "Abstract":  # its k, lost in our copy, is that of the largest bound of Table 2
             return self._cell("Table 2", "exact", 16)
         if number.item not in (*_TABLES, *_REGAL):
@@ -240,7 +240,7 @@ class PartitionMeasures:
         return self._cell(number.item, number.row, _k(number), parts)
 
     def tables(self) -> list[Table]:
-        """A table an item that was run, with the numbers of the paper beside."""
+        """A table for each item that was run, with the paper's numbers."""
         tables = []
         for item in (*_TABLES, *_REGAL):
             grid = self._grid(item)
@@ -261,7 +261,7 @@ class PartitionMeasures:
         return self._frames[item]
 
     def _grid(self, item: str, *, later: bool = False) -> Grid | None:
-        """Grid of an item; `later`: with the most that its bounds could reach within the paper's time limit."""
+        """Grid of an item; with `later`, with the highest values that its bounds could reach."""
         if (item, later) not in self._grids:
             try:
                 frame = self.frame(item)
@@ -272,7 +272,7 @@ class PartitionMeasures:
         return self._grids[item, later]
 
     def _later(self, item: str) -> pd.DataFrame:
-        """Runs of an item in which bounds that could still rise within the paper's limit are at the most they can be.
+        """Runs of an item with each unfinished bound replaced by the highest value that it could reach.
 
         That is the cost of the best partition, or of a solution of the method's own program.
         """
@@ -297,7 +297,7 @@ class PartitionMeasures:
 
     @cached_property
     def _least(self) -> pd.Series[float]:
-        """Bottleneck of the best partition of each question; proved optima are among them."""
+        """Best bottleneck of each question; proved optima are included."""
         runs = [(run["question"], run["bottleneck"]) for run in self._runs if run["error"] is None]
         frame = pd.DataFrame(runs, columns=["question", "bottleneck"]).astype({"bottleneck": float})
         return frame.groupby("question")["bottleneck"].min()
@@ -310,7 +310,7 @@ class PartitionMeasures:
         return Measured(_part((logs, logs, reached), clusters), len(logs), len(set(clusters)), parts)
 
     def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
-        """Ratios of the pairs that a number states, the less over the more."""
+        """Ratios of the pairs of rows that a number puts in order, the smaller over the larger."""
         k, parts, later = _k(number), [], self._grid(number.item, later=True)
         for less, more in _pairs(number):
             if less in grid.labels and more in grid.labels and later is not None:
@@ -323,7 +323,7 @@ class PartitionMeasures:
 
     @cached_property
     def _is_regal(self) -> bool:
-        """Whether random-1 on all graphs of the folder is that of the paper."""
+        """Whether random-1 has the paper's means on all graphs of the folder."""
         runs = (run for run in self._runs if run["key"] in self._study.fingerprint)
         try:
             return is_regal(heuristic_grid(run_frame(runs)))
@@ -345,7 +345,7 @@ def _fingerprint_of_paper() -> list[PaperNumber]:
 
 
 def _certificates(frame: pd.DataFrame) -> Grid:
-    """BRKGA's partitions, means over seeds, over the best bound of a row and those above."""
+    """Mean cost of BRKGA over the best of the bounds up to each row."""
     grid = heuristic_grid(frame)
     if _FOUND not in grid.labels:
         return certificate_grid(frame)
@@ -365,7 +365,7 @@ def _k(number: PaperNumber) -> int:
 
 
 def _pairs(number: PaperNumber) -> list[tuple[str, str]]:
-    """Pairs of rows that the paper puts in order, the lower first: a number's row, and those of the next larger number.
+    """Pairs of rows that the paper puts in order: each number's row with those of the next larger number.
 
     A bound above 1 also says that it is higher than *simple*.
     """

@@ -97,7 +97,7 @@ def read_plan(profile: str, path: str | Path = OWN) -> list[Row]:
 
 
 class _Reader:
-    """Members of one row, each refused with its place."""
+    """Reads the members of one row; errors name their place."""
 
     def __init__(self, place: str, row: Any, profile: str) -> None:
         if not isinstance(row, dict):
@@ -137,7 +137,7 @@ class _Reader:
         )
 
     def _value(self, name: str, profile: str | None = None) -> Any:
-        """Value in the row, for the profile."""
+        """Value in the row for the profile."""
         if name not in self._row:
             raise self._error(f"{name!r} is missing.")
         value = self._row[name]

@@ -60,7 +60,7 @@ def training_questions(rows: Sequence[Row]) -> list[Question]:
 
 
 def training_jobs(workload: Sequence[Question]) -> list[TrainingJob]:
-    """Jobs that the numbers need, of each question."""
+    """Jobs behind the numbers of each question."""
     methods = {"9": ("spp", "pipedream"), "11": (STAGES,)}
     jobs = [
         TrainingJob(question.instance, name)
@@ -90,7 +90,7 @@ class TrainingMeasures:
         self._cells = cells(self.frame) if runs else pd.DataFrame()
 
     def measured(self, number: PaperNumber) -> Measured | None:
-        """Measure for a number; None if nothing is measured for it."""
+        """Measurement for a number; None if there is none."""
         if number.item == "Table III":
             return self._cell(number)
         if number.item == "Fig. 9":
@@ -115,7 +115,7 @@ class TrainingMeasures:
         return None
 
     def _cell(self, number: PaperNumber) -> Measured:
-        """Ratio of SPP to a rival; where the paper ran out of memory, that of memory to what is needed."""
+        """Time of SPP over a rival's; where a rival ran out of memory, the memory over its need."""
         if self._cells.empty:
             return Measured(None, note="not run")
         testbed, model, planner = place_of(number.row, number.column)
@@ -140,7 +140,7 @@ class TrainingMeasures:
         return Measured(percent.part, len(table), table["model"].nunique(), note=percent.note)
 
     def _figure_9(self) -> Measured:
-        """Time of PipeDream over that of SPP, less 1 [%], for each number of layers; the least of them is shown."""
+        """Time of PipeDream over that of SPP, less 1 [%]: the least over numbers of layers."""
         parts, clusters = [], 0
         for label in dict.fromkeys(self.frame[self.frame["figure"] == "9"]["label"]) if len(self.frame) else ():
             spp, other = (points(self.frame, "9", name).set_index("question")["time"] for name in ("spp", "pipedream"))
@@ -154,7 +154,7 @@ class TrainingMeasures:
         return Measured(min(parts, key=lambda part: part.value), clusters, clusters, parts, _PIPEDREAM)
 
     def _figure_11(self, number: PaperNumber) -> Measured | None:
-        """Number of stages from which W is flat, and that of SPP's choice: means over clusters drawn by seed."""
+        """Number of stages from which W is flat, and number that SPP chooses: means over clusters."""
         rows = points(self.frame, "11", STAGES) if len(self.frame) else self.frame
         if rows.empty or rows["error"].notna().any():
             return Measured(None, note="not run")
@@ -220,7 +220,7 @@ class PlacementMeasures:
         self.runs, self.budget, self._why = [run for run in runs if run["error"] is None], budget, why
 
     def measured(self, number: PaperNumber) -> Measured | None:
-        """Measure for a number; None if nothing is measured for it."""
+        """Measurement for a number; None if there is none."""
         if number.item == "Table 1":
             return self._cell(number)
         if number.item == "Section 4.3":
@@ -267,7 +267,7 @@ class PlacementMeasures:
         return self._single(None if best is None or expert is None else 1 - best["time"] / expert["time"], 100)
 
     def _design(self, number: PaperNumber) -> Measured | None:
-        """By how much a design is slower than the full network on unseen graphs [%]."""
+        """Relative excess of a design's times over the full network's on unseen graphs [%]."""
         names = {"simple aggregator": "aggregator", "simple partitioner": "partitioner"}
         design = names.get(number.row.removesuffix(" against Placeto"))
         times = design_times(self.runs)
@@ -285,7 +285,7 @@ class PlacementMeasures:
         )
 
     def _orders(self, number: PaperNumber) -> Measured | None:
-        """Times in orders unseen in training over its best time, less 1 [%]; None for the number of orders."""
+        """Excess of times in unseen orders over the best of the training [%]; None for the number of orders."""
         if number.row == "traversal orders":
             return None
         planner = number.row.startswith("RNN")
@@ -299,7 +299,7 @@ class PlacementMeasures:
         return Measured(Part.of(mean), 1, mean.clusters, note="orders of one training")
 
     def _single(self, value: float | None, factor: float = 1.0) -> Measured:
-        """A number of one training, times `factor`, without an interval: its spread is unknown."""
+        """A number from a single training, times `factor`, without an interval."""
         if value is None:
             return Measured(None, note=self._why or "not reached, or not run")
         return Measured(Part(factor * value, math.nan, math.nan), 1, 1, note=f"one training, {self._words}")

@@ -44,7 +44,7 @@ class PaperNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rule for holding a number against one from here."""
+    """How a number of a paper is compared with a measurement."""
 
     comparable: str  # same (question and data), shape (on our graphs), setting (shown only), no
     kind: str  # equal, at most, at least, order; empty where nothing is compared
@@ -86,7 +86,7 @@ def value_of(paper: str, item: str, row: str, column: str) -> float | None:
 
 
 def comparison(number: PaperNumber) -> Comparison:
-    """The first row of ``comparable.csv`` whose patterns fit.
+    """The comparison for a number: the first row of ``comparable.csv`` whose patterns match.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _read(name: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Part:
-    """One number with its interval that decides about a claim.
+    """One measurement with its interval, used to decide on a claim.
 
     What is computed without chance, as a plan's time, is its own interval; what has none is NaN there.
     """
@@ -147,7 +147,7 @@ class Part:
 
     @classmethod
     def of(cls, means: Means, to: Callable[[float], float] = float, text: str = "", **more: Any) -> Part:
-        """The first row of means and its interval, in another unit; `more` are other fields."""
+        """The first of several means with its interval, in another unit."""
         value, low, high = (to(float(end[0])) for end in means[:3])
 
         def at(level: float) -> tuple[float, float]:
@@ -157,7 +157,7 @@ class Part:
         return cls(value, low, high, text, at, **more)
 
     def tests(self, kind: str) -> int:
-        """1 if chance has a say in this, and can lead to a finding at all; else 0."""
+        """Number of statistical tests that this part adds to those of its item: 0 or 1."""
         if self.at is None or math.isnan(self.low):
             return 0
         return int(kind != "order" or any(end.test is None or end.test.can_reject for end in self.ends or (self,)))
@@ -169,7 +169,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measure of a number of a paper, made here."""
+    """Measurement for a number of a paper."""
 
     part: Part | None  # the number itself; None if it is missing
     graphs: int = 0
@@ -179,7 +179,7 @@ class Measured:
 
     @property
     def deciding(self) -> Sequence[Part]:
-        """The parts that decide."""
+        """The parts on which the verdict rests."""
         return self.parts if self.parts is not None else [self.part] if self.part else []
 
 
@@ -188,7 +188,7 @@ Claim = tuple[PaperNumber, Comparison, Measured | None]
 
 
 def judge_item(claims: Sequence[Claim]) -> list[tuple[Finding, str]]:
-    """Findings on all numbers of an item and their reasons, corrected for the number of tests (Holm).
+    """Verdicts on all numbers of an item with reasons, corrected for the number of tests (Holm).
 
     Step by step all that are not decided are judged at 0.05 over the number of their tests. Tests that could tell
     nothing apart, whatever the signs of the differences, do not count (Tarone, A Modified Bonferroni Method for
@@ -215,7 +215,7 @@ def _tests(claim: Claim) -> int:
 def judge(
     number: PaperNumber, comparison: Comparison, measured: Measured | None, error: float = SIGNIFICANT
 ) -> tuple[Finding, str]:
-    """Finding on a number of a paper, and its reason; `error` is the part of wrong ones that is allowed."""
+    """Verdict on a number of a paper, and its reason; `error` is the level of the test."""
     if comparison.comparable == "setting":
         return Finding.NOT_COMPARABLE, "a setting of the paper, shown only"
     if comparison.comparable == "no":
@@ -238,7 +238,7 @@ def judge(
 def _judged(
     number: PaperNumber, comparison: Comparison, part: Part, clusters: int, error: float
 ) -> tuple[Finding, str]:
-    """Verdict on one interval at a level of error, and words on why it is undecided."""
+    """Verdict on one interval at a level of error, and the reason if it is undecided."""
     if math.isnan(part.value):
         return Finding.UNDECIDED, ": a value is missing"
     if math.isnan(part.low + part.high):
@@ -256,7 +256,7 @@ def _judged(
 
 
 def _finding(number: PaperNumber, comparison: Comparison, part: Part, error: float) -> Finding:
-    """Verdict on one interval at a level of error, without words."""
+    """Verdict on one interval at a level of error."""
     if comparison.kind == "order":
         return order_of(part, error, number.value)
     low, high = (part.low, part.high) if part.at is None else part.at(1 - error)
@@ -283,7 +283,7 @@ def order_of(part: Part, error: float, printed: str) -> Finding:
 
 
 def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *, relative: bool = False) -> Finding:
-    """Finding on an interval.
+    """Verdict on an interval.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def _half_of_last_digit(printed: str) -> Decimal:
 
 
 def percent_above(ratio: float) -> float:
-    """By how much a ratio is above 1 [%]."""
+    """Excess of a ratio over 1 [%]."""
     return 100 * (ratio - 1)
 
 

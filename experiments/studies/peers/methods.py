@@ -18,7 +18,7 @@ _STARTS, _KEYS, _DECODED = 200, 100, 10**8
 
 
 def metis(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
-    """Parts of equal work with few bytes between them by METIS, in an order that the edges allow.
+    """Parts of equal work with few bytes between them by METIS, made acyclic.
 
     Parts are numbered by the mean place of their nodes in a topological order. A node before which one of a later part
     lies moves there, so that all edges point forwards. The best of many seeds is the answer.
@@ -38,7 +38,7 @@ def metis(instance: Instance, rng: np.random.Generator, limits: Limits | None = 
 
 
 def _forwards(instance: Instance, part: IntArray) -> IntArray:
-    """(n,) blocks made of unordered parts: sorted by their nodes' mean place, and raised until no edge points back."""
+    """(n,) blocks from unordered parts: sorted by mean position, then raised until no edge points back."""
     graph, k = instance.graph, instance.k
     place = np.empty(graph.n)
     place[graph.topological_order] = np.arange(graph.n)
@@ -51,7 +51,7 @@ def _forwards(instance: Instance, part: IntArray) -> IntArray:
 
 
 def pymoo_brkga(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
-    """Random keys by pymoo's genetic algorithm: priorities of Kahn's algorithm, whose order is sliced as by ours."""
+    """Random keys by pymoo's genetic algorithm, used as priorities of Kahn's algorithm and sliced."""
     from pymoo.algorithms.soo.nonconvex.brkga import BRKGA
     from pymoo.core.problem import Problem
 

@@ -51,7 +51,7 @@ def peers(asked: list[Instance], seconds: float, report: Report, jobs: int) -> p
 
 
 def peer_section(frame: pd.DataFrame) -> Section:
-    """Of each method how many questions it answered, its costs over the best, bounds below the best, and proofs."""
+    """Table of methods: questions answered, costs over the best, bounds below the best, proofs."""
     frame = frame.assign(question=frame["graph"] + " " + frame["k"].astype(str))
     best = frame.groupby("question")["bottleneck"].min()
     bound = frame.groupby("question")["bound"].max()
@@ -80,7 +80,7 @@ def peer_section(frame: pd.DataFrame) -> Section:
 
 
 def _mean(ratios: pd.Series[float], runs: pd.DataFrame) -> str:
-    """Geometric mean with its interval, which few graphs do not have."""
+    """Geometric mean with its interval, if there are enough graphs for one."""
     mean = geometric_means([ratios.to_numpy()], runs.loc[ratios.index, "cluster"].tolist())
     interval = "" if np.isnan(mean.low[0]) else f" [{mean.low[0]:.4f}, {mean.high[0]:.4f}]"
     return f"{mean.value[0]:.4f}{interval}"

@@ -42,7 +42,7 @@ _RIVALS = ("single", "expert", "scotch", "metis", "heft", "greedy")
 
 @dataclass(frozen=True, eq=False)
 class NetworkJob(StudyJob):
-    """One thing to train or search, and measure."""
+    """A training or a search for one network, with its measurement."""
 
     name: str  # network or family
     devices: int
@@ -66,7 +66,7 @@ class NetworkJob(StudyJob):
 
 
 class Curve:
-    """The best time so far, whenever it gets better: (episodes or placements, simulations, time)."""
+    """History of improvements: (episodes or placements, simulations, best time)."""
 
     def __init__(self) -> None:
         self.points: list[tuple[int, int, float]] = []
@@ -115,12 +115,12 @@ class RecurrentJob(NetworkJob):
 
 
 class SearchJob(NetworkJob):
-    """Placements of all rivals that do not learn; searches get as many simulations as the planner has placements."""
+    """Placements of all rivals that do not learn; searches get as many simulations as the planner."""
 
     what = "search"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Relative time and peak of memory by name of a placer; those that cannot run here are left out."""
+        """Relative step time and peak memory by placer; unavailable placers are left out."""
         instance = self.instance()
         answer: dict[str, Any] = {"one device": instance.total_work}
         limits = Limits(evaluations=self.options["placements"])
@@ -145,7 +145,7 @@ class OrdersJob(NetworkJob):
     what = "orders"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Times in the unseen orders, and the best of the training."""
+        """Times in unseen orders, and the best time of the training."""
         instance, orders, unseen = self.instance(), self.options["orders"], self.options["unseen"]
         if self.options["planner"]:
             planner, answer = _planned([instance], self.options["placements"], _orders(instance, 0, orders))
@@ -161,7 +161,7 @@ class OrdersJob(NetworkJob):
 
 
 class FamilyJob(NetworkJob):
-    """A training on graphs of a family, and its use on graphs of it that it has not seen."""
+    """A training on graphs of a family, measured on unseen graphs of the family."""
 
     def questions(self, split: str) -> list[PlacementInstance]:
         """Questions of the first graphs of a split."""
@@ -208,7 +208,7 @@ class UnseenJob(FamilyJob):
 
 
 def jobs_of(budget: NetworkBudget) -> list[NetworkJob]:
-    """All that the tables need, the cheap ones first."""
+    """All jobs behind the tables, the cheap ones first."""
     groups = {"groups": budget.groups}
     planned = {**groups, "placements": budget.recurrent}
     jobs: list[NetworkJob] = [SearchJob(c.network, c.devices, planned) for c in CELLS]
@@ -239,7 +239,7 @@ def _orders(instance: PlacementInstance, first: int, count: int) -> list[IntArra
 
 
 def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curve) -> tuple[Any, dict[str, Any]]:
-    """A scorer of the published network after its training, and the record of that training for its curve."""
+    """The trained published network as a scorer, and the record of its training."""
     from heuristics.placement.placeto import network, training
 
     policy = network.create(0, devices=instance.devices, width=_WIDTH)
@@ -251,7 +251,7 @@ def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curv
 def _planned(
     instances: Sequence[PlacementInstance], placements: int, orders: Iterable[IntArray]
 ) -> tuple[Any, dict[str, Any]]:
-    """The recurrent planner after its training, and the record of that training for its curve."""
+    """The trained recurrent planner, and the record of its training."""
     import torch
 
     from heuristics.placement.placeto.recurrent_planner import Planner, train_planner

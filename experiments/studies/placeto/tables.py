@@ -33,7 +33,7 @@ _CLOSE = 1.01
 
 
 class Against(NamedTuple):
-    """Placeto against the RNN on one network; None where a run is missing."""
+    """Placeto compared with the RNN on one network; None where a run is missing."""
 
     reduction: float | None  # by how much the step is shorter, as a part
     samples: tuple[int, int] | None  # episodes and simulations until the best time
@@ -42,7 +42,7 @@ class Against(NamedTuple):
 
     @property
     def factor(self) -> float | None:
-        """How many times fewer samples Placeto needs to be as good as the RNN."""
+        """Samples that the RNN needs over those that Placeto needs for the same quality."""
         return None if self.reached is None or self.planned is None else self.planned[0] / self.reached[0]
 
 
@@ -55,7 +55,7 @@ def against(runs: Sequence[Run], cell: Cell) -> Against:
 
 
 def answer_of(runs: Iterable[Run], what: str, cell: Cell) -> dict[str, Any] | None:
-    """Answer of a job of that kind on a network; None if there is no run."""
+    """Answer of a kind of job for a network; None without a run."""
     for run in runs:
         if (run["method"], run["instance"], run["k"]) == (what, cell.network, cell.devices):
             return dict(run["answer"])
@@ -68,7 +68,7 @@ def best_of(answer: dict[str, Any] | None) -> dict[str, float] | None:
 
 
 def orders_of(runs: Iterable[Run], *, planner: bool, orders: int) -> tuple[list[float], float] | None:
-    """Times in unseen traversal orders, and the best of the training with so many."""
+    """Times in unseen orders, and the best time of the training, for a number of orders."""
     for run in runs:
         options = run["options"]
         if run["method"] == "orders" and (options["planner"], options["orders"]) == (planner, orders):
@@ -82,7 +82,7 @@ def design_times(runs: Iterable[Run]) -> dict[str, list[float]]:
 
 
 def _until(answer: dict[str, Any] | None, goal: dict[str, float] | None) -> tuple[int, int] | None:
-    """Episodes and simulations until the curve is close enough to the time of a goal; None if it never is."""
+    """Episodes and simulations until the curve nearly reaches the goal; None if it never does."""
     if answer is None or goal is None:
         return None
     for episodes, simulations, time in answer["curve"]:
@@ -116,7 +116,7 @@ of the training. The paper: within 5 % on average and about 10 % between fastest
 
 
 def make_placeto_tables(budget: NetworkBudget, workers: Workers, report: Report) -> int:
-    """Make the runs that are missing, then print and write tables and a picture; 1 if a run failed, else 0.
+    """Make missing runs, then print and write tables and a picture; 1 if a run failed, else 0.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def make_placeto_tables(budget: NetworkBudget, workers: Workers, report: Report)
 
 
 def placeto_sections(runs: Iterable[Run], budget: NetworkBudget) -> list[Section]:
-    """All tables; values that were not measured, or failed, are a dash."""
+    """All tables; missing values are a dash."""
     done = [run for run in runs if run["error"] is None]
     return [_times(done, budget), _paper_times(), _against(done), _designs(done), _orders(done, budget)]
 

@@ -70,7 +70,7 @@ class ServingJob(StudyJob):
 
     @property
     def old_key(self) -> str:
-        """Key that counted the version of the package in place of the code, with dimensions in their order."""
+        """Key of earlier versions, which contained the package version in place of the code's hash."""
         return hashlib.sha256(json.dumps([*self.question, package_version()]).encode()).hexdigest()
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
@@ -86,7 +86,7 @@ class ServingJob(StudyJob):
         return self.line(about, seconds, error, dict.fromkeys(("memory", "runtimes")) | answer)
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Results by runtime: its default rule, and both ends of the front of the cuts that it can express."""
+        """Results by runtime: its default cut, and both ends of the front of cuts that it can express."""
         named = ARCHITECTURES.get(self.network)
         graph = hybrid_graph(self.network, self.dims) if named is None else named.build(**self.dims)
         platform = Platform(self.k, DEFAULT_LINK, device_memory(graph, self.k), fit=True)
@@ -97,13 +97,13 @@ class ServingJob(StudyJob):
 
 
 def device_memory(graph: ComputationGraph, k: int) -> float:
-    """The smallest device that is sold with room for a share of weights, k batches' caches and some more [bytes]."""
+    """Memory of the smallest commercial device that holds an even share of the model [bytes]."""
     held = graph.held_total + (k - 1) * float(graph.state_bytes.sum())
     return next((size for size in _MEMORIES if size >= _ROOM * held / k), _MEMORIES[-1])
 
 
 def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
-    """All decoders, or those named, on numbers of devices: of the project in both phases, hybrid ones decoding.
+    """Jobs for all decoders, or those named, on each number of devices.
 
     Each device has a layer at least.
     """
@@ -158,7 +158,7 @@ DEFAULT_RULES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 
 
 def served(question: ServingInstance, counts: Sequence[int], back: int | None = None) -> ServedPartition:
-    """The answer with so many layers in each stage, whether the constraints of the question allow it or not.
+    """The answer with these numbers of layers in the stages, legal or not.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ HYBRID_DIMS: Mapping[str, int] = {"batch": 8, "context": 32768}
 
 @cache
 def hybrids() -> dict[str, Decoder]:
-    """Model types whose defaults are a hybrid decoder without a table of positions."""
+    """Model types whose default configuration is a hybrid decoder without a table of positions."""
     decoders = {}
     for kind in model_types():
         try:
@@ -201,7 +201,7 @@ def hybrids() -> dict[str, Decoder]:
 
 
 def hybrid_graph(kind: str, dims: Mapping[str, Any]) -> ComputationGraph:
-    """The operators of a hybrid decoder in a phase, with what its layers keep."""
+    """The graph of a hybrid decoder in a phase."""
     graph = configured_architecture(_defaults(kind), kind)[0].build(**dims)
     caches = other_caches(hybrids()[kind], graph.attributes["dims"])
     return replace(graph, attributes={**graph.attributes, "caches": caches})

@@ -45,7 +45,7 @@ _PAPER = re.compile(r",? ?(docs/source/performance/|docs )?perf-overview\.md")
 
 @dataclass(frozen=True)
 class Measurement:
-    """A published row."""
+    """A row of published measurements."""
 
     source: str
     model: str
@@ -78,14 +78,14 @@ class Measurement:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Layers as even as may be, the first stages with one more."""
+        """Numbers of layers as even as possible, with one more in the first stages."""
         layers = self.question.model.layers
         ends = [math.ceil(layers * n / self.pp) for n in range(self.pp + 1)]
         return tuple(Stage(0, 0, self.tp, first, end) for first, end in pairwise(ends))
 
     @property
     def predicted(self) -> float | None:
-        """The same number by the cost model; None where no sequence has room."""
+        """The cost model's prediction of the measured number; None if no sequence fits."""
         question = self.question
         if self.metric == RATE:
             return self._rate(question)
@@ -97,7 +97,7 @@ class Measurement:
         return ServedChain(question, Chain(self.stages, batches, batch))
 
     def _rate(self, question: DeploymentInstance) -> float | None:
-        """Tokens a second by the model, if as many sequences run at a time as have room; None if not one has.
+        """Predicted tokens a second with as many sequences as fit; None if none fits.
 
         More than the run sends never count.
         """
@@ -138,7 +138,7 @@ def measurements(path: Path = PUBLISHED) -> list[Measurement]:
 
 
 def factors(rows: list[Measurement]) -> np.ndarray:
-    """Logarithms of predicted over measured numbers; infinite where nothing is predicted."""
+    """Logarithms of predicted over measured numbers; infinite without a prediction."""
     pairs = [(row.predicted, row.value) for row in rows]
     return np.array([math.inf if predicted is None else math.log(predicted / value) for predicted, value in pairs])
 
@@ -156,7 +156,7 @@ _RULES = (
 
 
 def measured_section(rows: list[Measurement] | None = None) -> Section:
-    """Predictions beside measurements, by source and metric."""
+    """Table of predictions and measurements by source and metric."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for row in measurements() if rows is None else rows:
         groups.setdefault((row.source, row.metric), []).append(row)
@@ -188,7 +188,7 @@ TARGETS = (math.inf, 0.05)
 
 
 def rules_section() -> Section:
-    """Rules of thumb over proved optima, with and without a limit of the time of a token."""
+    """Table of rules of thumb over proved optima, with and without a limit on token times."""
     lines = [
         [model, servers, _milliseconds(tpot), *_against_rules(model, servers, weights, tpot)]
         for tpot in TARGETS
@@ -203,7 +203,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _degrees(chain: ServedChain, count: int) -> str:
-    """Degrees of the stages of a chain, those in a row counted, and how many such chains there are."""
+    """Tensor degrees of the stages of a chain, run-length coded, and the number of equal chains."""
     runs = [(degree, len(list(row))) for degree, row in groupby(stage.degree for stage in chain.chain.stages)]
     degrees = ",".join(f"{degree}" if times == 1 else f"{degree}x{times}" for degree, times in runs)
     return degrees if count == 1 else f"{count} of {degrees}"

@@ -43,7 +43,7 @@ _LAYERS, _PICTURE = 100, 5
 
 @dataclass(frozen=True, eq=False)
 class ReportedServing:
-    """Measured contexts of two cuts, the runtime's own and one by hand [tokens], those of all sequences together."""
+    """Published contexts of two cuts, the runtime's and a manual one, all sequences together [tokens]."""
 
     source: str
     question: ServingInstance
@@ -155,7 +155,7 @@ _REPORTED = (
 
 
 def make_serving_tables(workers: Workers, report: Report, networks: Sequence[str] | None = None) -> int:
-    """Make the runs that are missing, then print and write tables and pictures; 1 if a run failed, else 0.
+    """Make missing runs, then print and write tables and pictures; 1 if a run failed, else 0.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def make_serving_tables(workers: Workers, report: Report, networks: Sequence[str
 
 
 def time_ratio(run: Run, runtime: str) -> float | None:
-    """Bottleneck of the rule over the optimum; None where the rule's cut does not hold the context."""
+    """Bottleneck of the default cut over the optimum; None if that cut lacks room for the context."""
     ends = run["runtimes"].get(runtime)  # earlier runs know fewer rules
     if ends is None or ends["fastest"] is None or ends["rule"]["bottleneck"] is None:
         return None
@@ -177,7 +177,7 @@ def time_ratio(run: Run, runtime: str) -> float | None:
 
 
 def context_ratio(run: Run, runtime: str) -> float | None:
-    """Largest context over the rule's; None where the rule's cut has room for none."""
+    """Largest context over that of the default cut; None if that cut has room for none."""
     ends = run["runtimes"].get(runtime)
     if ends is None or ends["largest"] is None or ends["rule"]["context"] < 1:
         return None
@@ -185,7 +185,7 @@ def context_ratio(run: Run, runtime: str) -> float | None:
 
 
 def _parted(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
-    """The runs of the project's own decoders, and those of all other networks."""
+    """The runs of this project's decoders, and those of all other networks."""
     named = [run for run in runs if run["network"] in ARCHITECTURES]
     return named, [run for run in runs if run["network"] not in ARCHITECTURES]
 
@@ -308,7 +308,7 @@ def _ratio(value: float | None) -> str:
 
 
 def _number(run: Run, end: str, name: str, scale: float) -> str:
-    """A number of one end of vLLM's front as text, times a scale; a dash where it is missing."""
+    """A number of one end of vLLM's front as text, times `scale`; a dash where it is missing."""
     value = run["runtimes"]["vllm"][end]
     return "–" if value is None else f"{value[name] * scale:.4g}" if scale != 1 else f"{value[name]:.0f}"
 
@@ -318,7 +318,7 @@ def _layers(cut: dict[str, Any] | None) -> str:
 
 
 def _joined(counts: Sequence[int]) -> str:
-    """Layers with equal numbers in a row as a product: 10×8."""
+    """Layer counts with equal neighbours as a product, such as 10×8."""
     runs: list[list[int]] = []
     for count in counts:
         if runs and runs[-1][0] == count:

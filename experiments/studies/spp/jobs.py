@@ -72,7 +72,7 @@ class TrainingJob(StudyJob):
         return self.line(about, seconds, error, blank | answer)
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Time, utilisation and stages of a planner; the bound; W and time by number of stages; and so on."""
+        """Members of the run: time, utilisation and stages of a planner, or the bound, and so on."""
         if self.method == BOUND:
             return {"bound": iteration_bound(self.instance, ceiling=spp(self.instance).time).value}
         if self.method == BOTH_SIDES:
@@ -132,7 +132,7 @@ def jobs_of(points: Sequence[Question]) -> list[TrainingJob]:
 
 
 def _label(parameter: str, value: Any) -> str:
-    """The value of a parameter as the axis of its figure shows it."""
+    """The value of a parameter as a label on its figure's axis."""
     if parameter == "servers":
         return ",".join(f"{value.count(size)}x{size}" for size in dict.fromkeys(value))
     if parameter == "between":
@@ -168,7 +168,7 @@ def guarantees(instance: TrainingInstance) -> dict[str, list[float]]:
 
 
 def calibrated(instance: TrainingInstance) -> dict[str, Any]:
-    """Times of the planners of Table III in all `SETTINGS`, in their order, and bytes on a device in the first."""
+    """Times of the planners of Table III in all `SETTINGS`, and bytes on a device in the first setting."""
     times: dict[str, list[float | None]] = {}
     needs = {}
     for planner in ("spp", *BASELINES):
@@ -179,7 +179,7 @@ def calibrated(instance: TrainingInstance) -> dict[str, Any]:
 
 
 def cycles(stages: int, microbatches: int) -> int:
-    """Cycles of PE's queues: in each, every block that has a microbatch passes one on (Algorithm 1)."""
+    """Number of cycles of PE's queues (Algorithm 1): in each, every block passes a microbatch on."""
     waiting, count = [microbatches] + [0] * (4 * stages - 4), 0
     while any(waiting):
         served = [queue > 0 for queue in waiting]
@@ -203,7 +203,7 @@ def flat_from(workloads: Sequence[float]) -> int:
 
 
 def _at(instance: TrainingInstance, speed: float, synchronisation: float) -> TrainingInstance:
-    """The question with bandwidth times `speed`, and AllReduces `synchronisation` times as long; memory stays."""
+    """The question with bandwidth times `speed` and AllReduces `synchronisation` times as long."""
     chain, cluster = instance.chain, instance.cluster
     return replace(
         instance,
@@ -221,7 +221,7 @@ def _answer(planner: str, instance: TrainingInstance) -> Iteration | None:
 
 
 def _memory(iteration: Iteration) -> Iterator[float]:
-    """Bytes on the fullest device of each pipeline; one stage alone keeps all its samples of the iteration at once."""
+    """Bytes on the fullest device of each pipeline."""
     for schedule in iteration.schedules:
         plan, alone = schedule.plan, schedule.plan.n_stages == 1
         yield float((plan.memory_needed([plan.instance.microbatches]) if alone else schedule.memory_needed).max())
@@ -246,7 +246,7 @@ _MODELS = {
 
 
 def place_of(row: str, column: str) -> tuple[str, str, str]:
-    """Testbed, model and planner of a cell of the table, as they are called here.
+    """Names of testbed, model and planner of a cell of the table.
 
     Examples
     --------
@@ -272,7 +272,7 @@ TABLE = _table()
 
 
 def speed_up(testbed: str, model: str, planner: str) -> float | None:
-    """Time of a planner over that of SPP in the paper, less 1; None where it ran out of memory.
+    """Time of a planner over that of SPP, less 1, in the paper; None where it ran out of memory.
 
     Examples
     --------
@@ -309,12 +309,12 @@ def training_frame(questions: Sequence[Question], runs: Iterable[Run]) -> pd.Dat
 
 
 def points(frame: pd.DataFrame, figure: str, method: str) -> pd.DataFrame:
-    """Rows of a method in a figure."""
+    """Rows of a frame with a method in a figure."""
     return frame[(frame["figure"] == figure) & (frame["method"] == method)]
 
 
 def mean_ratios(frame: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """Mean ratios over the clusters by label: each planner over SPP, and two of them over the bound."""
+    """Mean ratios over clusters by label: planners over SPP, and two of them over the bound."""
     rows = frame[frame["figure"] == figure]
     times = rows.pivot_table(index=["label", "question"], columns="method", values="time", sort=False)
     times = times.reindex(columns=list(PLANNERS))
@@ -331,7 +331,7 @@ def mean_times(frame: pd.DataFrame, figure: str, method: str) -> pd.Series:
 
 
 def by_stages(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of stages, and the means over the clusters of W and of SPP's time; empty if no run has them."""
+    """Numbers of stages with the means of W and of SPP's time over clusters; empty without runs."""
     rows = frame[(frame["method"] == STAGES) & frame["error"].isna()]
     if rows.empty:
         return np.empty(0, dtype=int), np.empty(0), np.empty(0)

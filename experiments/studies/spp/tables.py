@@ -50,7 +50,7 @@ _COLUMNS = ["testbed", "model", "planner", "paper", "paper speed-up", "here", "s
 
 
 def cells(frame: pd.DataFrame) -> pd.DataFrame:
-    """All 63 cells of Table III; `frame` is that of `training_frame`.
+    """The 63 cells of Table III, from a frame of `training_frame`.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def cell_rows(table: pd.DataFrame, testbed: str) -> tuple[list[str], list[list[s
 
 
 def correlations(frame: pd.DataFrame) -> dict[str, float]:
-    """Rank correlation (Spearman) of the speed-ups of the paper with those from here; NaN without all runs.
+    """Rank correlation (Spearman) of the paper's speed-ups with those measured here.
 
     - ``as stated``: analytic layer times, links and AllReduces as stated.
     - ``fitted``: with that one of `SETTINGS` on each testbed that comes closest to the paper's times over SPP's (mean
@@ -122,7 +122,7 @@ def correlations(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Time over SPP in the paper and here, a point a cell; on the diagonal both agree."""
+    """Time over SPP in the paper against that here, a point for each cell."""
     ax = axes_of(ax, 7, 4.5)
     limit = 100 * max(1.0, float(table[["paper speed-up", "speed-up"]].max().max()))
     ax.plot([0, limit], [0, limit], color="0.8", zorder=0)
@@ -146,7 +146,7 @@ def _calibration(frame: pd.DataFrame, testbed: str, model: str) -> Mapping[Hasha
 
 
 def _ratios(frame: pd.DataFrame, testbed: str) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Times over SPP's of each model: in the paper, and here in each setting, for the planners that the paper has."""
+    """Times over SPP's by model: in the paper, and here in each setting."""
     paper_ratios, run_ratios = [], []
     for model, seconds in TABLE[testbed].items():
         run = _calibration(frame, testbed, model)
@@ -212,7 +212,7 @@ def claims(frame: pd.DataFrame) -> list[PaperClaim]:
 
 
 def _guarantees(frame: pd.DataFrame) -> Iterator[PaperClaim]:
-    """A claim for each guarantee: on how many questions its left side is at most the right one.
+    """A claim for each guarantee: the number of questions on which the inequality holds.
 
     Where a bound stands for the unknown optimum a guarantee may seem to fail, so nothing is refuted.
     """
@@ -228,7 +228,7 @@ def _guarantees(frame: pd.DataFrame) -> Iterator[PaperClaim]:
 
 
 def _polynomial(frame: pd.DataFrame) -> PaperClaim:
-    """The claim that SPP takes polynomial time, which holds by its loops; seconds are given as examples."""
+    """The claim of polynomial time, which follows from the algorithm's loops; seconds are examples."""
     runs = points(frame, "9", "spp").groupby("label", sort=False)["seconds"].mean()
     examples = ", ".join(f"{seconds:.2g} s at {label} layers" for label, seconds in runs.dropna().items())
     return PaperClaim(
@@ -256,7 +256,7 @@ def _never_above_data_parallel(frame: pd.DataFrame) -> PaperClaim:
 
 
 def _fastest(frame: pd.DataFrame, figure: str, text: str) -> PaperClaim:
-    """Whether SPP is faster than all in the paper everywhere; and where another one comes closest."""
+    """Whether SPP is the fastest everywhere, and the closest rival."""
     over = mean_ratios(frame, figure)[list(BASELINES)]
     values = over.to_numpy()
     if np.isnan(values).all():
@@ -272,7 +272,7 @@ def _fastest(frame: pd.DataFrame, figure: str, text: str) -> PaperClaim:
 
 
 def _with_both_sides(frame: pd.DataFrame, figure: str, label: str, rival: str) -> str:
-    """Words on SPP when it also tries the larger side of each cut first, which the paper leaves open; may be empty."""
+    """Words on SPP if it also tries the larger side of each cut first; may be empty."""
     ours, other = (mean_times(frame, figure, method).get(label, math.nan) for method in (BOTH_SIDES, rival))
     return "" if math.isnan(ours) else f"; with both sides of each cut first {percent(other / ours)}"
 
@@ -363,7 +363,7 @@ def _six(frame: pd.DataFrame) -> PaperClaim:
 
 
 def _table_iii(table: pd.DataFrame) -> Iterator[PaperClaim]:
-    """The sentences of Section V-A on Table III; one cell that is not measured leaves them open."""
+    """The claims of Section V-A on Table III; undecided if a cell is missing."""
     rivals = table[(table["planner"] != "spp") & table["paper"].notna()]
     over = rivals["speed-up"]
     open_ = over.isna().any()
@@ -401,7 +401,7 @@ def _out_of_memory(table: pd.DataFrame) -> PaperClaim:
 
 
 def _claim(figure: str, text: str, holds: bool, measured: str, numbers: Iterable[float]) -> PaperClaim:
-    """A claim that is undecided where a number is missing."""
+    """A claim, undecided if a number is missing."""
     values = list(numbers)
     missing = not values or any(map(np.isnan, values))
     return PaperClaim(f"Figure {figure}", text, None if missing else bool(holds), measured)
@@ -433,7 +433,7 @@ _LIMIT = (
 
 
 def make_training_tables(points: Sequence[Question], workers: Workers, report: Report) -> int:
-    """Make the runs that are missing, then print and write tables, plots and claims; 1 if a run failed, else 0.
+    """Make missing runs, then print and write tables, plots and claims; 1 if a run failed, else 0.
 
     Raises
     ------
@@ -447,7 +447,7 @@ def make_training_tables(points: Sequence[Question], workers: Workers, report: R
 
 
 def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text of a figure: time of SPP, times of the others over it, gaps to the bound."""
+    """Header and rows of a figure: time of SPP, times of rivals over it, gaps to the bound."""
     over = mean_ratios(frame, figure)
     spp = mean_times(frame, figure, "spp")
     rivals = [method for method in PLANNERS if method != "spp"]
@@ -460,7 +460,7 @@ def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[
 
 
 def _figure_numbers(frame: pd.DataFrame, figure: str) -> pd.DataFrame:
-    """The numbers of `figure_rows`, as parts and seconds, for the file of a table."""
+    """The numbers of `figure_rows`, as fractions and seconds, for files."""
     over = mean_ratios(frame, figure).rename(columns={method: f"{method} over spp" for method in PLANNERS})
     over.insert(0, "spp [s]", mean_times(frame, figure, "spp"))
     return over.drop(columns="spp over spp").rename_axis(TITLES[figure][1]).reset_index()
@@ -515,7 +515,7 @@ def _sections(frame: pd.DataFrame) -> list[Section]:
 
 
 def table_iii_sections(frame: pd.DataFrame) -> list[Section]:
-    """Table III beside the paper, testbed by testbed, and how the speed-ups correlate."""
+    """Table III with the paper's numbers, for each testbed, and the correlation of speed-ups."""
     ranking = Section("table-iii-ranking", "Table III: rank correlation of the speed-ups", *_ranking(frame), _LIMIT)
     return [*(_side_by_side(cells(frame), testbed) for testbed in TABLE), ranking]
 
@@ -527,7 +527,7 @@ def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
 
 
 def _side_by_side(table: pd.DataFrame, testbed: str) -> Section:
-    """Table III of one testbed beside the paper."""
+    """Table III of one testbed with the paper's numbers."""
     note = _CELLS.format(DEVICE_MEMORY[testbed] / 2**30)
     title, numbers = f"Table III, {testbed}, beside the paper", table[table["testbed"] == testbed]
     return Section(f"table-iii-paper-{testbed}", title, *cell_rows(table, testbed), note, numbers=numbers)
@@ -559,7 +559,7 @@ def _claim_rows(compared: Iterable[PaperClaim]) -> tuple[list[str], list[list[st
 
 
 def _notes(frame: pd.DataFrame) -> str:
-    """Notes below the tables: scope, number of clusters behind a point, and gain of annealing."""
+    """Notes below the tables: scope, number of clusters for each point, and gain of annealing."""
     clusters = frame[frame["figure"] == "6"].groupby("label")["question"].nunique()
     return f"{_SCOPE}\nClusters a simulated setting: {clusters.min()}; no point is left out.\n{_gain(frame)}"
 
@@ -569,7 +569,7 @@ def _name(figure: str) -> str:
 
 
 def _gain(frame: pd.DataFrame) -> str:
-    """A sentence on how much less time plans of `improved` take than those of SPP; each simulation counts once."""
+    """A sentence on the time that plans of `improved` save compared with SPP."""
     rows = frame[~frame["figure"].str.startswith(TABLE_III)].drop_duplicates(["question", "method"])
     times = rows.pivot_table(index="question", columns="method", values="time")
     gain = geometric_mean(times["improved"] / times["spp"])

@@ -40,7 +40,7 @@ _MPT = {"vocabulary": 50368, "gated": False, "tied": True}
 
 
 def _alike(layers: int, hidden: int, heads: int, **others: Any) -> dict[str, Any]:
-    """Sizes with as many keys as heads, and an inner width of four times that of the layers."""
+    """Sizes of a transformer without grouped keys, whose inner width is four times the hidden width."""
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "key_heads": heads, "inner": 4 * hidden}
     return {**sizes, **others}
 
@@ -94,7 +94,7 @@ def model_named(name: str) -> Transformer:
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A published row, by the names of its columns."""
+    """A row of published measurements; fields are columns."""
 
     row: dict[str, str]
 
@@ -110,20 +110,20 @@ class MeasuredStep:
 
     @cached_property
     def model(self) -> Transformer:
-        """Its model, of which some runs have the first layers alone."""
+        """The model of the run, perhaps with its first layers alone."""
         model = model_named(self.row["model"])
         return replace(model, layers=model.layers[: int(self.row["layers"])]) if self.row["layers"] else model
 
     @property
     def family(self) -> str:
-        """Kind of the run, by the constants that it needs."""
+        """Group of runs that share constants."""
         if self.model.experts:
             return "experts"
         return "ZeRO 3" if self.row["zero"] == "3" else f"dense {self.row['dt']}"
 
     @cached_property
     def question(self) -> GridQuestion:
-        """The question whose degrees are all fixed."""
+        """The question with all degrees fixed."""
         row, (device, rates) = self.row, _SERVERS[self.row["dev"]]
         size = min(_SERVER, self.devices)
         pipelines = self.devices // math.prod(int(row[name]) for name in ("pp", "tp", "cp"))
@@ -154,7 +154,7 @@ class MeasuredStep:
 
     @property
     def is_in_range(self) -> bool:
-        """Whether the range of four of five steps holds what was measured."""
+        """Whether the measured time lies in the predicted range, which holds for four steps of five."""
         assert self.question.estimate is not None
         return abs(math.log(self.plan.time / self.seconds)) <= math.log(spread(self.question.estimate, self.plan))
 
@@ -173,7 +173,7 @@ _NOTE = (
 
 
 def families_section(steps: Iterable[MeasuredStep]) -> Section:
-    """Predictions beside measurements, by family."""
+    """Table of predictions and measurements by family."""
     groups: dict[str, list[MeasuredStep]] = {}
     for step in steps:
         groups.setdefault(step.family, []).append(step)
@@ -192,7 +192,7 @@ def families_section(steps: Iterable[MeasuredStep]) -> Section:
 
 
 def steps_section(steps: Iterable[MeasuredStep]) -> Section:
-    """Each row with its prediction."""
+    """Table of all rows with their predictions."""
     lines = [
         [
             step.row["id"],
@@ -211,7 +211,7 @@ def steps_section(steps: Iterable[MeasuredStep]) -> Section:
 
 
 def plot_steps(steps: Iterable[MeasuredStep]) -> Axes:
-    """Predicted over measured steps, by family, with the line of what is right and 10 % beside it."""
+    """Predicted over measured steps by family, with lines at 1 and at 10 % error."""
     axes = axes_of(None, 6.0, 4.5)
     groups: dict[str, list[tuple[float, float]]] = {}
     for step in steps:

@@ -81,7 +81,7 @@ class UnlikeJob(StudyJob):
         return self.line(about, seconds, error, dict.fromkeys(("best", "rules")) | answer)
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The proved optimum, None if nothing fits, and each rule's cut, with None for a bottleneck if it does not."""
+        """The proved optimum, None if nothing fits, and the cut of each rule, without a bottleneck if infeasible."""
         instance = question_of(self.network, self.cluster, self.phase)
         best = solve(instance, "ideals")
         assert best.proved or best.impossible
@@ -102,7 +102,7 @@ class FlowJob(StudyJob):
 
     @property
     def question(self) -> list[Any]:
-        """The cluster, and how long it is worked on."""
+        """The cluster, and the time limit."""
         return ["flow", self.digest, self.limit, _SEED]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
@@ -111,7 +111,7 @@ class FlowJob(StudyJob):
         return self.line(about, seconds, error, dict.fromkeys(("published", "flow", "most", "by")) | answer)
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Requests per second: of the published layers, of ours, and the most that is proved."""
+        """Requests per second of the published layers and of the best found, and the proved maximum."""
         instance = read_flow_question(self.file)
         result = answered(instance, flow_methods(_SEED), SolveOptions(time_limit=self.limit, seed=_SEED))
         assert result.answer is not None
@@ -126,13 +126,13 @@ class FlowJob(StudyJob):
 
 
 def unlike_jobs(networks: Sequence[str] | None = None) -> list[UnlikeJob]:
-    """All decoders, or those named, in both phases on each cluster."""
+    """Jobs for all decoders, or those named, in both phases on each cluster."""
     names = list(NETWORKS) if networks is None else networks
     return [UnlikeJob(name, cluster, phase) for phase in PHASES for name in names for cluster in CLUSTERS]
 
 
 def flow_jobs(limit: float | None = SECONDS) -> list[FlowJob] | str:
-    """All published clusters, each with so many seconds, or why there are none."""
+    """A job with this time limit for each published cluster, or why there are none."""
     folder = Path(os.environ.get(DATA_VARIABLE, ""), _FOLDER)
     if not os.environ.get(DATA_VARIABLE):
         return f"published clusters are left out, as {DATA_VARIABLE} does not name the folder with {_FOLDER}"
@@ -144,7 +144,7 @@ def flow_jobs(limit: float | None = SECONDS) -> list[FlowJob] | str:
 
 
 def question_of(network: str, cluster: str, phase: str) -> Instance:
-    """The layers of a decoder on the devices of a cluster, whose memories are hard limits.
+    """The layers of a decoder on the devices of a cluster, with hard limits on memory.
 
     Its nodes are what comes before the layers, the layers, and what comes after them.
     """
@@ -165,7 +165,7 @@ def _chain(graph: ComputationGraph) -> ComputationGraph:
 
 
 def _summary_of(partition: Partition) -> dict[str, Any]:
-    """Layers of each device that has some, and the bottleneck; None if the partition does not fit."""
+    """Layers of each device in use, and the bottleneck; None if the partition does not fit."""
     layers = np.bincount(partition.block[1:-1], minlength=partition.instance.k).tolist()
     fits = partition.bottleneck < np.inf
     return {
@@ -192,7 +192,7 @@ RULES: dict[str, Callable[[Kind, float], float]] = {
 
 
 def divided(layers: int, weights: Sequence[float]) -> list[int]:
-    """Whole numbers in proportion to the weights, whose sum is `layers`: rounded down, and the largest remainders up.
+    """Whole numbers proportional to the weights with sum `layers`, by largest remainders.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def divided(layers: int, weights: Sequence[float]) -> list[int]:
 
 
 def shared_out(instance: Instance, rule: str) -> Partition:
-    """The cut of a chain of layers by a rule on all devices, in the order of their kinds.
+    """The cut of a chain of layers by a rule, on all devices in the order of their kinds.
 
     What is before and behind the layers is with the first and the last one. A device that
     the rule gives no layer stays idle.

@@ -42,7 +42,7 @@ _FLOWS = (
 def make_unlike_tables(
     workers: Workers, report: Report, networks: Sequence[str] | None = None, limit: float | None = SECONDS
 ) -> int:
-    """Make the runs that are missing, then print and write tables and pictures; 1 if a run failed, else 0.
+    """Make missing runs, then print and write tables and pictures; 1 if a run failed, else 0.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def make_unlike_tables(
 
 
 def ratio_of(run: Run, rule: str) -> float | None:
-    """Bottleneck of the rule over the optimum; None where the rule's cut does not fit."""
+    """Bottleneck of the rule over the optimum; None if the rule's cut does not fit."""
     bottleneck = run["rules"][rule]["bottleneck"]
     return None if bottleneck is None else float(bottleneck / run["best"]["bottleneck"])
 
@@ -150,7 +150,7 @@ def _question(run: Run) -> list[str]:
 
 
 def _layers(run: dict[str, Any]) -> str:
-    """The devices in a row with their numbers of layers, as text; equal neighbours are one item."""
+    """The devices with their numbers of layers, as text; equal neighbours are one item."""
     rows: list[list[Any]] = []
     for name, count in run["layers"]:
         if rows and rows[-1][:2] == [name, count]:

@@ -113,7 +113,7 @@ class Placeto(nn.Module):
         self.head = perceptron(seen, 2 * seen, seen, devices)
 
     def context(self, question: PlacementArrays) -> GraphTensors:
-        """Tensors of the graph, which do not change during its episodes.
+        """Tensors of the graph that stay the same during its episodes.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Placeto(nn.Module):
         return tensors(question)
 
     def observe(self, environment: Environment) -> Seen:
-        """Copy of all else that the logits of this step depend on.
+        """Copy of everything else on which the logits of this step depend.
 
         (e,) current node, and (e, n, features) cost, output, visited, current, start after this node, device.
         """
@@ -199,7 +199,7 @@ def perceptron(*widths: int) -> nn.Sequential:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch use one thread; for matrices as small as these, more only wait for each other."""
+    """Let PyTorch use a single thread, which is fastest for matrices this small."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -216,12 +216,12 @@ def create(seed: int, **options: Any) -> Placeto:
 
 
 def capture(network: Placeto, **about: Any) -> Checkpoint:
-    """Copy the present weights of a network into a checkpoint, with free text on their origin."""
+    """Copy the current weights of a network into a checkpoint, with a text on their origin."""
     return Checkpoint(network.options, {k: w.numpy().copy() for k, w in network.state_dict().items()}, about)
 
 
 def restore(checkpoint: Checkpoint) -> Placeto:
-    """The network of a checkpoint, to go on training.
+    """The network of a checkpoint, for further training.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def restore(checkpoint: Checkpoint) -> Placeto:
 
 
 def scorer(network: Placeto) -> Scorer:
-    """The network as what `play_episodes` takes."""
+    """The network as a function for `play_episodes`."""
     contexts: dict[PlacementArrays, GraphTensors] = {}
 
     def score(environments: Sequence[Environment]) -> list[FloatArray]:

@@ -36,7 +36,7 @@ def require_torch() -> None:
 
 
 class Best:
-    """The best placement of all episodes that it is shown, no worse than one device."""
+    """The best placement of all episodes so far, no worse than a single device."""
 
     def __init__(self, instance: PlacementInstance, limits: Limits) -> None:
         self.instance, self.limits = instance, limits
@@ -44,7 +44,7 @@ class Best:
         self.value = Placement(instance, self.device).penalised_time
 
     def __call__(self, batch: Sequence[Environment]) -> bool:
-        """Note the best placement of a batch of episodes; return whether the target is reached."""
+        """Record the best placement of a batch of episodes; return whether the target is reached."""
         for episodes in batch:
             i = int(episodes.best.argmin())
             if episodes.best[i] < self.value:

@@ -23,7 +23,7 @@ _WAVES = 8
 
 
 class Planner(nn.Module):
-    """Devices for a whole graph in one go.
+    """Recurrent network that places all nodes of a graph in one pass.
 
     The decoder has `hidden` units, the encoder half as many in each direction.
     """
@@ -64,7 +64,7 @@ def plan(
     samples: int = 1,
     order: IntArray | None = None,
 ) -> Placement:
-    """The best of `samples` placements of a trained planner; the likeliest one without a generator.
+    """The best of `samples` placements drawn from a trained planner; the likeliest one without a generator.
 
     It reads the nodes in `order`, by default that of the graph.
     """
@@ -128,7 +128,7 @@ def train_planner(
 
 
 def _features(instance: PlacementInstance) -> Tensor:
-    """(n, f) per node: work, outputs, share of ancestors and of descendants, waves over depth."""
+    """(n, f) features of nodes: work, outputs, shares of ancestors and of descendants, waves over depth."""
     graph, relation = instance.graph, relations(instance.graph)
     unit = instance.total_work / graph.n
     outputs = np.bincount(graph.tensors.producer, instance.tensor_time, graph.n)

@@ -34,7 +34,7 @@ Stages = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def every_plan(question: GridInstance, arrays: GridArrays, setting: Setting) -> list[Stages] | None:
-    """Cuts and tensor degrees of all plans of a setting, in turns as well; None if they are many."""
+    """Cuts and tensor degrees of all plans of a setting, also in turns; None if there are too many."""
     L, T = question.layers, len(arrays.degrees)
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     K = question.servers.devices // (setting.pipelines * setting.context)
@@ -51,7 +51,7 @@ def every_plan(question: GridInstance, arrays: GridArrays, setting: Setting) -> 
 
 
 def moves_of(cuts: tuple[int, ...], pair: tuple[int, int]) -> tuple[int, ...] | None:
-    """Cuts after a layer has gone from one stage to another, past those between; None if the stage would be empty."""
+    """Cuts after one layer moves from a stage to another; None if a stage would be empty."""
     source, target = pair
     if cuts[source + 1] - cuts[source] < 2:
         return None
@@ -61,13 +61,13 @@ def moves_of(cuts: tuple[int, ...], pair: tuple[int, int]) -> tuple[int, ...] | 
 
 
 def moved(stages: Stages, pair: tuple[int, int]) -> Stages | None:
-    """Stages after a layer has gone from one to another; degrees stay. None if a stage would be empty."""
+    """Stages after one layer moves from one to another, with the same degrees; None if one would be empty."""
     cuts = moves_of(stages[0], pair)
     return None if cuts is None else (cuts, stages[1])
 
 
 def exchanged(stages: Stages, pair: tuple[int, int]) -> Stages | None:
-    """Stages after two have changed places, each with its number of layers; None if that changes no tensor degree."""
+    """Stages after two exchange places; None if both have the same tensor degree."""
     cuts, tensor = stages
     first, second = pair
     if len(cuts) > len(tensor) + 1 or tensor[first] == tensor[second]:
@@ -79,7 +79,7 @@ def exchanged(stages: Stages, pair: tuple[int, int]) -> Stages | None:
 
 
 def dealt(cuts: tuple[int, ...], turns: int) -> tuple[int, ...]:
-    """Cuts of stages in turns, each group with as many layers as before."""
+    """Cuts of stages in turns, where each group keeps its number of layers."""
     counts = np.diff(cuts)
     rows = counts // turns + (np.arange(turns)[:, None] < counts % turns)
     return (0, *np.cumsum(rows).tolist())
@@ -92,7 +92,7 @@ _Runs = tuple[tuple[int, int], ...]
 
 
 class Fitting:
-    """Finds how plans of one setting recompute, so that each group fits into memory; results are kept."""
+    """Chooses what plans of one setting recompute to fit into memory; results are cached."""
 
     def __init__(self, question: GridInstance, setting: Setting) -> None:
         self.question, self.setting = question, setting
@@ -101,7 +101,7 @@ class Fitting:
         self._groups: dict[tuple[_Runs, int, float, float], tuple[str, ...] | None] = {}
 
     def modes(self, cuts: tuple[int, ...], tensor: tuple[int, ...], part: float = 1.0) -> tuple[str, ...] | None:
-        """(L,) modes with which each group fits into a part of its memory; None if one does not.
+        """(L,) modes of recomputation with which each group fits into a fraction of memory; None if one does not.
 
         In turns a group holds microbatches of all its stages, here as many of each, so that it may need more.
         """
@@ -119,7 +119,7 @@ class Fitting:
         return tuple(modes.tolist())
 
     def least(self, cuts: tuple[int, ...], tensor: tuple[int, ...], modes: tuple[str, ...]) -> float:
-        """Time that the plan is not below: all passes of a group, and those that the groups before it do alone [s]."""
+        """Lower bound on the time of a plan: all passes of a group, and those before it that cannot overlap [s]."""
         S, times = len(tensor), np.zeros(len(cuts) - 1)
         for n, (begin, end) in enumerate(pairwise(cuts)):
             menus = self.menus(tensor[n % S])
@@ -129,7 +129,7 @@ class Fitting:
         return float((groups + np.cumsum(times[:S]) - times[:S]).max())
 
     def menus(self, t: int) -> list[tuple[Configuration, ...]]:
-        """Ways to run each layer, the one without recomputation first."""
+        """Configurations of each layer, first the one without recomputation."""
         if t not in self._menus:
             chain, degrees = (
                 self.question.chain(self.setting.micro_batch),
@@ -140,7 +140,7 @@ class Fitting:
         return self._menus[t]
 
     def _fitting(self, runs: _Runs, t: int, in_flight: float, part: float) -> tuple[str, ...] | None:
-        """Modes of the layers in the order of `_by_depth` that fit into a part of the memory; None if none do."""
+        """Modes of the layers, in the order of `_by_depth`, that fit into a fraction of memory; None if none do."""
         menus = self.menus(t)
         ways = [menus[layer] for layer in _by_depth(runs)]
         plain = [menus[layer][0] for begin, end in runs for layer in range(begin, end)]
@@ -155,7 +155,7 @@ class Fitting:
 
 
 def _by_depth(runs: _Runs) -> list[int]:
-    """Layers of all stages of a group, the first of each stage, then the second ones."""
+    """Layers of all stages of a group, the first layer of each stage first, then the second ones, and so on."""
     depth = max(end - begin for begin, end in runs)
     return [begin + i for i in range(depth) for begin, end in runs if begin + i < end]
 
@@ -169,7 +169,7 @@ def no_plan(
     fitting_of: Callable[[Setting], Fitting],
     in_time: bool,
 ) -> InputError:
-    """Error that says what the smallest configuration needs, for a search that came to its end in time or not."""
+    """Error that states the memory that the smallest configuration needs, or that time was up."""
     least, share = dict[str, float](), np.inf
     layers = question.chains[0].layers
     counts = Counter(layer.kind for layer in layers)
@@ -238,7 +238,7 @@ _PARTS = (1.3, 1.15, 1.07, 1.03, 1.0, 0.97, 0.94, 0.9, 0.85)
 
 @dataclass
 class GridSearch:
-    """Best plans that a search has found."""
+    """State of a search for plans: the best plans found."""
 
     question: GridInstance
     deadline: Deadline
@@ -262,16 +262,16 @@ class GridSearch:
 
     @property
     def until(self) -> Deadline:
-        """When the search ends: later as long as no plan is known."""
+        """When the search ends; it is extended while no plan is known."""
         return self._last if self.ceiling == np.inf else self.deadline
 
     @property
     def over(self) -> bool:
-        """Whether the search has to end."""
+        """Whether the search must end."""
         return self.until.passed
 
     def offer(self, sketch: Sketch) -> float:
-        """Check and simulate a plan; its time, infinite if it is none [s]."""
+        """Check and simulate a plan; return its time, infinite if it is infeasible [s]."""
         time = min(map(self._time, expressible(self.question, sketch, self.runtime)), default=np.inf)
         place = (sketch.setting, sketch.tensor, len(sketch.cuts))
         if time < self.met.get(place, (np.inf,))[0]:
@@ -279,7 +279,7 @@ class GridSearch:
         return time
 
     def _time(self, sketch: Sketch) -> float:
-        """Time of a plan, infinite if it does not fit [s]; the best one is kept."""
+        """Time of a plan, infinite if it does not fit [s]; the best plan is kept."""
         key = sketch.setting, sketch.cuts, sketch.tensor, sketch.modes
         if self.times.get(key, -np.inf) < self.ceiling:
             plan = self._plan(sketch)
@@ -291,13 +291,13 @@ class GridSearch:
         return self.times[key]
 
     def _plan(self, sketch: Sketch) -> GridPlan | None:
-        """The plan in the faster placing that the runtime has; None if it does not fit."""
+        """The plan in the faster of the placings that the runtime has; None if it does not fit."""
         return min(built(self.question, sketch, self.runtime), key=lambda plan: plan.time, default=None)
 
     def offer_stages(
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
     ) -> float:
-        """The same with the least recomputation; infinite if it cannot be below `ceiling`, the best time by default."""
+        """As `offer`, with the least recomputation; infinite if the time cannot be below `ceiling`."""
         fitting, before, shape = self.fitting(setting), None, (setting, tensor, len(cuts))
         for part in _PARTS[self._parts.get(shape, 0) :] if len(cuts) > len(tensor) + 1 else (1.0,):
             modes = fitting.modes(cuts, tensor, part)
@@ -321,11 +321,11 @@ class GridSearch:
 
     @property
     def ceiling(self) -> float:
-        """Time that plans must be below; infinite if none is known [s]."""
+        """Time below which new plans must be; infinite before the first plan [s]."""
         return min(self.limit, np.inf if self.best is None else self.best.time)
 
     def of_other_degrees(self, most: int) -> list[GridPlan]:
-        """The best plan for each of other degrees than the best, stages of ZeRO and sizes of microbatches."""
+        """The best plan for each other combination of degrees, ZeRO stage and microbatch size."""
         plans: list[GridPlan] = []
         seen = set[object]() if self.best is None else {_degrees(self.best)}
         for _, sketch in sorted(self.met.values(), key=lambda pair: pair[0]):
@@ -339,7 +339,7 @@ class GridSearch:
         return plans
 
     def say(self, phase: str) -> None:
-        """Tell the phase that has ended."""
+        """Report the phase that has ended."""
         if self.tell is not None:
             self.tell(phase, self.ceiling)
 
@@ -351,7 +351,7 @@ def _degrees(plan: GridPlan) -> tuple[object, ...]:
 def plan_in_grid(
     question: GridInstance, limits: Limits, runtime: str | None = None, tell: Callable[[str, float], None] | None = None
 ) -> GridSearch:
-    """Find a plan that `runtime` can run, any plan if there is none.
+    """Find a plan that `runtime` can run; any plan if no runtime is given.
 
     Raises
     ------
@@ -377,7 +377,7 @@ def plan_in_grid(
 
 
 def _on_fewer_servers(search: GridSearch) -> None:
-    """The best plans of fewer servers, which are plans of all.
+    """The best plans on fewer servers, each also a plan of the whole question.
 
     Where links between servers are slow, plans of all servers take far longer than the least values that the program
     has for them, so that its plans are no good ones.
@@ -402,12 +402,12 @@ def _on_fewer_servers(search: GridSearch) -> None:
 
 
 def _first(search: GridSearch) -> list[tuple[float, Sketch]]:
-    """The best plans found for different settings, the fastest first, each behind its time [s]."""
+    """The best plans of different settings with their times, the fastest first [s]."""
     return sorted(search.met.values(), key=lambda pair: pair[0])[:_STARTS]
 
 
 def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
-    """Plans of each setting that may be the best, the one with the least even share of the work first."""
+    """Search each setting that may contain the best plan, the one with the least even share of work first."""
     works = [even_work(search.question, *pair) for pair in settings]
     for i in np.argsort(works, kind="stable").tolist():
         if search.over or works[i] >= search.ceiling:
@@ -418,7 +418,7 @@ def _plan_settings(search: GridSearch, settings: list[tuple[Setting, GridArrays]
 
 
 def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> None:
-    """The best of uniform plans, and then of those in turns that must recompute."""
+    """Try uniform plans, then those in turns that need recomputation."""
     question = search.question
     coming = _in_turns([uniform_sketches(question, arrays, setting) for setting, arrays in settings])
     sketches = _listed(coming, search.deadline.share(_LISTED))
@@ -452,7 +452,7 @@ def _uniform(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> 
 
 
 def _listed(coming: Iterator[Sketch], deadline: Deadline) -> list[Sketch]:
-    """Sketches that come until the deadline, at least one, by their estimates."""
+    """Sketches generated until the deadline, at least one, sorted by estimated time."""
     sketches = []
     for sketch in coming:
         sketches.append(sketch)
@@ -462,7 +462,7 @@ def _listed(coming: Iterator[Sketch], deadline: Deadline) -> list[Sketch]:
 
 
 def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
-    """The first of each, then the second ones, and so on."""
+    """The first item of each list, then the second items, and so on."""
     waiting = deque(many)
     while waiting:
         sketches = waiting.popleft()
@@ -473,7 +473,7 @@ def _in_turns(many: list[Iterator[Sketch]]) -> Iterator[Sketch]:
 
 
 def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Setting, GridArrays]]:
-    """All settings of the question; for a runtime, tensor degree by tensor degree: all its stages have the same."""
+    """All settings of the question; for a runtime those with one tensor degree for all stages."""
     if runtime is None or question.fixed.tp is not None:
         yield from settings_of(question)
         return
@@ -484,7 +484,7 @@ def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Set
 
 
 def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> None:
-    """All plans of a small question; those of the program with the least values, while they may be the best."""
+    """Try all plans of a small setting, else the best few of the dynamic program."""
     question = search.question
     every = every_plan(question, arrays, setting)
     if every is not None:
@@ -512,7 +512,7 @@ def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays) -> N
 
 
 def _change(search: GridSearch, time: float, sketch: Sketch) -> None:
-    """Move layers between stages, and exchange stages, while the time falls; the search keeps the best plan."""
+    """Improve a plan by moving layers between stages and exchanging stages; the search keeps the best."""
     stages, setting = (sketch.cuts, sketch.tensor), sketch.setting
     if len(sketch.cuts) > _CHANGED or search.over:
         return

@@ -23,7 +23,7 @@ from instances.planning.grid.recomputation import GridArrays
 
 @dataclass(frozen=True)
 class Sketch:
-    """A plan that nobody has checked yet, and an estimate of its time."""
+    """A plan that has not been checked yet, with an estimate of its time."""
 
     estimate: float  # [s]
     setting: Setting
@@ -37,7 +37,7 @@ _WITH_BOTH = (None, "megatron")
 
 
 def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) -> list[GridPlan]:
-    """The plan in each placing that the runtime has; none if it does not fit."""
+    """The plan in each placing that the runtime has; empty if it does not fit."""
     plans, setting = [], sketch.setting
     single = setting.expert > 1 or setting.pipelines == 1 or len(sketch.tensor) == 1 or runtime not in _WITH_BOTH
     for placing in PLACINGS[: 1 if single else 2]:
@@ -62,7 +62,7 @@ def built(question: GridInstance, sketch: Sketch, runtime: str | None = None) ->
 
 @lru_cache(maxsize=1 << 14)
 def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
-    """Cuts into stages with equal numbers of the most frequent layers, one more in the first ones.
+    """Cuts into stages with equal numbers of the most frequent layers, one more in the first stages.
 
     What comes before and after these layers is part of the first and the last stage, unless it is more than they are,
     or they are fewer than the stages: then all layers count as equal. None if there are too few of all.
@@ -77,7 +77,7 @@ def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=1 << 12)
 def regular_cuts(chain: ConfiguredChain, stages: int) -> tuple[tuple[int, ...], ...]:
-    """Cuts that anyone would try first: what comes before the most frequent layers, or after, in a stage of its own.
+    """Simple cuts: the parts before and after the most frequent layers get stages of their own.
 
     The other stages have equal numbers of layers, one more in the first ones or in the last ones.
     """
@@ -103,14 +103,14 @@ def _inner_cuts(begin: int, end: int, stages: int, *, first: bool) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _most_frequent(chain: ConfiguredChain) -> tuple[int, int]:
-    """First of the most frequent layers, and the one behind the last of them."""
+    """Place of the first of the most frequent layers, and place after the last."""
     kinds = [layer.kind for layer in chain.layers]
     common, _ = Counter(kinds).most_common(1)[0]
     return kinds.index(common), len(kinds) - kinds[::-1].index(common)
 
 
 class _Sums:
-    """Sums over layers that all recompute the same, as far as they can."""
+    """Prefix sums of costs over layers that use the same mode of recomputation where they can."""
 
     def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
         ways = {layer.kind: {way.recompute: way for way in layer.modes(degrees)} for layer in chain.kinds.values()}
@@ -131,7 +131,7 @@ class _Sums:
 
 
 def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
-    """Plans of a setting for all tensor degrees, numbers of groups and turns that may fit, those of few turns first.
+    """Uniform plans of a setting for all tensor degrees and numbers of groups and turns that may fit.
 
     Those in turns that do not fit without recomputation come once without modes.
     """
@@ -170,7 +170,7 @@ def _differences(sums: FloatArray) -> FloatArray:
 
 
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_each: float) -> bool:
-    """Whether each group may have room: False only if the least that it keeps is too much.
+    """Whether each group may fit, by a lower bound on the bytes that it keeps.
 
     In turns it keeps at least what it runs before its first backward pass: S microbatches of each turn but the last.
     """
@@ -184,7 +184,7 @@ def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, bytes_e
 def _estimate(
     sums: _Sums, cuts: IntArray, t: int, S: int, v: int, M: int, question: GridInstance, setting: Setting
 ) -> float:
-    """Estimated seconds of a step, placed in the better way; transfers count in full unless pipelines are full."""
+    """Estimated time of a step in the better placing; transfers count unless pipelines hide them [s]."""
     servers, width = question.servers, t * setting.context
     all_near = S * setting.pipelines * width <= servers.size
     beside = max(1, servers.size // (S * width))  # whole pipelines in a server
@@ -216,7 +216,7 @@ MEGATRON = "megatron"
 
 
 def expressible(question: GridInstance, sketch: Sketch, runtime: str | None) -> list[Sketch]:
-    """The plan as the runtime can run it: none if it cannot; with more recomputation if it must be.
+    """The plan as the runtime can run it, with more recomputation if needed; none if it cannot.
 
     Runtimes take one tensor degree. Megatron-LM recomputes the first layers of each stage, equally many; torchtitan and
     fully sharded replicas all layers or none. Layers that cannot recompute, as those of embeddings, do not count. So

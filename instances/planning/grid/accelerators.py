@@ -42,7 +42,7 @@ class Constants:
                 raise InputError(f"The constant {name} is {getattr(self, name)}; it must be from 0.001 to 100.")
 
     def longer(self, devices: int) -> float:
-        """How much longer steps on so many devices take than their operators."""
+        """Factor by which steps on this many devices take longer than their operators."""
         return 1 + self.scale * max(0.0, math.log2(devices / 8))
 
 
@@ -95,7 +95,7 @@ MEASURED = ("A100-40", "A100-80", "H100-80", "H100-96")
 
 
 def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Constants:
-    """Constants of a device, those of the nearest generation that was measured; `gemm` is a part of this type's peak.
+    """Constants of a device, or of the nearest generation that was measured; `gemm` is relative to this type's peak.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def constants_of(device: Accelerator, dtype: str, runtime: str | None) -> Consta
 
 
 def basis(device: Accelerator) -> str:
-    """On which measured steps the times of a device rest, in words."""
+    """The measured steps on which the times of a device rest, in words."""
     if device.name in MEASURED:
         return f"estimated for {device.name}"
     return f"estimated for {device.name} by constants of {device.generation.removesuffix('-500W')}, not calibrated"
@@ -149,7 +149,7 @@ DEVICE_FORMAT = "mtpp-device/1"
 
 
 def read_accelerator(name: str) -> Accelerator:
-    """The accelerator of a name, with its memory or without, in capitals or not; or of a file ``mtpp-device/1``.
+    """The accelerator of a name (in any case, with or without its memory) or of a file ``mtpp-device/1``.
 
     Raises
     ------

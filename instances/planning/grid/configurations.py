@@ -64,7 +64,7 @@ class Configuration:
 
     @property
     def backward(self) -> float:
-        """Both parts of the backward pass [s]."""
+        """Time of the whole backward pass, for inputs and for weights [s]."""
         return self.input_backward + self.weight_backward
 
 
@@ -97,7 +97,7 @@ class ConfiguredLayer:
         return any(way.recompute == FULL for way in self.configurations)
 
     def modes(self, degrees: Degrees) -> tuple[Configuration, ...]:
-        """Ways to run it with these degrees, the one that recomputes nothing first; empty if there are none."""
+        """Configurations with these degrees, first the one without recomputation; empty if there are none."""
         return self._by_degrees.get(degrees, ())
 
     @cached_property
@@ -200,12 +200,12 @@ class ConfiguredChain(Displayed):
         return hashlib.sha256(f"{self.micro_batch}[{text}]".encode()).hexdigest()
 
     def plain(self, degrees: Degrees) -> Sequence[Configuration]:
-        """(L,) the configuration of each layer with these degrees that recomputes nothing."""
+        """(L,) the configuration of each layer with these degrees and without recomputation."""
         return [layer.modes(degrees)[0] for layer in self.layers]
 
     @property
     def parameters(self) -> float:
-        """Trained numbers of all layers; what the last shares with the first counts once.
+        """Number of trained parameters of all layers; those shared by the first and the last layer count once.
 
         Without a tensor degree of 1 these are the numbers of all devices of the least one, which are a few more where
         each device has some whole, such as those of norms.

@@ -73,12 +73,12 @@ class Estimate:
 
     @property
     def longer(self) -> float:
-        """How much longer a step takes than its operators."""
+        """Factor by which a step takes longer than its operators."""
         return self.constants.longer(self.servers.devices)
 
     @property
     def reached(self) -> Servers:
-        """The servers with the rates that transfers reach."""
+        """The servers with the bandwidths that transfers actually reach."""
         return replace(self.servers, reached=REACHED / self.longer, latency=_LATENCY * self.longer)
 
     @property
@@ -99,7 +99,7 @@ class Estimate:
         return configured(costs, degrees, self.dtype)
 
     def timed(self, question: GridInstance) -> GridInstance:
-        """The question with the rates and constants of this estimate; its chains stay."""
+        """The question with the bandwidths and constants of this estimate; its chains stay the same."""
         return replace(
             question,
             servers=self.reached,
@@ -160,7 +160,7 @@ class Step:
 
 @dataclass(frozen=True)
 class FittedStep:
-    """A measured step of a calibration, and what its constants say of it."""
+    """A measured step used in a calibration, with the time that the fitted constants predict."""
 
     question: str
     seconds: float
@@ -229,7 +229,7 @@ def read_calibration(path: str) -> Calibration:
 
 
 def _movable(estimate: Estimate) -> Estimate:
-    """The estimate with constants above 0, as logarithms need them."""
+    """The estimate with all constants made positive, as their logarithms are fitted."""
     constants = estimate.constants
     floors = {name: _LEAST_EXPOSED if name == "tp_exposed" else _LEAST for name in _SPREADS}
     values = {name: max(getattr(constants, name), least) for name, least in floors.items()}
@@ -237,7 +237,7 @@ def _movable(estimate: Estimate) -> Estimate:
 
 
 def _moved(constants: Constants, theta: FloatArray) -> Constants:
-    """Constants whose logarithms differ by `theta`; parts are 1 at most."""
+    """Constants whose logarithms are changed by `theta`; fractions are at most 1."""
     values = {
         name: getattr(constants, name) * math.exp(part) for name, part in zip(_SPREADS, theta.tolist(), strict=True)
     }
@@ -258,7 +258,7 @@ def _slopes(estimate: Estimate, plan: GridPlan, theta: FloatArray) -> tuple[floa
 
 
 def calibrated(steps: Sequence[Step], name: str = "calibration", software: str = "") -> Calibration:
-    """Constants that explain measured steps of one device, type and runtime, starting from those of other runs.
+    """Fit the constants to measured steps of one device, type and runtime, beginning with the general ones.
 
     Raises
     ------
@@ -312,7 +312,7 @@ def calibrated(steps: Sequence[Step], name: str = "calibration", software: str =
 
 
 def _check_apart(steps: Sequence[Step], logs: FloatArray | list[float], most: float, what: str) -> None:
-    """Refuse the step whose seconds are furthest from others, by their logarithms, if that is more than `most`."""
+    """Refuse the step whose time is furthest from the others, if the logarithms differ by more than `most`."""
     worst = int(np.argmax(np.abs(logs)))
     if abs(logs[worst]) > most:
         step, factor = steps[worst], math.exp(logs[worst])
@@ -321,7 +321,7 @@ def _check_apart(steps: Sequence[Step], logs: FloatArray | list[float], most: fl
 
 
 def spread(estimate: Estimate, plan: GridPlan, calibration: Calibration | None = None) -> float:
-    """Factor by which a step is longer or shorter than predicted in one of five cases, at least."""
+    """Factor that the measured step exceeds, or falls below, the prediction by in one of five cases."""
     if calibration is None:
         return math.exp(_EIGHTY * estimate.sigma)
     _, slopes = _slopes(_movable(estimate), plan, np.zeros(len(_SPREADS)))

@@ -47,7 +47,7 @@ _LAUNCH = 1e-6
 
 
 class Product(NamedTuple):
-    """Products of m × k and k × n numbers, so many of them."""
+    """`count` matrix products of size m × k times k × n."""
 
     m: float
     n: float
@@ -80,7 +80,7 @@ class Clockwork:
     longer: float = 1.0
 
     def product(self, product: Product) -> float:
-        """Time of products, inputs of which are ready."""
+        """Time of matrix products whose inputs are ready."""
         m, n, k, number, eight = product
         tiles = -(-m // _TILE[0]) * -(-n // _TILE[1])
         turns = -(-tiles // self.device.processors)
@@ -97,17 +97,17 @@ class Clockwork:
         return self.moved(_CAST * product.number * product.m * product.k, 0)
 
     def attention(self, flops: float, *, fused: bool) -> float:
-        """Time of the products within attention, without what unfused attention moves."""
+        """Time of the matrix products of attention, without the memory traffic of unfused attention."""
         rate = self.device.peak_flops * self.constants.attention * (1.0 if fused else _UNFUSED)
         return self.longer * (flops / rate + _LAUNCH)
 
     def moved(self, size: float, kernels: int = 1) -> float:
-        """Time to read and write so many bytes of its own memory."""
+        """Time to read and write `size` bytes of the device's memory."""
         least = size * self.constants.vector / (REACHED * self.device.memory_bandwidth)
         return self.longer * (least + kernels * _LAUNCH)
 
     def sent(self, size: float, link: float | None = None) -> float:
-        """Time of a collective in which each device sends so many bytes; none if there is nothing to send."""
+        """Time of a collective in which each device sends `size` bytes; 0 for 0 bytes."""
         rate = REACHED * (self.link if link is None else link)
         return self.longer * (size / rate + _LAUNCH) if size else 0.0
 
@@ -127,7 +127,7 @@ _EXCHANGES = 2
 
 @dataclass(frozen=True)
 class Routing:
-    """How tokens go to experts.
+    """Distribution of tokens to experts.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Routing:
             raise InputError(f"The imbalance of experts is {self.imbalance}; it must be from 1 to 1000.")
 
     def sent_far(self, chosen: int, servers: int, groups: tuple[int, int] = (1, 1)) -> float:
-        """Copies of a token that leave its server, on average, of experts in so many servers.
+        """Mean number of copies of a token that leave its server when experts are spread over servers.
 
         Examples
         --------
@@ -190,7 +190,7 @@ class LayerCosts:
     modes: tuple[str, ...] = ()  # what layers may recompute; none are all that pay
 
     def layer(self, sizes: LayerSizes, degrees: Degrees) -> tuple[Configuration, ...]:
-        """All ways to run a layer with these degrees."""
+        """All configurations of a layer with these degrees."""
         (t, cp, ep), e, h = degrees, self.width, sizes.hidden
         tokens = self._tokens(cp)
         attended = self._attention(sizes, tokens, t, cp)
@@ -223,7 +223,7 @@ class LayerCosts:
         return tuple(way for way in ways if way.recompute in {"none", *modes})
 
     def embedding(self, degrees: Degrees) -> tuple[Configuration, ...]:
-        """The only way to run what comes before the layers."""
+        """The configuration of the part before the layers."""
         (t, cp, ep), model = degrees, self.model
         size = self.width * self._tokens(cp) * model.hidden
         widened, narrow = self._widened(cp, t)
@@ -243,7 +243,7 @@ class LayerCosts:
         )
 
     def head(self, degrees: Degrees) -> tuple[Configuration, ...]:
-        """The only way to run what comes after the layers: the head with its loss, a pooler, or nothing."""
+        """The configuration of the part after the layers: the head with its loss, a pooler, or nothing."""
         (t, cp, ep), model = degrees, self.model
         tokens, h = self._tokens(cp), model.hidden
         size = self.width * tokens * h
@@ -285,7 +285,7 @@ class LayerCosts:
         return self.micro_batch * self.sequence / cp
 
     def _widened(self, cp: int, t: int) -> tuple[float, float]:
-        """Seconds to map a table of another width to the layers, and bytes of the input; zeros without such a map."""
+        """Seconds to map a table of another width to that of the layers, and input bytes; zeros if equal."""
         model, tokens = self.model, self._tokens(cp) / t
         if not model.widening:
             return 0.0, 0.0
@@ -296,11 +296,11 @@ class LayerCosts:
         return self.clock.product(Product(m, n, k, eight=False))
 
     def _joined(self, size: float) -> float:
-        """Seconds by which a collective of so many bytes among tensor ranks delays a pass, behind what hides it."""
+        """Seconds that a collective of `size` bytes among tensor ranks adds to a pass, after overlap."""
         return self.clock.constants.tp_exposed * self.clock.sent(size)
 
     def _stored(self, sizes: LayerSizes, tokens: float) -> float:
-        """Bytes of activations that all devices of a tensor degree keep of a layer, without the scores of attention."""
+        """Bytes of a layer's activations on all devices of a tensor group, without attention scores."""
         e, h, n = self.width, sizes.hidden, sizes.matrices
         wide = sizes.queries + sizes.keys + sizes.values + sizes.outputs + 2 * sizes.normed_latents
         wide += sizes.gate + (sizes.outputs if sizes.gate else 0)
@@ -312,12 +312,12 @@ class LayerCosts:
         return e * tokens * numbers + self.model.dropout * 2 * tokens * h
 
     def _scores(self, sizes: LayerSizes, tokens: float) -> float:
-        """Bytes that all devices of a tensor degree keep of attention's scores, or of the statistics of fused ones."""
+        """Bytes of attention scores, or of the statistics of fused attention, on all devices of a tensor group."""
         each = _LOGIT if self.fused else _SCORES * self.width * self.sequence
         return each * sizes.attention.heads * tokens
 
     def _attention(self, sizes: LayerSizes, tokens: float, t: int, cp: int) -> tuple[float, float]:
-        """Forward and backward time of attention without its linear maps; with a context degree keys go round."""
+        """Forward and backward time of attention without linear maps; with a context degree keys travel in a ring."""
         clock, s = self.clock, self.sequence
         flops = 2 * tokens * (sizes.queries + sizes.outputs) / t
         if self.fused:
@@ -332,7 +332,7 @@ class LayerCosts:
         return max(forward, ring), max(backward, 2 * ring)
 
     def _attended(self, sizes: LayerSizes) -> float:
-        """Tokens that a token attends to in the mean."""
+        """Mean number of tokens that a token attends to."""
         return sizes.attended(self.sequence) if self.model.causal else self.sequence
 
     def _times(self, sizes: LayerSizes, degrees: Degrees, attended: tuple[float, float]) -> _LayerTimes:
@@ -358,7 +358,7 @@ class LayerCosts:
         return _LayerTimes(forward, inputs, products, moved)
 
     def _routed(self, sizes: LayerSizes, tokens: float, degrees: Degrees) -> tuple[float, float]:
-        """Time in which the tokens of a device go to their experts and back, and that of routing in both passes."""
+        """Time to send the tokens of a device to their experts and back, and time of the router, in both passes."""
         (t, _, ep), experts, routing, servers = degrees, sizes.experts, self.routing, self.servers
         if experts is None:
             return 0.0, 0.0
@@ -373,7 +373,7 @@ class LayerCosts:
         return _EXCHANGES * (longest + servers.latency), routed
 
     def _projections(self, sizes: LayerSizes, tokens: float, t: int) -> Iterator[Product]:
-        """Products around attention."""
+        """Matrix products before and after attention."""
         for inputs, outputs in sizes.products:
             yield Product(tokens, outputs / t, inputs)
         if sizes.latents:
@@ -381,7 +381,7 @@ class LayerCosts:
         yield Product(tokens, sizes.hidden, sizes.outputs / t)
 
     def _networks(self, sizes: LayerSizes, tokens: float, t: int, ep: int) -> Iterator[Product]:
-        """Products of a network for all tokens, and of experts with their router."""
+        """Matrix products of the dense network, and of the experts with their router."""
         experts, h, n, whole = sizes.experts, sizes.hidden, sizes.matrices, self.routing.whole
         if sizes.inner:
             yield Product(tokens, (n - 1) * sizes.inner / t, h)
@@ -457,7 +457,7 @@ def _layers(costs: LayerCosts, degrees: tuple[Degrees, ...]) -> list[ConfiguredL
 
 
 def _recomputed(plain: Configuration, mode: str, stored: float, working: float, again: float) -> Configuration:
-    """The configuration with what it stores and works with when it runs forward again for so many seconds."""
+    """The configuration with the bytes and the extra seconds of a mode of recomputation."""
     return replace(
         plain,
         recompute=mode,

@@ -32,7 +32,7 @@ _MOST_DEVICES, _MOST_SAMPLES = 32_768, 1_000_000
 
 @dataclass(frozen=True)
 class Servers:
-    """Equal servers; every device has its own part of the card of its server."""
+    """Equal servers; each device has a fixed share of its server's network card."""
 
     count: int
     size: int  # devices of a server
@@ -60,11 +60,11 @@ class Servers:
 
     @property
     def name(self) -> str:
-        """As the command line says it."""
+        """The servers as on the command line, such as 2x8."""
         return f"{self.count}x{self.size}"
 
     def rate(self, *, inside: bool) -> float:
-        """Bytes a second that a device sends within its server or to others."""
+        """Bytes a second that a device sends, within its server or to another."""
         return self.reached * (self.inner if inside else self.outer)
 
     def transfer(self, size: float, *, inside: bool) -> float:
@@ -72,11 +72,11 @@ class Servers:
         return size / self.rate(inside=inside) + (0.0 if inside or not size else self.latency)
 
     def ring(self, ranks: int) -> float:
-        """Bandwidth of a ring through several servers with so many devices in each, all of whose cards carry it."""
+        """Bandwidth of a ring through several servers with `ranks` devices in each, which use all cards."""
         return min(self.inner, ranks * self.outer)
 
     def most_in_ring(self, width: int, tensor: int, pipelines: int) -> int:
-        """Devices in each server, at most, of a ring of one tensor rank, for pipelines whose stage has `width` devices.
+        """Most devices in a server of one ring of a tensor rank, if a stage has `width` devices; 0 if all fit in one.
 
         0 if all of them may lie in one server.
         """
@@ -86,14 +86,14 @@ class Servers:
         return 0 if pipelines <= beside else width // tensor * (pipelines // -(-pipelines // beside))
 
     def has_room(self, tensor: int, context: int) -> bool:
-        """Whether a stage of a pipeline may lie in one server, or in whole ones, and each tensor group in one."""
+        """Whether a stage can lie in one server or in whole ones, with each tensor group in one."""
         width = tensor * context
         return self.size % tensor == 0 and (width <= self.size or (width % self.size == 0 and width <= self.devices))
 
 
 @dataclass(frozen=True)
 class StateBytes:
-    """Bytes of each trained number on a device that keeps all of it."""
+    """Bytes for each trained parameter: weight, gradient and optimizer."""
 
     weights: float = 2.0
     gradients: float = 4.0
@@ -107,7 +107,7 @@ class StateBytes:
             object.__setattr__(self, name, float(size))
 
     def kept(self, zero: int, shards: int) -> tuple[float, float, float]:
-        """Bytes a number of weights, gradients and optimizer, as ZeRO divides them among `shards` devices."""
+        """Bytes a parameter on a device, when ZeRO divides them among `shards` devices."""
         return (
             self.weights / (shards if zero >= 3 else 1),
             self.gradients / (shards if zero >= 2 else 1),
@@ -115,13 +115,13 @@ class StateBytes:
         )
 
     def summed(self, zero: int) -> float:
-        """Bytes a number that replicas add up and gather after the last backward pass."""
+        """Bytes a parameter that replicas exchange after the last backward pass."""
         return (2 * self.gradients, self.gradients + self.weights, self.weights, 0.0)[zero]
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Degrees that a plan must have; None leaves one free."""
+    """Degrees that are prescribed; None leaves one free."""
 
     pp: int | None = None  # stages that hold devices of their own
     tp: int | None = None  # devices that share each product
@@ -230,19 +230,19 @@ class GridInstance(QuestionRecord):
         return [d for d in range(1, min(total, available) + 1) if total % d == 0 and wanted in (None, d)]
 
     def ways(self, layer: ConfiguredLayer, degrees: Degrees) -> tuple[Configuration, ...]:
-        """Ways to run a layer that the question allows, that with the least recomputation first."""
+        """Configurations of a layer that the question allows, in order of recomputation."""
         every = layer.modes(degrees)
         return tuple(way for way in every if way.recompute in self.modes) or every[:1]
 
     def shards(self, pipelines: int, degrees: Degrees) -> tuple[int, int]:
-        """Devices that hold the same dense parameters of a stage, and the same experts; these are 0 if they cannot."""
+        """Numbers of devices with the same dense parameters, and with the same experts; 0 if impossible."""
         tp, cp, ep = degrees
         dense = pipelines * cp
         experts, rest = divmod(dense * (tp if self.whole_experts else 1), ep)
         return dense, 0 if rest else experts
 
     def ring_rates(self, ranks: int, degrees: Degrees) -> tuple[float, float]:
-        """Bytes a second in a ring of devices that hold the same dense parameters, and of those with the same experts.
+        """Bytes a second in a ring of devices with the same dense parameters, and of those with the same experts.
 
         `ranks` of the former are in each server; 0 if all of them are in one.
         """
@@ -255,7 +255,7 @@ class GridInstance(QuestionRecord):
     def kept_bytes(
         self, layers: Sequence[Configuration], zero: int, shards: tuple[int, int], *, whole: bool
     ) -> tuple[float, float, float]:
-        """Weights, gradients and optimizer of a device that holds these layers; `whole` if they are all of them."""
+        """Bytes of weights, gradients and optimizer on a device with these layers; `whole` if they are all layers."""
         dense = sum(layer.parameters for layer in layers)
         if whole and len(layers) > 1:
             dense -= layers[-1].tied_parameters

@@ -31,7 +31,7 @@ from instances.records import By, read, written
 
 
 def obstacle(layer: Layer) -> str | None:
-    """The part of a layer that has no costs here, in words; None if all have."""
+    """The part of a layer whose costs are not known here, in words; None if there is none."""
     others = [mixer.kind for mixer in layer.mixers if not isinstance(mixer, Attention | LatentAttention)]
     if others:
         return f"{others[0]} in a layer"
@@ -49,7 +49,7 @@ def obstacle(layer: Layer) -> str | None:
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """A layer in a model of some width; of parameters, what devices divide and what each of them has whole."""
+    """Sizes of a layer; its parameters are either divided among devices or copied to each."""
 
     layer: Layer
     hidden: int  # width between layers, h
@@ -57,7 +57,7 @@ class LayerSizes:
 
     @property
     def attention(self) -> Attention | LatentAttention:
-        """The mixer of the tokens."""
+        """The layer's mixer of tokens (attention or a recurrence)."""
         mixer = self.layer.mixers[0]
         assert isinstance(mixer, Attention | LatentAttention)
         return mixer
@@ -106,26 +106,26 @@ class LayerSizes:
 
     @property
     def normed_latents(self) -> int:
-        """Width of the latent vectors with a norm, from which queries, keys and values are made."""
+        """Total width of the latent vectors that are normalised before queries, keys and values are made."""
         attention = self.attention
         return attention.rank + (attention.query_rank or 0) if isinstance(attention, LatentAttention) else 0
 
     @property
     def latents(self) -> int:
-        """Width of all that a token's latent attention makes of the layer's input but for queries of full width."""
+        """Total width of the latent vectors made from the layer's input."""
         attention = self.attention
         return self.normed_latents + attention.rotary if isinstance(attention, LatentAttention) else 0
 
     @property
     def gathered(self) -> int:
-        """Width that devices with parts of the tokens gather before attention."""
+        """Width of the vectors that devices gather before attention when each has a part of the tokens."""
         attention = self.attention
         from_latents = isinstance(attention, LatentAttention) and attention.query_rank
         return self.latents if from_latents else self.hidden + self.latents
 
     @property
     def products(self) -> tuple[tuple[int, int], ...]:
-        """Inputs and outputs of the products before attention whose outputs devices divide."""
+        """Inputs and outputs of the matrix products before attention that are divided among devices."""
         attention = self.attention
         if isinstance(attention, LatentAttention):
             expanded = attention.heads * (attention.plain + attention.value_width)
@@ -134,7 +134,7 @@ class LayerSizes:
 
     @property
     def further_norms(self) -> int:
-        """Norms beside the two that every layer has, with parameters or without."""
+        """Number of norms in addition to the two of every layer."""
         return max(0, self.layer.norms - 2)
 
     @property
@@ -144,29 +144,29 @@ class LayerSizes:
 
     @property
     def inner(self) -> int:
-        """Inner width of the network that all tokens take; 0 without one."""
+        """Inner width of the dense network; 0 without one."""
         return self.feed.inner if self.experts is None else self.experts.shared
 
     @property
     def routed(self) -> int:
-        """Inner width of all experts that a token takes."""
+        """Total inner width of the experts that a token takes."""
         return 0 if self.experts is None else self.experts.chosen * self.experts.inner
 
     @property
     def shared_gate(self) -> bool:
-        """Whether a gate multiplies what the network beside the experts gives."""
+        """Whether the output of the shared expert has a gate."""
         return self.experts is not None and self.experts.shared > 0 and self.experts.shared_gate
 
     @property
     def weights(self) -> int:
-        """Weights of the products that a token takes part in."""
+        """Number of weights that a token is multiplied with."""
         attention = self._attention_weights + self.hidden * self.latents
         feed = self.matrices * self.hidden * (self.inner + self.routed) + self.shared_gate * self.hidden
         return attention + feed + self._router
 
     @property
     def divided_parameters(self) -> int:
-        """Parameters without experts of which a device has its part."""
+        """Parameters, without experts, that are divided among tensor ranks."""
         attention, h = self.attention, self.hidden
         if isinstance(attention, LatentAttention):
             biases = attention.bias * h
@@ -178,7 +178,7 @@ class LayerSizes:
 
     @property
     def whole_parameters(self) -> int:
-        """Parameters that each device has, whatever the tensor degree."""
+        """Parameters that each tensor rank has in full."""
         attention, count = self.attention, self.layer.norms * self.norm + self.layer.vectors + self.attention.vectors
         if isinstance(attention, LatentAttention):
             count += (self.hidden + attention.bias) * self.latents + self.normed_latents
@@ -199,7 +199,7 @@ class LayerSizes:
         return self.divided_parameters + self.whole_parameters + self.expert_parameters
 
     def attended(self, sequence: int) -> float:
-        """Tokens that a token attends to in the mean, itself half, if it attends to those before it alone."""
+        """Mean number of tokens that a token attends to; a causal token counts half for itself."""
         attention = self.attention
         window = None if isinstance(attention, LatentAttention) else attention.window
         reach = min(sequence, window or sequence)
@@ -245,7 +245,7 @@ def norm_parameters(norm: str, width: int) -> int:
 
 
 def _layers_of_runs(value: Value) -> tuple[Layer, ...]:
-    """Layers of a file, whose runs of equal ones stand there once, after their number."""
+    """Layers of a file, in which equal consecutive layers stand once with their number."""
     runs = read(value, tuple[tuple[int, Layer], ...])
     if any(count < 1 for count, _ in runs) or sum(count for count, _ in runs) > MOST_LAYERS:
         value.fail(f"its runs of equal layers must have 1 layer or more, and {MOST_LAYERS} together at most.")
@@ -253,7 +253,7 @@ def _layers_of_runs(value: Value) -> tuple[Layer, ...]:
 
 
 def _runs(layers: tuple[Layer, ...]) -> list[Any]:
-    """Layers as JSON: a row for each run of equal ones, with their number and the layer."""
+    """Layers as JSON, with equal consecutive layers once, after their number."""
     return [[len([*run]), written(layer)] for layer, run in groupby(layers)]
 
 
@@ -305,7 +305,7 @@ class Transformer:
         tied: bool = False,
         rotary_base: float | None = None,
     ) -> Transformer:
-        """A decoder of equal layers; if it is not causal, an encoder with a norm of its embedding and a pooler.
+        """A decoder of equal layers; without causal attention an encoder with an embedding norm and a pooler.
 
         With biases, products have them, and norms have a shift. One expert is a dense network.
         """
@@ -366,17 +366,17 @@ class Transformer:
 
     @property
     def sizes(self) -> list[LayerSizes]:
-        """Sizes of each layer; equal layers share theirs."""
+        """Sizes of each layer; equal layers share an object."""
         return [self.kinds[layer] for layer in self.layers]
 
     @cached_property
     def kinds(self) -> dict[Layer, LayerSizes]:
-        """Layers that differ, in the order in which they come, with their sizes."""
+        """The distinct layers in order of appearance, with their sizes."""
         return {layer: LayerSizes(layer, self.hidden, self._norm) for layer in dict.fromkeys(self.layers)}
 
     @property
     def experts(self) -> tuple[int, ...]:
-        """Numbers of routed experts that layers have."""
+        """The distinct numbers of routed experts of layers."""
         return tuple(sorted({sizes.experts.count for sizes in self.kinds.values() if sizes.experts is not None}))
 
     @property
@@ -390,7 +390,7 @@ class Transformer:
 
     @property
     def widening(self) -> int:
-        """Weights of the matrix between table and layers, which a head has as well; 0 without one."""
+        """Weights of the matrix between the token table and the layers; 0 without one."""
         return self.table_width * self.hidden if self.table_width != self.hidden else 0
 
     @property
@@ -405,13 +405,13 @@ class Transformer:
 
     @property
     def head_parameters(self) -> int:
-        """Parameters after the layers, with the table of a head even if that is tied."""
+        """Parameters after the layers; a tied table counts here as well."""
         head = self.head * (self.table_parameters + self.widening)
         return head + self.pooled * (self.hidden**2 + self.hidden) + self.after
 
     @property
     def parameters(self) -> int:
-        """Trained numbers of the model; a tied table counts once.
+        """Number of trained parameters; a tied table counts once.
 
         Examples
         --------
@@ -528,7 +528,7 @@ def _of_encoder(encoder: Encoder, name: str) -> Transformer:
 
 
 def _of_decoder(decoder: Decoder, name: str) -> Transformer:
-    """The model of a decoder; of a head that yields no words the parameters count, its work does not."""
+    """The model of a decoder; a head without words counts with its parameters, not with its work."""
     norm = norm_parameters(decoder.norm, decoder.hidden)
     headed, table, after = decoder.labels is None, decoder.embedding, decoder.final_norm * norm
     if decoder.labels is None:

@@ -27,7 +27,7 @@ _SEQUENCE = 128
 
 
 def configured_record(config: Value) -> tuple[Decoder | Encoder, list[str]]:
-    """The record of the network that a configuration describes, and what is in doubt.
+    """The record of the network that a configuration describes, and sentences about doubts.
 
     Raises
     ------
@@ -49,12 +49,12 @@ def record_architecture(record: Decoder | Encoder, name: str, reference: str) ->
 
 
 def _text(longest: int) -> dict[str, int]:
-    """Default dimensions of a network that takes so many tokens; 0 if that is not known."""
+    """Default dimensions of a network with this longest context; 0 means unknown."""
     return {"batch": 1, "sequence": min(_SEQUENCE, longest or _SEQUENCE)}
 
 
 def configured_architecture(config: Value, name: str) -> tuple[Architecture, list[str]]:
-    """The architecture that a configuration describes, and what is in doubt.
+    """The architecture that a configuration describes, and sentences about doubts.
 
     Raises
     ------

@@ -74,7 +74,7 @@ _UNREAD = {
 
 @cache
 def model_types(family: str = "decoders") -> dict[str, dict[str, Any]]:
-    """The words of each model type of decoders, of encoders, or of wrappers of decoders."""
+    """The entries of `decoders.toml` for each model type of this family."""
     table = tomllib.loads(files(__package__).joinpath(f"{family}.toml").read_text(encoding="utf-8"))
 
     def words(name: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _defaults() -> dict[str, dict[str, Any]]:
 
 
 def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
-    """The record of the decoder that a configuration describes, and what is in doubt.
+    """The record of the decoder that a configuration describes, and sentences about doubts.
 
     Raises
     ------
@@ -159,7 +159,7 @@ _OF_METHOD = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4", "NVFP4": "fp4",
 
 
 def _quantized(stated: Any) -> str | None:
-    """The numbers that weights of layers are kept in; "" if they cannot be told, None if they are as configured."""
+    """Number type of quantised weights; "" if unknown, None if the weights are not quantised."""
     if not stated:
         return None
     parts = [stated] if isinstance(stated, dict) else []
@@ -171,7 +171,7 @@ def _quantized(stated: Any) -> str | None:
 
 
 def _numbers(part: Mapping[str, Any]) -> str | None:
-    """Type of numbers that a description of quantised weights states, such as int4; None if it is not known here."""
+    """Number type that a description of quantised weights states, such as int4; None if unknown."""
     for name in ("quant_method", "quant_algo"):
         if isinstance(part.get(name), str) and part[name] in _OF_METHOD:
             return _OF_METHOD[part[name]]
@@ -183,7 +183,7 @@ def _numbers(part: Mapping[str, Any]) -> str | None:
 
 
 def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int | None, bool]:
-    """Outputs of the head of a class of models, None for a head that yields words, and whether it has a bias."""
+    """Outputs of the head of a model class (None for a head over the vocabulary), and whether it has a bias."""
     if not classes or classes[0].endswith(_HEADED):
         return None, False
     stated, biased = next((head for end, head in _OTHER_HEADS.items() if classes[0].endswith(end)), (None, None))
@@ -203,7 +203,7 @@ def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int |
 def _with_ties(
     whole: str, outer: Mapping[str, Value], members: Mapping[str, Value], default: bool
 ) -> tuple[dict[str, Value], list[str]]:
-    """Fields of a wrapper's decoder, with whether the head is the table of words; and sentences where that is doubtful.
+    """Fields of a wrapper's decoder, with whether head and embedding are tied; and doubts about that.
 
     The wrapper may say so, its decoder, or neither; which of them transformers believes depends on the model type.
     """
@@ -227,7 +227,7 @@ def _with_ties(
 
 
 def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, Value]:
-    """Fields by the names that the model type has for them, with those of nested objects brought to the top."""
+    """All fields of a configuration at one level, under the names of its model type."""
     flat = dict(members)
     for outer, names in words.get("inside", {}).items():
         inner = members[outer].open_members(()) if outer in members and members[outer].data is not None else {}
@@ -240,7 +240,7 @@ def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, V
 
 
 def _full_layers(members: Mapping[str, Value]) -> dict[str, Value]:
-    """Sizes of the layers that attend to all tokens: as stated layer by layer, else by names of their own."""
+    """Sizes of the full-attention layers: as stated for each layer, else by fields of their own."""
     stated = members.get("per_layer_config")
     if stated is not None and stated.data:
         layers = list(stated.open_members(()).values())
@@ -256,7 +256,7 @@ def _full_layers(members: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
-    """Fields that could change sizes, and that the model type does not have."""
+    """Fields that the model type does not have and that could change sizes."""
     names = {
         *type_fields["defaults"],
         *type_fields["others"],
@@ -328,7 +328,7 @@ def _longest(kind: str, fields: Fields) -> int | None:
 
 
 def _rotary(fields: Fields) -> dict[str, Value]:
-    """Fields of the rotary positions by the name that they had first, if there are any, else by that of this release.
+    """Fields of the rotary positions, under their old name if that is there, else under the new one.
 
     Where they differ by kind of layer, those of layers that attend to all tokens.
     """
@@ -342,7 +342,7 @@ def _rotary(fields: Fields) -> dict[str, Value]:
 
 
 def _rotary_base(fields: Fields) -> float | None:
-    """Base of the angles of all layers, which no cost reads: None where it is missing or no number."""
+    """Base of the rotary angles, on which no cost depends; None where it is missing or not a number."""
     base = {**fields.members, **_rotary(fields)}.get("rope_theta")
     return float(base.data) if base is not None and type(base.data) in (int, float) and 1 <= base.data < 2**63 else None
 
@@ -387,7 +387,7 @@ def _sparse(fields: Fields, layers: int) -> list[bool]:
 
 
 def _norms(fields: Fields) -> int:
-    """Number of norms of a layer."""
+    """Number of norms in a layer."""
     norms = fields.words.get("norms", 2)
     if norms == "falcon":
         if fields.truth("new_decoder_architecture"):
@@ -464,7 +464,7 @@ def _experts(fields: Fields, hidden: int) -> Experts:
 
 
 def _groups(fields: Fields) -> tuple[int, int]:
-    """Groups from which the experts of a token come, at most, and all groups; one of one where there are none."""
+    """Largest number of expert groups a token uses, and number of groups; 1 and 1 without groups."""
     chosen, every = (fields.whole_or(name, 1) for name in ("topk_group", "n_group"))
     return (chosen, every) if chosen < every else (1, 1)
 
@@ -477,13 +477,13 @@ _DECODES = ("is_decoder", "add_cross_attention")
 
 
 def is_encoder(config: Value) -> bool:
-    """Whether the configuration is one of a known encoder."""
+    """Whether the configuration is that of a known encoder."""
     members = config.open_members(())
     return "model_type" in members and members["model_type"].text() in model_types("encoders")
 
 
 def encoder_of(config: Value) -> tuple[Encoder, list[str]]:
-    """The sizes of the encoder that a configuration describes, and what is in doubt.
+    """The sizes of the encoder that a configuration describes, and sentences about doubts.
 
     Raises
     ------

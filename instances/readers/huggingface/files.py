@@ -45,7 +45,7 @@ _INFINITE = re.compile(r"(?<=[\[\s,:])Infinity(?=[\s,\]}])")
 
 
 def configuration_file(spec: object) -> Path | None:
-    """The configuration that a path names, or what is called so in the folder that it names; None if there is none."""
+    """The configuration file at a path, or ``config.json`` in a folder; None if there is none."""
     if not isinstance(spec, str | os.PathLike):
         return None
     path = Path(spec)
@@ -155,7 +155,7 @@ def _is_alone(config: Value, record: Decoder) -> bool:
 
 
 def _width(config: Value) -> dict[str, Dim]:
-    """The bytes of a number of the type that the configuration states; nothing if it states none."""
+    """Bytes of a number, by the type that the configuration states; empty if it states none."""
     members = config.open_members(())
     inner, levels = members.get("text_config"), [members]
     if inner is not None and isinstance(inner.data, dict):
@@ -167,7 +167,7 @@ def _width(config: Value) -> dict[str, Dim]:
 
 
 def _name(file: Path) -> str:
-    """Name of a model: that of its folder, which caches of hubs keep further up, or of a configuration with its own."""
+    """Name of a model: that of its folder, above the folders of a hub's cache, or of its configuration file."""
     if file.name != CONFIGURATION:
         return file.stem
     folder = Path(os.path.abspath(file)).parent
@@ -177,13 +177,13 @@ def _name(file: Path) -> str:
 
 
 def _read(file: Path) -> Value:
-    """The content of a configuration; limits of times in it may be infinite, which JSON has no word for."""
+    """The content of a configuration, in which time limits may be infinite, which JSON has no word for."""
     check_readable(file, _MOST)
     return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
 
 
 def find_stored(spec: object, record: Decoder, weights: str | Path | None) -> tuple[Decoder, Stored, list[str]]:
-    """The decoder of a configuration as it is loaded, its weights, and what is in doubt; no tensors without weights.
+    """The decoder of a configuration, the weights stored beside it, if any, and sentences about doubts.
 
     Raises
     ------

@@ -169,7 +169,7 @@ def _text(stream: BinaryIO) -> str:
 
 
 def _value(stream: BinaryIO, kind: int) -> Any:
-    """A number or a text of the metadata; None for a list, which is passed over."""
+    """A number or a text of the metadata; None for a list, which is skipped."""
     if kind == 8:
         return _text(stream)
     if kind != 9:
@@ -206,7 +206,7 @@ _MARK = object()
 
 
 class _Name(NamedTuple):
-    """A class or function that a pickle names; it is neither loaded nor called."""
+    """Name of a class or function in a pickle, which is neither loaded nor called."""
 
     module: str
     name: str
@@ -219,7 +219,7 @@ class _Storage(NamedTuple):
 
 
 class _View(NamedTuple):
-    """A tensor: elements of a storage."""
+    """A tensor of a pickle: a view of a storage."""
 
     storage: _Storage
     kind: str
@@ -228,7 +228,7 @@ class _View(NamedTuple):
 
 
 class _Bounded(io.FileIO):
-    """A file of which no more is read at once than a header may have."""
+    """A file from which no single read returns more than a header may have."""
 
     def read(self, size: int | None = -1) -> Any:
         asked = os.fstat(self.fileno()).st_size - self.tell() if size is None or size < 0 else size
@@ -274,7 +274,7 @@ def _width(kind: str) -> int:
 
 
 def _views(described: Any) -> Iterator[tuple[str, _View]]:
-    """The tensors in mappings within mappings, with the keys that lead to them."""
+    """All tensors in nested mappings, with the keys that lead to them."""
     waiting, passed = [("", described)], 0
     while waiting:
         path, value = waiting.pop()
@@ -289,7 +289,7 @@ def _views(described: Any) -> Iterator[tuple[str, _View]]:
 
 
 def _described(text: bytes, file: Path) -> Any:
-    """The mappings, lists, plain values and tensors that a pickle describes; what makes anything else is refused.
+    """Content of a pickle: mappings, lists, plain values and tensors; anything else is refused.
 
     Its words are followed without Python's own machine for them, so that nothing is loaded or run.
     """
@@ -362,7 +362,7 @@ def _described(text: bytes, file: Path) -> Any:
 
 
 def _made(function: Any, arguments: tuple[Any, ...], file: Path) -> Any:
-    """The mapping, tensor or parameter (as its tensor) that a pickle says is made by a function."""
+    """The object that a function named in a pickle would make, if it is a mapping, a tensor or a parameter."""
     if not isinstance(function, _Name):
         raise ValueError
     if function == ("collections", "OrderedDict"):
@@ -381,7 +381,7 @@ def _made(function: Any, arguments: tuple[Any, ...], file: Path) -> Any:
 
 
 def _text_of(key: Any) -> str:
-    """A text or a number as a key; other keys, which might be of any size, are refused."""
+    """A text or a number of a pickle as a key; anything else, which could be of any size, is refused."""
     if not isinstance(key, str | int) or len(str(key)) > _MOST_LETTERS:
         raise ValueError
     return str(key)

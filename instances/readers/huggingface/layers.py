@@ -76,7 +76,7 @@ def sparse_layers(fields: Fields, layers: int) -> list[bool]:
 
 
 def _number(fields: Fields, word: str, least: int = 0) -> int:
-    """The number that `word` stands for: itself, a field, or as ``FIELD|DEFAULT`` a field with a default."""
+    """The number of a rule: `word` itself, the field of this name, or as ``FIELD|DEFAULT`` with a default."""
     if word.isdigit():
         return int(word)
     name, _, default = word.partition("|")
@@ -84,7 +84,7 @@ def _number(fields: Fields, word: str, least: int = 0) -> int:
 
 
 def _windowed(fields: Fields) -> bool:
-    """Whether the configuration has a window at all."""
+    """Whether the configuration states a sliding window."""
     condition = fields.word("window_if")
     return (not condition or fields.truth(condition)) and bool(
         fields.value(fields.word("window") or "sliding_window").data
@@ -92,7 +92,7 @@ def _windowed(fields: Fields) -> bool:
 
 
 def _period(fields: Fields, layers: int, word: str) -> list[str]:
-    """Every so many layers one attends to all tokens, the others to a window if there is one; or the last, too."""
+    """Kind of each layer when every n-th attends to all tokens, and the others to a window if there is one."""
     word, _, last = word.partition(" ")
     period = _number(fields, word) if fields.has("sliding_window") else 0
     return [
@@ -106,19 +106,19 @@ def _first(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _after(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer: the first `max_window_layers` attend to all tokens, those behind them to a window."""
+    """Kind of each layer: full attention in the first `max_window_layers`, then a window."""
     first = fields.whole("max_window_layers", 0) if _windowed(fields) else layers
     return [SLIDING if i >= first else FULL for i in range(layers)]
 
 
 def _qwen2_moe(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer: of the first `max_window_layers` every other one has a window."""
+    """Kind of each layer: among the first `max_window_layers` every other has a window."""
     last = fields.whole("max_window_layers", 0) if _windowed(fields) else 0
     return [SLIDING if (i + 1) % 2 and i < last else FULL for i in range(layers)]
 
 
 def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
-    """Layers without rotary positions: they attend to all tokens, or, in SmolLM, to a window."""
+    """Kind of each layer where some have no rotary positions: these attend to all tokens, in SmolLM to a window."""
     stated, chunked = fields.value("no_rope_layers"), fields.word("window") == "attention_chunk_size"
     if stated.data:
         rotary = [bool(number) for number in stated.whole_numbers()]
@@ -134,7 +134,7 @@ def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer: all count as attending to all tokens, and keep them; a wrong list of kinds is refused."""
+    """Kind of each layer: all attend to all tokens; a wrong list of kinds is refused."""
     kinds: list[str] = []
     for item in fields.value("attention_types").items() if fields.has("attention_types") else ():
         pair = item.items()
@@ -148,7 +148,7 @@ def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _cohere2_moe(fields: Fields, layers: int, word: str) -> list[str]:
-    """Windows but for every so many layers, counted anew behind the dense layers."""
+    """Kind of each layer: a window, but full attention in every n-th, counted anew after the dense layers."""
     dense = min(layers, _number(fields, "first_k_dense_replace|0"))
     first, rest = (fields.whole(name) for name in ("prefix_dense_sliding_window_pattern", "sliding_window_pattern"))
     return [
@@ -175,7 +175,7 @@ def _some_full(fields: Fields, layers: int, word: str) -> list[str]:
 
 
 def _blocks(fields: Fields) -> list[str]:
-    """Layers of one part each, as a list of words or as a text of letters."""
+    """The kind of each layer that has one part alone, from a list of words or a text of letters."""
     stated, pattern = fields.value("layer_types"), fields.value("hybrid_override_pattern")
     if stated.data is not None:
         kinds = [_kind_of(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in stated.items()]
@@ -192,7 +192,7 @@ def _blocks(fields: Fields) -> list[str]:
 
 
 def _indexed(fields: Fields, layers: int, word: str) -> list[str]:
-    """Kind of each layer: those without an indexer of their own take the tokens that the last indexer has chosen."""
+    """Kind of each layer: layers without an indexer use the tokens that the last indexer has chosen."""
     stated = fields.value("indexer_types")
     if stated.data is None:
         stated = fields.value("index_topk_pattern")
@@ -225,7 +225,7 @@ def _jamba(fields: Fields, layers: int, word: str) -> list[str]:
 
 def _listed(name: str) -> Callable[[Fields, int, str], list[str]]:
     def rule(fields: Fields, layers: int, word: str) -> list[str]:
-        """Layers of attention by their numbers; all of them, or none, where there is no list."""
+        """Kind of each layer: attention in the listed layers; without a list in all, or in none."""
         if not fields.has(name):
             return [FULL if name == "full_attn_idxs" else LINEAR] * layers
         chosen = set(fields.value(name).whole_numbers())
@@ -266,13 +266,13 @@ _RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
 
 
 def _first_dense(fields: Fields, layers: int, word: str) -> list[bool]:
-    """Whether each layer has experts: the first so many have none."""
+    """Whether each layer has experts: all but the first n."""
     dense = _number(fields, word)
     return [i >= dense for i in range(layers)]
 
 
 def _step(fields: Fields, layers: int, word: str) -> list[bool]:
-    """The last of every so many layers has experts, unless it is listed as dense."""
+    """Whether each layer has experts: the last of every n, unless it is listed as dense."""
     step = fields.whole_or("decoder_sparse_step", 1)
     only = fields.value("mlp_only_layers")
     dense = (
@@ -282,7 +282,7 @@ def _step(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 def _moe_layers(fields: Fields, layers: int, word: str) -> list[bool]:
-    """The layers that are listed, else the last of every so many, have experts."""
+    """Whether each layer has experts: those listed, else the last of every n."""
     if fields.has("moe_layers"):
         chosen = set(fields.value("moe_layers").whole_numbers())
         return [i in chosen for i in range(layers)]
@@ -333,7 +333,7 @@ def held_tokens(mixer: Attention | LatentAttention, context: int) -> int:
 
 
 def mix(net: NetworkBuilder, x: Tensor, mixer: Attention | LatentAttention | Recurrence, cache: Cache | None) -> Tensor:
-    """Record a mixer of tokens; what a cache keeps for it is read and written."""
+    """Record the mixer of tokens of a layer, with the reads and writes of its cache."""
     if isinstance(mixer, Attention):
         return _attention(net, x, mixer, cache)
     if isinstance(mixer, LatentAttention):
@@ -342,7 +342,7 @@ def mix(net: NetworkBuilder, x: Tensor, mixer: Attention | LatentAttention | Rec
 
 
 def scaled(net: NetworkBuilder, x: Tensor, name: str, count: int) -> Tensor:
-    """Parameters that are no matrix: scales of the vectors of `x`, at the cost of a product an element."""
+    """Record a scaling of `x` by vectors of `count` parameters in all, a multiplication for each element."""
     return net.operator("scale", [x, net.parameter(name, count)], [x.shape], flops=x.elements)[0]
 
 
@@ -393,7 +393,7 @@ def _attended(
     width: int,
     value_width: int,
 ) -> Tensor:
-    """Both products of attention and the softmax between them; reads `cached` states, and writes the newest tokens."""
+    """Record both matrix products of attention and the softmax between them, with reads and writes of the cache."""
     batch, sequence, _ = inputs[0].shape
     shape = (batch, sequence, heads * value_width)
     written = sum(inputs[i].elements * state.element_bytes for i, state in enumerate(cached, start=1))
@@ -409,7 +409,7 @@ def _attended(
 
 
 def _latent(net: NetworkBuilder, x: Tensor, attention: LatentAttention, cache: Cache | None) -> Tensor:
-    """Attention whose keys and values are made of a latent vector a token, which alone is cached."""
+    """Record attention whose keys and values come from a latent vector of each token, which alone is cached."""
     batch, sequence, hidden = x.shape
     width = attention.plain + attention.rotary
     with net.scope("attention"):
@@ -443,7 +443,7 @@ def _latent(net: NetworkBuilder, x: Tensor, attention: LatentAttention, cache: C
 
 
 def _chosen(net: NetworkBuilder, x: Tensor, source: Tensor, indexer: Indexer, cache: Cache | None) -> Tensor:
-    """The tokens that each token attends to, the best by the indexer's scores."""
+    """Record the choice of the tokens that each token attends to, by the indexer's scores."""
     batch, sequence, _ = x.shape
     with net.scope("indexer"):
         query = net.linear(source, indexer.heads * indexer.width, "query", bias=False)
@@ -489,7 +489,7 @@ def _recurrence(net: NetworkBuilder, x: Tensor, recurrence: Recurrence, cache: C
 
 
 def _linear(net: NetworkBuilder, x: Tensor, linear: Linear, name: str) -> Tensor:
-    """A product, or two by way of a narrow width."""
+    """Record a matrix product, or two of low rank."""
     if linear.between:
         x = net.linear(x, linear.between, f"{name}_narrow", bias=False)
     return net.linear(x, linear.outputs, name, bias=linear.bias)

@@ -102,7 +102,7 @@ def _gate(fields: Fields, heads: int, width: int) -> int:
 
 
 def _head_width(fields: Fields, hidden: int, heads: int) -> int:
-    """Width of a head: as stated, else the hidden width divided by the heads."""
+    """Width of a head: as stated, else the hidden width over the number of heads."""
     name = fields.words.get("head_width", "head_dim")
     if name and fields.has(name):
         return fields.whole(name)
@@ -306,7 +306,7 @@ _RECURRENCES = {
 
 
 def other_caches(record: Decoder, dims: Mapping[str, Dim]) -> dict[str, dict[str, int]]:
-    """Layers whose cache does not grow with the context, or not for ever, by their names.
+    """Layers whose cache is constant or limited as the context grows, by name.
 
     ``window`` are the tokens that it holds at most, ``constant`` the bytes of it that do not depend on the context.
     """
@@ -369,7 +369,7 @@ def record_network(
 
 
 def _positions(net: NetworkBuilder, rows: int, sequence: int, hidden: int, cache: Cache | None) -> Tensor:
-    """The rows of the table of positions that the sequence needs."""
+    """The rows of the table of positions for the sequence."""
     if max(sequence, 0 if cache is None else cache.context) > rows:
         raise InputError(f"the network knows {rows} positions; give a sequence and a context of at most that.")
     return net.slice(net.parameter("weight", rows, hidden), sequence, hidden)
@@ -384,7 +384,7 @@ def _norm(net: NetworkBuilder, x: Tensor, kind: str) -> Tensor:
 
 
 def _layer(net: NetworkBuilder, x: Tensor, layer: Layer, norm: str, cache: Cache | None) -> Tensor:
-    """A layer: a norm before each of its parts in turn; norms that remain come after them."""
+    """Record a layer: a norm before each of its parts, further norms after them."""
     norms = layer.norms
     after = norms - 1 - (layer.feed is not None)
     if layer.vectors:
@@ -420,7 +420,7 @@ def _dense(net: NetworkBuilder, x: Tensor, inner: int, feed: FeedForward) -> Ten
 
 
 def _experts(net: NetworkBuilder, x: Tensor, feed: FeedForward, experts: Experts) -> Tensor:
-    """Experts with their router, and the network beside them."""
+    """Record the experts of a layer with their router and shared expert."""
     batch, sequence, hidden = x.shape
     wide = (2 if feed.gated else 1) * experts.inner
     rows = batch * sequence * experts.chosen

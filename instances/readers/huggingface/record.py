@@ -41,7 +41,7 @@ class Fields:
     warnings: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> Value:
-        """The value of a field, null where it is nowhere."""
+        """The value of a field; null if it is missing."""
         own = self.aliases.get(name, name)
         names = [*(alias for alias, target in self.aliases.items() if target == own), own]  # as transformers has them
         for candidate in names:
@@ -51,7 +51,7 @@ class Fields:
         return Value(default, self.whole_file.file, name)
 
     def has(self, name: str) -> bool:
-        """Whether the field has a value."""
+        """Whether the field is there and not null."""
         return self.value(name).data is not None
 
     def whole(self, name: str, least: int = 1, largest: int = _MOST) -> int:
@@ -69,16 +69,16 @@ class Fields:
         return self.whole(name, least) if self.has(name) else default
 
     def truth(self, name: str) -> bool:
-        """True or false; false where nothing is said."""
+        """The value of a boolean field; false if it is missing."""
         value = self.value(name)
         return False if value.data is None else value.truth()
 
     def word(self, name: str) -> Any:
-        """The value that is fixed for the model type under a name of `decoders.toml`; None if there is none."""
+        """The entry of `decoders.toml` for the model type under this name; None if there is none."""
         return self.words.get(name)
 
     def says(self, name: str) -> bool:
-        """A word that is true, false, or the field that decides."""
+        """Whether an entry of `decoders.toml` holds: true, false, or the name of the field that decides."""
         word = self.words.get(name, False)
         return word if isinstance(word, bool) else self.truth(word)
 
@@ -136,7 +136,7 @@ class LatentAttention:
 
     @property
     def token_elements(self) -> int:
-        """Elements that the cache keeps of a token, those of an indexer apart."""
+        """Elements that the cache keeps of a token, without those of an indexer."""
         return self.rank + self.rotary
 
 

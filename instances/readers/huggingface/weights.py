@@ -48,7 +48,7 @@ _ADAPTER, _TOWERS, _OTHER = "an adapter", "a file of towers alone", "no weights 
 
 @dataclass(frozen=True)
 class _Weights:
-    """Files that hold weights together, the parts of them that are missing, and what their index says."""
+    """One set of weight files: its parts, missing parts, and its index."""
 
     name: str  # by which they are chosen
     files: tuple[Path, ...]
@@ -60,17 +60,17 @@ class _Weights:
 
     @cached_property
     def headers(self) -> tuple[Header, ...]:
-        """A header a file."""
+        """The header of each file."""
         return tuple(map(read_header, self.files))
 
     @property
     def bytes(self) -> int:
-        """Bytes of their tensors."""
+        """Total bytes of the tensors."""
         return sum(tensor.bytes for header in self.headers for tensor in header.tensors if not tensor.shared)
 
     @cached_property
     def purpose(self) -> str:
-        """In words, what the files are for if they are not the weights of a model; empty if they are."""
+        """The purpose of files that are not the weights of a model, in words; empty for weights."""
         first, values = self.files[0].name.lower(), self.headers[0].values
         kind, architecture = values.get("general.type"), values.get("general.architecture")
         tensors = [tensor.name for header in self.headers for tensor in header.tensors]
@@ -105,7 +105,7 @@ class _Weights:
         return [tensor for header in self.headers for tensor in header.tensors]
 
     def _joined(self) -> list[StoredTensor]:
-        """The tensors of all slices: of each matrix the sum, of each vector one; refused if one lacks a tensor."""
+        """The tensors of all slices joined (matrices summed, vectors taken from one); all must be complete."""
         first, *others = ({tensor.name: tensor for tensor in header.tensors} for header in self.headers)
         for file, other in zip(self.files[1:], others, strict=True):
             if lacking := sorted(first.keys() ^ other.keys()):
@@ -120,7 +120,7 @@ class _Weights:
 
 
 class Stored(NamedTuple):
-    """Tensors of the weights of a model, and what is in doubt."""
+    """Tensors of the weights of a model, and sentences about doubts."""
 
     tensors: list[StoredTensor]
     source: str  # the file, or what all of them are called
@@ -128,12 +128,12 @@ class Stored(NamedTuple):
 
     @property
     def is_gguf(self) -> bool:
-        """Whether a runtime of GGUF loads them."""
+        """Whether these are GGUF files."""
         return self.source.endswith(".gguf")
 
 
 def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
-    """The weights of the model of a folder; no tensors where there are none that can be read.
+    """The weights in a model's folder; no tensors if none can be read.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
 
 
 def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str]]:
-    """The weights that are meant, and which are left out: what transformers takes, unless others have more bytes."""
+    """The set of weights to use, and those left out: by the precedence of transformers, unless others are larger."""
     if len(models) == 1:
         return models[0], []
     ranked = [weights for weights in models if weights.rank is not None]
@@ -200,18 +200,18 @@ def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str
 
 
 def _named(others: Iterable[_Weights]) -> list[str]:
-    """Doubts about files that are no weights of a model."""
+    """Sentences about files that are not weights of a model."""
     why = {_ADAPTER: "an adapter, which does not count; merge it into the weights to count it"}
     return [f"{weights.name} is {why.get(weights.purpose, weights.purpose)}." for weights in others]
 
 
 def _own_form(path: Path) -> tuple[str, ...]:
-    """The name of a file of PyTorch as a form; nothing of other files."""
+    """The name of a PyTorch file as a form of weights; nothing for other files."""
     return (glob.escape(path.name),) if path.suffix in (".bin", ".pth", ".pt") else ()
 
 
 def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) -> list[_Weights]:
-    """The weights of a folder: what an index names, files numbered as parts of one, slices, and single files."""
+    """The sets of weights of a folder: by an index, by numbered parts, by slices, or single files."""
     files = {file.name: file for form in forms for file in sorted(folder.glob(form))}
     if len(files) > _MOST_FILES:
         raise InputError(f"{folder}: there are {len(files)} files of weights; {_MOST_FILES} are the most that is read.")
@@ -252,7 +252,7 @@ def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) 
 
 
 def _unread(folder: Path, sets: Sequence[_Weights]) -> list[str]:
-    """Doubts where no weights are read: forms that are not, parts that are elsewhere, folders below."""
+    """Sentences about weights that are not read: other formats, missing parts, folders below."""
     bytes_are = "bytes are those of element_bytes"
     for weights in sets:
         if not weights.files:
@@ -273,7 +273,7 @@ def _unread(folder: Path, sets: Sequence[_Weights]) -> list[str]:
 
 
 def _check_number(file: Path, header: Header) -> None:
-    """Refuse a part of GGUF that is called another part, or no part."""
+    """Refuse a part of a GGUF file whose header has another number than its name."""
     number, count = header.values.get("split.no", 0), header.values.get("split.count", 0)
     match = _PART.fullmatch(file.name)
     stated = (int(match["number"]) - 1, int(match["count"])) if match else (0, 1)
@@ -313,7 +313,7 @@ _LEAST, _MOST = 0.98, 1.25
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of a network, by the names of nodes and of tensors."""
+    """Assignment of nodes and tensors to the parts of a network, by their names."""
 
     layers: int
     stack: str  # path of the layers
@@ -325,7 +325,7 @@ class Parts:
 
     @classmethod
     def of(cls, record: Decoder | Encoder) -> Parts:
-        """Of a network."""
+        """The parts of a network."""
         modules = record.modules
         sizes = (modules["layers"], modules["before"][0], (*modules["after"],))
         if isinstance(record, Encoder):
@@ -340,7 +340,7 @@ class Parts:
         return AFTER if name.startswith(tuple(f"{path}." for path in self.after)) or name in self.after else BEFORE
 
     def of_tensor(self, name: str) -> int | None:
-        """The part that a stored tensor is in; None for what is none of the network."""
+        """The part of a stored tensor; None if it does not belong to the network."""
         if _BUFFERS.search(name) or _DRAFTS.search(name) or self.is_of_tower(name):
             return None
         if match := _LAYER.search(name):
@@ -356,21 +356,21 @@ class Parts:
 
     @staticmethod
     def is_of_own_head(name: str) -> bool:
-        """Whether a tensor is of a head that yields something else than words, or the words of an encoder."""
+        """Whether a tensor belongs to a head with other outputs than words, or to the word head of an encoder."""
         return bool(_OWN_HEAD.search(name)) and not _LAYER.search(name)
 
     @staticmethod
     def is_of_head(name: str) -> bool:
-        """Whether a tensor is of the head that yields words."""
+        """Whether a tensor belongs to the language-model head."""
         return not _HEADS.isdisjoint(name.split(".")) and not _LAYER.search(name)
 
     @staticmethod
     def is_of_tower(name: str) -> bool:
-        """Whether a tensor is of an encoder of images or sounds beside the decoder; `blk.` is GGUF's own decoder."""
+        """Whether a tensor belongs to an encoder of images or sound beside the decoder (not GGUF's `blk.`)."""
         return bool(_TOWER.search(name)) and not name.startswith("blk.")
 
     def is_behind(self, name: str) -> bool:
-        """Whether a tensor is of a layer that the network does not have."""
+        """Whether a tensor belongs to a layer beyond the last one of the network."""
         match = _LAYER.search(name)
         return not self.is_of_tower(name) and (
             bool(_DRAFTS.search(name)) or (match is not None and int(match[1]) >= self.layers)
@@ -378,7 +378,7 @@ class Parts:
 
 
 def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Encoder, list[str]]:
-    """The network as it is loaded, and what is in doubt.
+    """The network as a runtime loads it from these weights, and sentences about doubts.
 
     llama.cpp loads a head that is there beside the table of words. Without a tensor of its own a decoder has no head
     and an encoder no pooler; another head than the one of the class counts with its bytes alone.
@@ -401,7 +401,7 @@ def as_stored(record: Decoder | Encoder, stored: Stored) -> tuple[Decoder | Enco
 
 
 def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Callable[[str], float]:
-    """Bytes of an element of a parameter, by its name: the mean of its part.
+    """Mean bytes of an element of each parameter, over its part of the network.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ def stored_widths(graph: ComputationGraph, parts: Parts, stored: Stored) -> Call
 
 
 def stored_sizes(elements: dict[int, int], parts: Parts, stored: Stored) -> dict[int, tuple[int, int]]:
-    """Stored bytes of each part with so many parameters, and these; both ends are one where tensors do not tell.
+    """Stored bytes and parameters of each part; both ends count as one if the tensors do not tell them apart.
 
     Raises
     ------
@@ -463,7 +463,7 @@ def _elements(graph: ComputationGraph, parts: Parts) -> dict[int, int]:
 
 
 def _fits(tensors: Sequence[StoredTensor], count: int) -> bool:
-    """Whether tensors can be those of so many parameters."""
+    """Whether tensors can hold exactly this many parameters."""
     elements = sum(tensor.elements for tensor in tensors)
     if all(tensor.plain for tensor in tensors):
         return elements == count
@@ -471,7 +471,7 @@ def _fits(tensors: Sequence[StoredTensor], count: int) -> bool:
 
 
 def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[ComputationGraph, list[str]]:
-    """The graph with bytes of what is loaded beside the network, and what is in doubt."""
+    """The graph with the bytes that are loaded in addition to the network, and sentences about doubts."""
     towers, heads, doubts = other_sizes(parts, stored)
     param_bytes = graph.param_bytes.copy()
     if towers:
@@ -482,7 +482,7 @@ def with_others(graph: ComputationGraph, parts: Parts, stored: Stored) -> tuple[
 
 
 def other_sizes(parts: Parts, stored: Stored) -> tuple[int, int, list[str]]:
-    """Bytes of towers, which count at the embedding as runtimes have them, and of other heads, and what is in doubt."""
+    """Bytes of vision or audio towers, counted at the embedding, and of other heads; and doubts."""
 
     def size_of(is_of: Callable[[str], bool]) -> int:
         return sum(tensor.bytes for tensor in stored.tensors if is_of(tensor.name) and not tensor.shared)

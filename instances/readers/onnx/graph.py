@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def weight_files(model: ModelProto) -> set[str]:
-    """The files that a model names for its weights, as it names them."""
+    """The external files that a model names for its weights."""
     return {_entries(tensor).get("location", "") for tensor in _external_tensors(model)}
 
 
@@ -225,7 +225,7 @@ def infer_shapes(model: ModelProto, path: str | Path, dims: Mapping[str, int]) -
 
 
 def _infer_with_loops(model: ModelProto, path: str | Path) -> tuple[ModelProto, Scope]:
-    """The model with its shapes inferred, again each time that a state of a loop has got its shape."""
+    """The model with inferred shapes, where inference is repeated until the states of loops have shapes."""
     for _ in range(_ROUNDS):
         try:
             model = onnx.shape_inference.infer_shapes(model, data_prop=True)
@@ -239,7 +239,7 @@ def _infer_with_loops(model: ModelProto, path: str | Path) -> tuple[ModelProto, 
 
 
 def _loops(scope: Scope) -> Iterator[tuple[NodeProto, Scope, Scope]]:
-    """Loops at any depth, with their bodies and what is around them."""
+    """All loops, nested ones as well, each with its body and the scope around it."""
     for live in scope.live:
         for body in live.bodies:
             if live.node.op_type == "Loop":
@@ -248,7 +248,7 @@ def _loops(scope: Scope) -> Iterator[tuple[NodeProto, Scope, Scope]]:
 
 
 def _settle_loop(node: NodeProto, body: Scope, scope: Scope) -> bool:
-    """Give the state of a loop the shape that it begins with, and its outputs the shape that it keeps.
+    """Give the state of a loop its initial shape, and the loop's output the shape of the state.
 
     Inference leaves both open, as a state may change its shape; where it does, the output stays open.
     """
@@ -279,7 +279,7 @@ def _fixed(kind: TypeProto, shape: tuple[int, ...]) -> TypeProto:
 
 
 def _ask(way: str, model: ModelProto, path: str | Path, dims: Mapping[str, int]) -> ModelProto | None:
-    """The model with the shapes that a process of its own finds in this way; None if it fails."""
+    """The model with the shapes that a separate process infers in this way; None if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder, "question.onnx"), Path(folder, "answer.onnx")
         question.write_bytes(model.SerializeToString())
@@ -325,7 +325,7 @@ def open_shapes(model: ModelProto, scope: Scope) -> frozenset[str]:
 
 
 def _is_open(live: LiveNode) -> bool:
-    """Whether the shape of an operator's result depends on values that depend on the inputs."""
+    """Whether the shape of a result depends on values of the inputs, not only on their shapes."""
     kind = live.node.op_type
     return kind in _FINDING or (kind in _SIZED and not set(live.reads).isdisjoint(live.node.input[1:]))
 
@@ -334,7 +334,7 @@ def _is_open(live: LiveNode) -> bool:
 
 
 def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) -> tuple[ComputationGraph, list[int]]:
-    """Read a model as `read_onnx` does, with a node for each operator that depends on an input; and list its views."""
+    """Read a model as `read_onnx` does: a node for each operator that depends on an input; and list its views."""
     try:
         scope, way = typed_scope(path, dims)
     except OpenDimensionsError as error:  # sizes are proposed with which the model is read
@@ -379,7 +379,7 @@ def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
 def _assemble(
     scope: Scope, work: list[float], *, name: str, source: str, attributes: dict[str, object]
 ) -> ComputationGraph:
-    """The graph: a node for each operator that runs, with tensors that are read and weights by their users."""
+    """Build the graph: a node for each operator that runs, the tensors it reads, and its weights."""
     produced: dict[str, tuple[int, int]] = {}
     outputs: list[list[float]] = []
     edges: list[tuple[int, int, int]] = []
@@ -420,7 +420,7 @@ def _weight(scope: Scope, name: str) -> TensorType:
 
 
 def node_names(scope: Scope) -> tuple[str, ...]:
-    """The names of the nodes where they have one of their own, behind the paths of their modules if those are told."""
+    """The names of the nodes, with the paths of their modules in front where these are known."""
     count = Counter(live.node.name for live in scope.live)
 
     def name(node: NodeProto) -> str:
@@ -433,7 +433,7 @@ def node_names(scope: Scope) -> tuple[str, ...]:
 
 
 def _totals(prices: list[Price]) -> dict[str, object]:
-    """Operations of all nodes, and what of them is not known exactly."""
+    """Operations of all nodes, and sentences about counts that are not exact."""
     total = Price()
     for item in prices:
         total.add(item)
@@ -446,7 +446,7 @@ def _totals(prices: list[Price]) -> dict[str, object]:
 
 
 def _measured(live: LiveNode, seconds: Mapping[str, float]) -> float:
-    """Seconds of a node in the profile."""
+    """Seconds of a node, from a profile."""
     name = next(filter(None, live.node.output), "")
     if name not in seconds:
         raise InputError(f"node {live.node.op_type} '{live.node.name or name}' is not in the profile; use roofline.")

@@ -42,7 +42,7 @@ class OpenDimensionsError(InputError):
         return OpenDimensionsError, (self.missing, self.path, self.names)
 
     def words(self, sizes: Mapping[str, int] | None) -> str:
-        """The message with these sizes as an example, or with none that the model is known to take."""
+        """The message, with these sizes as an example; without an example if no sizes are known to work."""
         return f"{self.path}: {no_value(self.missing, sizes)} (the model has {', '.join(self.names)})."
 
 
@@ -60,7 +60,7 @@ def proposals(missing: Iterable[str]) -> Iterator[dict[str, int]]:
 
 
 def no_value(missing: Mapping[str, str], sizes: Mapping[str, int] | None) -> str:
-    """Words for all dimensions that have no value, by the input in which each is first, with values for them.
+    """Words for all dimensions without a value, by the first input that has each, with example values.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def _usual(name: str) -> int:
 
 
 def _is_one(name: str) -> bool:
-    """Whether a dimension of this name is usually 1, as batches and lengths of the past are."""
+    """Whether a dimension of this name usually is 1, such as a batch or the length of the past."""
     lower = name.lower()
     return "past" in lower or "batch" in lower or lower.endswith(":0")
 
@@ -134,7 +134,7 @@ def load_model(path: str | Path) -> ModelProto:
 
 
 def _check_functions(model: ModelProto, path: str | Path) -> None:
-    """Refuse functions that call themselves, and those that become too much where they are called."""
+    """Refuse functions that call themselves, and those that become too large when inlined."""
     bodies: dict[_Key, GraphProto] = {}
     for function in model.functions:  # all of one name together, whichever it stands for
         bodies.setdefault(_key(function, function.name), GraphProto()).node.extend(function.node)
@@ -158,7 +158,7 @@ def _check_functions(model: ModelProto, path: str | Path) -> None:
 
 
 def _calls(graph: GraphProto) -> Counter[_Key]:
-    """Number of nodes of each kind in a graph and its bodies."""
+    """Number of nodes of each operator type in a graph and its bodies."""
     return Counter(_key(node, node.op_type) for part in all_graphs(graph) for node in part.node)
 
 
@@ -167,7 +167,7 @@ def _key(item: NodeProto | FunctionProto, name: str) -> _Key:
 
 
 def _inlined(calls: Counter[_Key], sizes: Mapping[_Key, tuple[int, ...]], base: tuple[int, int]) -> tuple[int, int]:
-    """Nodes and bytes of a graph when all functions that it calls are written out.
+    """Nodes and bytes of a graph when all functions that it calls are inlined.
 
     `base` is what the graph has itself; `sizes` has both numbers for each function, other operators are one node.
     """
@@ -192,13 +192,13 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
-    """Inputs that are no initializers; up to IR version 3 these are listed as well."""
+    """Inputs that are not initializers; up to IR version 3 initializers are listed among the inputs."""
     initializers = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in initializers]
 
 
 def captured(node: NodeProto) -> list[str]:
-    """Names of outer tensors that the bodies of a node read."""
+    """Names of outer tensors that the bodies of a control-flow node read."""
     names: dict[str, None] = {}
     for graph in subgraphs(node):
         inside = _initial_names(graph)
@@ -210,7 +210,7 @@ def captured(node: NodeProto) -> list[str]:
 
 
 def drop_weights(model: ModelProto) -> None:
-    """Remove the values of all large constants, in place; the rest is small enough to be copied."""
+    """Remove the values of all large constants, in place, so that the model is small enough to be copied."""
     for graph in all_graphs(model.graph):
         constants = (node for node in graph.node if node.op_type == "Constant")
         values = [attribute.t for node in constants for attribute in node.attribute if attribute.HasField("t")]
@@ -221,7 +221,7 @@ def drop_weights(model: ModelProto) -> None:
 
 
 def whole_numbers(graph: GraphProto) -> dict[str, NDArray[np.int64]]:
-    """Constants of a graph that hold 64-bit whole numbers, by name; but no large ones, and none in other files."""
+    """Small constants of 64-bit integers that are stored in the file itself, by name."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":
@@ -283,7 +283,7 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
 
 
 def _places(inputs: list[ValueInfoProto]) -> dict[str, list[TensorProto]]:
-    """The protobuf entries of each named dimension; a name may stand at several places."""
+    """The protobuf entries of each named dimension, which may occur several times."""
     places: dict[str, list[TensorProto]] = {}
     first: list[TensorProto] = []
     for value in inputs:
@@ -324,7 +324,7 @@ def _follow_batch(graph: GraphProto, old: int, new: int) -> None:
 
 
 def _unify_constants(graph: GraphProto) -> None:
-    """Make a tensor of every number of a Constant, as onnxruntime's shape inference fails at other attributes."""
+    """Give every Constant its value as a tensor, as onnxruntime's shape inference fails at other forms."""
     kinds = {"value_int": "i", "value_ints": "ints", "value_float": "f", "value_floats": "floats"}
     for node in graph.node:
         for attribute in node.attribute:
@@ -345,7 +345,7 @@ def _initial_names(graph: GraphProto) -> set[str]:
 
 
 def _texts(graph: GraphProto) -> Iterator[str | bytes]:
-    """All names in a graph; bytes where they are not UTF-8, as protobuf gives them."""
+    """All names in a graph, as protobuf gives them: bytes where they are not UTF-8."""
     values = (*graph.input, *graph.output, *graph.value_info)
     yield from (item.name for item in (*values, *graph.initializer))
     yield from (tensor.values.name for tensor in graph.sparse_initializer)

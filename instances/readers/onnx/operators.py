@@ -48,7 +48,7 @@ class TypedNode:
     outputs: tuple[TensorType | None, ...]  # None where nobody reads an output, or it is left out
 
     def input(self, i: int) -> TensorType:
-        """An input that the operator cannot do without."""
+        """A required input of the operator."""
         tensor = self.inputs[i] if i < len(self.inputs) else None
         if tensor is None:
             raise ValueError(f"input {i} is missing")
@@ -56,7 +56,7 @@ class TypedNode:
 
     @property
     def written(self) -> int:
-        """Elements of the first output that is read."""
+        """Elements of the first output that some node reads."""
         return next((tensor.elements for tensor in self.outputs if tensor is not None), 0)
 
 
@@ -114,12 +114,12 @@ def count(operator: TypedNode) -> Count:
 
 
 def is_view(kind: str, domain: str) -> bool:
-    """Whether an operator gives the same data in another shape or under another name, at no cost."""
+    """Whether an operator only reshapes or renames its data, at no cost."""
     return kind in _VIEWS and _is_listed(kind, domain)
 
 
 def _is_listed(kind: str, domain: str) -> bool:
-    """Whether the tables below hold for an operator of this domain."""
+    """Whether the tables of costs below hold for the domain of an operator."""
     listed = _DOMAINS.get(domain, frozenset())
     return listed is None or kind in listed
 
@@ -131,7 +131,7 @@ def _bias(op: TypedNode) -> int:
 
 
 def _convolution(weight: int) -> Callable[[TypedNode], int]:
-    """Multiply-adds of a convolution whose weight is the input of this number."""
+    """Multiply-adds of a convolution; `weight` is the number of the input with its weight."""
 
     def products(op: TypedNode) -> int:
         kernel = op.input(weight).shape
@@ -149,7 +149,7 @@ def _transposed_convolution(op: TypedNode) -> int:
 
 
 def _matrix_product(right: int) -> Callable[[TypedNode], int]:
-    """Multiply-adds of a product whose right matrix is the input of this number."""
+    """Multiply-adds of a matrix product; `right` is the number of the input with the right matrix."""
 
     def products(op: TypedNode) -> int:
         columns = _axis(op.input(0), last=not op.attributes.get("transA", 0))
@@ -160,7 +160,7 @@ def _matrix_product(right: int) -> Callable[[TypedNode], int]:
 
 
 def _axis(matrix: TensorType, last: bool) -> int:
-    """Size of the last axis of a matrix, or of the last but one."""
+    """Size of the last axis of a matrix, or of the one before it."""
     return matrix.shape[-1 if last or len(matrix.shape) == 1 else -2]
 
 
@@ -229,7 +229,7 @@ def _variadic(op: TypedNode) -> int:
 
 
 def _top(op: TypedNode) -> int:
-    """Operations to find the largest elements along an axis with a heap: a logarithm of its length for each element."""
+    """Operations to find the largest elements along an axis with a heap: log2 of the length for each element."""
     return op.input(0).elements * max(1, op.input(0).shape[op.attributes.get("axis", -1)].bit_length())
 
 
@@ -392,12 +392,12 @@ class Scope:
         self.wanted |= {value.name for value in graph.output if self._origins.get(value.name) is None}
 
     def number(self, name: str) -> int | None:
-        """A whole number that the file holds, or None."""
+        """A whole number that is a constant of the file, or None."""
         values = self._numbers.get(name)
         return int(values.item()) if values is not None and values.size == 1 else None
 
     def operator(self, node: NodeProto) -> TypedNode:
-        """Node with the types of its tensors; outputs without readers are left out."""
+        """A node with the types of its tensors; outputs that nobody reads are left out."""
         return TypedNode(
             kind=node.op_type,
             domain=node.domain,
@@ -407,7 +407,7 @@ class Scope:
         )
 
     def missing(self) -> Iterator[str]:
-        """Tensors without a shape that matter for the cost."""
+        """Tensors whose shapes the cost needs, and which have none."""
         for live in self.live:
             names = [name for name in live.node.output if name in self.wanted]
             yield from (name for name in (*names, *_operands(live.node)) if name and name not in self.types)
@@ -430,7 +430,7 @@ class Scope:
             self._note_weight(tensor.name)
 
     def _visit(self, node: NodeProto) -> LiveNode | None:
-        """Keep a node, or note that its outputs are constant."""
+        """Keep a node that depends on an input; of another one note that its outputs are constant."""
         names = [*dict.fromkeys(name for name in (*node.input, *captured(node)) if name)]
         reads = tuple(name for name in names if self._origins.get(name) is None)
         bodies = subgraphs(node)
@@ -448,7 +448,7 @@ class Scope:
         return LiveNode(node, reads, weights, scopes)
 
     def _used_weights(self) -> frozenset[str]:
-        """Constants that the nodes use, and those that are outputs."""
+        """Constants that are read by the nodes kept, and those that are outputs."""
         outputs = self._union([value.name for value in self.graph.output])
         return outputs.union(*(live.weights for live in self.live))
 
@@ -480,7 +480,7 @@ def tensor_type(element: int, dims: Sequence[int]) -> TensorType | None:
 
 
 def _operands(node: NodeProto) -> Sequence[str]:
-    """Inputs that are data; of a view only the first, as the others describe the shape."""
+    """Inputs that are data; of a view the first input alone, as the others describe the shape."""
     return node.input[:1] if is_view(node.op_type, node.domain) else node.input
 
 
@@ -563,7 +563,7 @@ def _body(body: Scope, device: Device) -> Price:
 
 
 def _trips(live: LiveNode, scope: Scope) -> int | None:
-    """Number of times that a body runs, None if unknown; a loop counts its trips, though it may end earlier."""
+    """Number of times that a body runs, None if unknown; of a loop the largest number."""
     node = live.node
     if node.op_type == "Loop":
         trips = scope.number(node.input[0])
@@ -576,7 +576,7 @@ def _trips(live: LiveNode, scope: Scope) -> int | None:
 
 
 def _changes_shape(live: LiveNode) -> bool:
-    """Whether some state of a loop leaves an iteration with another shape than it came with."""
+    """Whether an iteration of a loop changes the shape of some state."""
     (body,) = live.bodies
     states = zip(body.graph.input[2:], body.graph.output[1:], strict=False) if live.node.op_type == "Loop" else ()
     return any(body.types.get(before.name) != body.types.get(after.name) for before, after in states)

@@ -27,7 +27,7 @@ _SUFFIX = "_kernel_time"
 
 
 def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
-    """Least seconds of each node of a model with its weights over some runs, by the name of the node's first output.
+    """Shortest measured time of each node over several runs [s], by the name of the node's first output.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
 
 
 def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str, str]]:
-    """Domain and name of operators that got no time and that ONNX defines by other operators, which can be timed."""
+    """Operators (domain, name) without a time that ONNX defines by other operators, which can be timed."""
     opsets = {opset.domain: opset.version for opset in model.opset_import}
     functions = dict[tuple[str, str], None]()
     for number, node in enumerate(model.graph.node):
@@ -75,7 +75,7 @@ def _functions(model: ModelProto, times: Mapping[int, float]) -> list[tuple[str,
 
 
 def _operators(model: ModelProto, home: Mapping[str, str]) -> list[str]:
-    """For each node, the first output of the original operator that it came from; "" where that is unknown.
+    """For each node of an optimised model, the first output of its original operator; "" if unknown.
 
     `home` has it for outputs of operators; nodes within a function are found by who reads them.
     """
@@ -87,7 +87,7 @@ def _operators(model: ModelProto, home: Mapping[str, str]) -> list[str]:
 
 
 def _profile(model: ModelProto, path: str | Path) -> dict[int, float]:
-    """Least seconds by the numbers of nodes, which they are called by afterwards; none of those without a kernel."""
+    """Shortest time of each node, by number, which becomes its name; nodes without a kernel are missing."""
     import onnxruntime
 
     for number, node in enumerate(model.graph.node):
@@ -117,7 +117,7 @@ def _profile(model: ModelProto, path: str | Path) -> dict[int, float]:
 
 
 def _example(value: ValueInfoProto, rng: np.random.Generator) -> NDArray[Any]:
-    """A random array for an input; zeros if it is of whole numbers, as an index must exist."""
+    """A random array for an input; zeros for integers, as these may be indices."""
     kind = value.type.tensor_type
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     shape = [dim.dim_value for dim in kind.shape.dim]

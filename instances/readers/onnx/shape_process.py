@@ -28,7 +28,7 @@ _COPIES = 4
 
 
 def infer_symbolically(model: ModelProto) -> ModelProto:
-    """Types found by the symbolic inference of onnxruntime."""
+    """The types of tensors by symbolic shape inference of onnxruntime."""
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
     stripped = ModelProto()
@@ -62,7 +62,7 @@ def _has_values(tensor: TensorProto) -> bool:
 
 
 def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> ModelProto:
-    """Add the types of tensors that a run of the model shows, all of whose inputs are ones."""
+    """Add the types of tensors as seen in a run of the model whose inputs are all ones."""
     values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
     typed = {value.name for value in values if type_of(value) is not None}
     wanted = [name for node in model.graph.node for name in node.output if name and name not in typed]
@@ -77,7 +77,7 @@ def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> Model
 
 
 def _types_of_run(model: ModelProto, wanted: list[str]) -> list[ValueInfoProto]:
-    """Types of tensors of a model that is run."""
+    """Types of the wanted tensors, from a run of the model."""
     if not wanted:  # onnxruntime refuses to give nothing
         return []
     del model.graph.output[:]
@@ -94,7 +94,7 @@ def _types_of_run(model: ModelProto, wanted: list[str]) -> list[ValueInfoProto]:
 
 
 def _run_branches(graph: GraphProto, model: ModelProto) -> None:
-    """Give the branches of a graph the types that they compute, each run in place of its condition if it can be.
+    """Add the types in branches of a graph, each run in place of its condition if possible.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _size(weights: Path) -> int:
 
 
 def main(way: str, question: str, answer: str, weights: str, dims: str) -> None:
-    """Find the types of one model."""
+    """Find the types of a model, in a process of its own."""
     model = onnx.load(question)
     limit_process(memory=_MEMORY + _COPIES * _size(Path(weights)))
     typed = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))

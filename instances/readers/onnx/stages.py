@@ -34,7 +34,7 @@ class TensorSpec(NamedTuple):
 
 @dataclass(frozen=True)
 class OnnxStage:
-    """A block as a model of its own."""
+    """The model of a stage, with its block and its inputs and outputs."""
 
     block: int
     model: ModelProto
@@ -44,7 +44,7 @@ class OnnxStage:
 
 @dataclass(frozen=True)
 class Cut:
-    """A model in stages; blocks without nodes have none."""
+    """A model cut into stages; empty blocks have none."""
 
     model: ModelProto  # the whole, with fixed shapes
     inputs: tuple[TensorSpec, ...]
@@ -81,7 +81,7 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
 
 
 class _Cutter:
-    """Where the tensors of a model come from and which block each node is in, from which its stages are cut."""
+    """Maps from the tensors of a model to their producers, and from nodes to blocks, used to cut stages."""
 
     def __init__(self, model: ModelProto, scope: Scope, partition: Partition, is_open: frozenset[str]) -> None:
         graph = model.graph
@@ -149,7 +149,7 @@ class _Cutter:
         return part
 
     def _stage(self, block: int, part: _Part, sent: list[str]) -> OnnxStage:
-        """Model of a block, with its tensors in and out and the blocks that these come from."""
+        """The model of a block, with its inputs and outputs and the blocks that its inputs come from."""
         place = {name: i for i, name in enumerate(self._given)}
         received = sorted(part.received, key=lambda name: (name not in place, place.get(name, 0), name))
         specs = [self._spec(name) for name in received]
@@ -173,7 +173,7 @@ class _Cutter:
         return OnnxStage(block, model, tuple(zip(specs, senders, strict=True)), tuple(outputs))
 
     def _earlier(self, name: str, i: int, block: int) -> int:
-        """The block of a node that is read; refused if that comes later."""
+        """The block of a producer; refused if it is later than the block that reads it."""
         if self._home[i] > block:
             raise InputError(
                 f"stage {block} reads '{name}' of the later stage {self._home[i]}; the partition is of another model."
@@ -181,7 +181,7 @@ class _Cutter:
         return self._home[i]
 
     def _block_of(self, name: str, first: int) -> int:
-        """The last block among the nodes that an output comes from, through views; `first` if it comes from none."""
+        """The last block among the producers of an output, through views; `first` if there is none."""
         open_names, block, seen = [name], first, set()
         while open_names:
             i = self._producer.get(open_names.pop())
@@ -193,13 +193,13 @@ class _Cutter:
         return block
 
     def _loose_ends(self, block: int) -> list[str]:
-        """An output for a block that sends nothing: one that none of its nodes reads."""
+        """An output for a block that sends nothing: a result that none of its nodes reads."""
         names = [name for i in self._blocks[block] for name in self._nodes[i].output if name]
         read = {name for i in self._blocks[block] for name in _reads(self._nodes[i])}
         return [name for name in names if name not in read][:1] or names[:1]
 
     def _shape(self, i: int) -> TensorProto | None:
-        """The constant that a Shape or Size operator gives; None for other nodes."""
+        """The constant result of a Shape or Size operator; None for other nodes."""
         node = self._nodes[i]
         if i in self._live or node.op_type not in ("Shape", "Size") or node.domain not in ("", "ai.onnx"):
             return None
@@ -236,7 +236,7 @@ class _Part(NamedTuple):
 
 
 def _homes(scope: Scope, partition: Partition) -> dict[int, int]:
-    """Block by place of the node in the model, for the nodes that the graph has."""
+    """Block of each node of the graph, by the node's place in the model."""
     graph = partition.instance.graph
     blocks = dict(zip(graph.names, partition.block.tolist(), strict=True))
     names = node_names(scope)

@@ -37,7 +37,7 @@ class Weight:
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """A tensor that an operator produces, or a part of one that is read by itself."""
+    """A tensor that an operator produces, or a part of it that is read separately."""
 
     producer: int
     bytes: int
@@ -92,14 +92,14 @@ class Dataflow:
         self.outputs = [output for output in dict.fromkeys(created) if output.readers or output in returned]
 
     def inputs(self, node: Node) -> Iterator[tuple[Node, int]]:
-        """Nodes that an operator reads, with the bytes that it reads of each: of an expanded tensor what there is."""
+        """Producers that an operator reads, with bytes; of an expanded tensor only the bytes stored."""
         for source in node.all_input_nodes:
             sizes = [origin.bytes for origin in self.origins(source) if origin is not None]
             size = sum(bytes_of(tensor, source) for tensor in tensors_of(source.meta.get("val")))
             yield source, min(size, sum(sizes)) if sizes else size
 
     def _operator(self, node: Node, value: Any) -> Any:
-        """Note a node as an operator that reads its sources; return its outputs."""
+        """Record a node as an operator with its inputs; return its outputs."""
         number = len(self.operators)
         self.operators.append(node)
         self.home[node] = number
@@ -130,13 +130,13 @@ class Dataflow:
         return part
 
     def _part(self, whole: Any, value: Any, node: Node) -> Any:
-        """A smaller output where a view holds only a part of one."""
+        """A smaller output where a view contains only a part of the tensor."""
         if isinstance(whole, Output) and (size := bytes_of(value, node)) < whole.bytes:
             return Output(whole.producer, size)
         return whole
 
     def origins(self, node: Node) -> list[Weight | Output | None]:
-        """Tensors that a node is, or is a view of: weights, outputs of operators, None for an input."""
+        """Tensors behind a node: weights, outputs of operators, None for an input of the program."""
         origin = self.origin.get(node)
         return origin if isinstance(origin, list) else [origin]
 
@@ -168,12 +168,12 @@ def label(node: Node) -> str:
 
 
 def _calls(node: Node) -> list[str]:
-    """Paths of the modules in whose calls a node runs, from outer to inner, without the root."""
+    """Paths of the modules in whose calls a node runs, outermost first, without the root."""
     return [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
 
 
 def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
-    """Nodes in a module that was called by another one than those around it, with the modules of these calls."""
+    """Nodes of a module that another module than its parents called, with the callers."""
     calls = {label(node): _calls(node) for node in flow.operators}
     return {name: chain for name, chain in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(chain))}
 
@@ -185,7 +185,7 @@ def input_readers(flow: Dataflow) -> list[str]:
 
 
 def weights_elsewhere(program: ExportedProgram, flow: Dataflow) -> dict[str, str | None]:
-    """Weights of modules with others in them, or without an operator that reads one; with the first reader, or None."""
+    """Weights of modules that contain modules, or that no operator reads; each with its first reader, or None."""
     names = [label(node) for node in flow.operators]
     readers = {weight.name: weight.readers for weight in flow.weights}
     holders = {names[v].rpartition(".")[0] for nodes in readers.values() for v in nodes} - {""}
@@ -207,7 +207,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _weights(program: ExportedProgram) -> dict[str, Weight]:
-    """The weight behind each input of the graph that is one; inputs that hold the same tensor have the same weight."""
+    """The weight of each graph input that is one; inputs with the same tensor share a weight."""
     weights: dict[int, Weight] = {}
     result = {}
     for spec in program.graph_signature.input_specs:
@@ -233,7 +233,7 @@ _COUNTED_BY_BYTES = {torch.Tag.core, torch.Tag.pointwise, torch.Tag.reduction}
 
 
 def flops_of(node: Node, module: GraphModule) -> int:
-    """Floating-point operations of an operator, which is a call of `module`.
+    """Floating-point operations of an operator, a call of `module`.
 
     An operator of control flow counts as its most expensive body, once.
     """
@@ -250,7 +250,7 @@ def flops_of(node: Node, module: GraphModule) -> int:
 
 
 def bytes_moved(node: Node, flow: Dataflow) -> int:
-    """Bytes that an operator reads and writes; of a table of which it takes some rows, it reads what it writes."""
+    """Bytes that an operator reads and writes; of a table it reads only the rows that it writes."""
     written = sum(bytes_of(tensor, node) for tensor in tensors_of(node.meta["val"]))
     read = dict(flow.inputs(node))
     if _packet(node) in _TAKING and node.args[0] in read:
@@ -259,7 +259,7 @@ def bytes_moved(node: Node, flow: Dataflow) -> int:
 
 
 def is_unknown(node: Node) -> bool:
-    """Whether an operator may take longer than its flops and bytes say."""
+    """Whether an operator may take longer than its operations and bytes suggest."""
     if _packet(node) in flop_registry or node.target is torch.ops.higher_order.cond:
         return False
     if not isinstance(node.target, torch._ops.OpOverload):

@@ -51,7 +51,7 @@ _REMEDIES = {
 
 
 def with_remedy(error: Exception, scripted: bool) -> str:
-    """Kind of an error, the first line of its message, and what to do."""
+    """Kind of an error, the first line of its message, and advice."""
     line, whole = shorten(first_line(error), 200, placeholder=" …"), str(error)
     remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
     return f"{line.rstrip('.;')}; {_UNSCRIPTED if scripted else remedy}."
@@ -71,12 +71,12 @@ def first_line(error: Exception) -> str:
 
 
 def recognises_torch(head: bytes) -> bool:
-    """Whether a file that begins like this may be an exported program: a ZIP archive with weights in it."""
+    """Whether a file may be an exported program, by its first bytes: a ZIP archive with weights."""
     return head.startswith(b"PK\x03\x04") and b"/data/weights/" in head
 
 
 def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> ComputationGraph:
-    """Graph of a file that `torch.export.save` has written, as `from_exported_program` makes it.
+    """Graph of a file written by `torch.export.save`, made as by `from_exported_program`.
 
     The file may be untrusted: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
     own with limited time and memory reads it.
@@ -279,7 +279,7 @@ def from_exported_program(
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
-    """The program in core ATen operators, none of which changes a tensor; itself if it is already.
+    """The program in core ATen operators without in-place changes; unchanged if it is one already.
 
     Raises
     ------
@@ -312,7 +312,7 @@ def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence warnings, logs and what torch prints; errors are reported by exceptions alone."""
+    """Silence warnings, logs and output of torch; errors are still raised."""
     before = logging.root.manager.disable
     logging.disable()
     try:

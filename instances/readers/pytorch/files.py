@@ -70,7 +70,7 @@ def load_program(path: str | Path) -> ExportedProgram:
 
 
 def _document(path: str) -> Any:
-    """The JSON text of the graph, from an archive that holds nothing that could run."""
+    """The JSON text of the graph; an archive with anything that could be executed is refused."""
     with zipfile.ZipFile(path) as archive:
         members = {member.filename: member for member in archive.infolist()}
         if len(members) != len(archive.infolist()) or len(members) > _MOST_MEMBERS:
@@ -97,7 +97,7 @@ def _document(path: str) -> Any:
 
 
 def _check_payloads(config: Value) -> None:
-    """Check that tensors are raw bytes, which are not read; refuse everything that would have to be unpickled."""
+    """Check that tensors are stored as raw bytes; refuse whatever would have to be unpickled."""
     for payload in config.open_members(["config"])["config"].open_members([]).values():
         fields = payload.open_members(["path_name", "use_pickle"])
         if fields["use_pickle"].data is not False:
@@ -134,7 +134,7 @@ def _check_graph(graph: Value) -> None:
 
 
 def _check(value: Value, key: str = "") -> None:
-    """Check each string of the graph by the field that it is in."""
+    """Check each string of the graph by the rule for its field."""
     data = value.data
     if isinstance(data, dict):
         for name, item in value.open_members([]).items():
@@ -157,7 +157,7 @@ def _check(value: Value, key: str = "") -> None:
 
 
 def _matching(pattern: str) -> Callable[[Value], None]:
-    """A check that a text has this pattern."""
+    """Make a check that a text matches a pattern."""
     allowed = re.compile(pattern)
 
     def check(value: Value) -> None:
@@ -168,7 +168,7 @@ def _matching(pattern: str) -> Callable[[Value], None]:
 
 
 def _as_operator(value: Value) -> None:
-    """Refuse all operators but control flow and those of ATen that torch can infer shapes of without computing."""
+    """Refuse operators other than control flow and those ATen operators whose shapes torch infers safely."""
     match value.data.split("."):
         case ["torch", "ops", "higher_order", name] if name in _HIGHER_ORDER:
             return
@@ -242,7 +242,7 @@ def _program(
 
 
 def _limit(path: str) -> None:
-    """End this process when it takes far more time or memory than the graph of a file needs."""
+    """End this process if it takes far more time or memory than a graph needs."""
     with zipfile.ZipFile(path) as archive:
         size = max((member.file_size for member in archive.infolist() if "/models/" in member.filename), default=0)
     size = min(size, LARGEST_TEXT)
@@ -250,7 +250,7 @@ def _limit(path: str) -> None:
 
 
 def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:
-    """Write the graph of a file as `mtpp-graph/1`; complain in one line."""
+    """Write the graph of a file as `mtpp-graph/1`; print an error as one line."""
     from instances.devices import Device
     from instances.graph.graph_file import save_graph
     from instances.readers.pytorch.export import first_line, from_exported_program, quiet
@@ -285,7 +285,7 @@ if __name__ == "__main__":
 
 
 def save_onnx(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], path: Path) -> None:
-    """Write a module with its weights as an ONNX model with the shapes of the example.
+    """Export a module with its weights to ONNX, with the shapes of the example.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ def open_sizes(program: ExportedProgram) -> list[str]:
 
 
 def fix_sizes(program: ExportedProgram, sizes: Mapping[str, int]) -> None:
-    """Give all sizes of a program their values; the shapes of its nodes change.
+    """Give all symbolic sizes of a program their values, in place.
 
     Raises
     ------
@@ -51,13 +51,13 @@ def fix_sizes(program: ExportedProgram, sizes: Mapping[str, int]) -> None:
 
 
 def missing_sizes(names: Sequence[str]) -> str:
-    """Which sizes have no value."""
+    """The error that names the sizes without a value."""
     count = "1 size has" if len(names) == 1 else f"{len(names)} sizes have"
     return f"{count} no value: {_shown(names)}"
 
 
 def observed_sizes(program: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes that a run of the program on these inputs has; this computes all of it once.
+    """The values of a program's symbolic sizes in a run on these inputs.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def observed_sizes(program: ExportedProgram, args: Sequence[Any], kwargs: Mappin
 
 
 class _Observer(Interpreter):
-    """Notes the value of each size that alone is a dimension of a tensor."""
+    """Records the value of each symbolic size that is a dimension of a tensor by itself."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
@@ -114,7 +114,7 @@ def _fixed(tensor: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
 
 
 def _value(size: Any, sizes: Mapping[str, int]) -> int:
-    """The number that a symbolic size has for these sizes."""
+    """The value of a symbolic size under given values of all symbols."""
     if isinstance(size, int):
         return size
     expression = size.node.expr

@@ -123,7 +123,7 @@ def _is_item(node: Node) -> bool:
 
 
 def _own_weights(whole: GraphModule, call: Node) -> None:
-    """Move the weights that a block takes as arguments into it."""
+    """Move the weights that a block takes as arguments into the block."""
     block = whole.get_submodule(str(call.target))
     placeholders = [node for node in block.graph.nodes if node.op == "placeholder"]
     for source, placeholder in zip(call.args, placeholders, strict=True):
@@ -181,7 +181,7 @@ class _Arrangement:
         self.graph.lint()
 
     def _root(self, node: Node) -> Node | None:
-        """The call that a view is part of; None for a view of an input or a parameter."""
+        """The call whose result a view shows; None for a view of an input or a parameter."""
         while node not in self._home and node.op not in _INPUTS:
             node = node.args[0]
         return node if node in self._home else None
@@ -192,7 +192,7 @@ class _Arrangement:
         return max(self._blocks) if root is None else self._blocks[self._home[root]]
 
     def _in(self, node: Node, block: int) -> Node:
-        """The node of a block's graph that has the value of `node`: an input, an output of a call, or a view."""
+        """The node in a block's graph with the value of `node`: an input, an output of a call, or a view."""
         if node.op in _INPUTS:
             return self._copies[node, None]
         if node in self._home:
@@ -200,7 +200,7 @@ class _Arrangement:
         return self._copy(node, block)
 
     def _returned(self, node: Node) -> Node:
-        """The new node with the value of an output; a weight that is an output itself comes from the last block."""
+        """The new node of an output; an output that is a weight comes from the last block."""
         block = self._where(node)
         returned = self._in(node, block)
         if node.op == "get_attr":

@@ -111,11 +111,11 @@ class Listing:
 
     @property
     def is_up_to_exchange(self) -> bool:
-        """Whether one ideal stands for all that become one another as equal branches change places."""
+        """Whether each ideal represents all those that exchanges of equal branches make of it."""
         return len(self.branches.first) > 0
 
     def partition(self, chains: Chains) -> Partition:
-        """The chain that holds all nodes, as a partition of the original instance."""
+        """The chain of ideals up to all nodes, as a partition of the original instance."""
         n = self.instance.graph.n
         block, image = np.zeros(n, dtype=np.int64), np.arange(n)  # of the nodes of each listed ideal
         ideal = len(self.lattice.ideals) - 1
@@ -130,7 +130,7 @@ class Listing:
         return self.joined.expand(self.numbered.expand(Partition(self.instance, block)))
 
     def least_peaks(self, partition: Partition) -> FloatArray:
-        """(k,) bytes that are live at one node of each block of a partition of the original instance in every order."""
+        """(k,) bytes that are live at some node of each block in every order of its nodes."""
         groups, block = self.numbered.group[self.joined.group], empty_block(self.passing)
         blocks = [np.unique(groups[partition.block == b]) for b in range(self.instance.k)]
         return np.array([least_peak(nodes, needs_of(self.instance), self.passing, block) for nodes in blocks])
@@ -138,7 +138,7 @@ class Listing:
 
 @dataclass
 class Turns:
-    """Time of a procedure that stands still at the end of a turn, and goes on in the next one.
+    """Clock of a procedure that pauses at the end of its turn and continues in the next one.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def count_ideals(instance: Instance, limit: int) -> int | None:
 
 
 def list_ideals(instance: Instance, upper: float, turns: Turns, limit: int | None = None) -> InTurns[Listing | None]:
-    """The ideals that partitions with a bottleneck below `upper` are made of.
+    """The ideals at the ends of blocks that cost less than `upper`; None if there are too many.
 
     Where all are too many, and branches are equal, one of those that become one another. None if there are more than
     `limit`, by default those that the time is enough for, or if listing them is likely to take too long.
@@ -205,7 +205,7 @@ def _listed(
 
 
 def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Contraction, Branches]:
-    """The instance with its nodes in a topological order in which equal nodes of equal branches are neighbours."""
+    """The instance in a topological order that keeps equal nodes of equal branches together."""
     graph = instance.graph
     # By depth, family and place in the branch; nodes that change places have the same depth.
     family, place, branch = np.full(graph.n, -1), np.arange(graph.n), np.zeros(graph.n, dtype=np.int64)
@@ -217,7 +217,7 @@ def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Con
 
 
 def arrays_below(instance: Instance, upper: float) -> KernelArrays:
-    """Arrays of the instance; times of tensors are capped at 2 · upper, as larger ones would cost exactness."""
+    """Arrays of the instance; transfer times are capped at 2 · upper to keep sums exact."""
     arrays = KernelArrays.of(instance)
     return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * upper))
 
@@ -250,7 +250,7 @@ def _list_within(
 
 
 def _in_sight(listed: Words, n: int) -> float:
-    """Estimate of the number of all ideals, from a list that is complete up to some number of nodes.
+    """Estimate of the number of all ideals from those listed so far.
 
     Each larger number of nodes is taken to have `_MEAN_LEVEL` times as many ideals as the last complete one.
     """
@@ -317,7 +317,7 @@ _STEP = 0.1
 
 
 def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None = None) -> Result:
-    """Optimal partition with the bound that proves it; at a limit, the best partition and bound so far.
+    """Optimal partition with its proof; at a limit, the best partition and bound so far.
 
     Over kinds of devices it is that of `mtpp_models.bounds.ideals.kinds`.
 
@@ -346,7 +346,7 @@ def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None
 
 
 class Ideals:
-    """Stateful `ideals`: called again for the same question, it goes on where its time was up.
+    """Stateful `ideals`: called again for the same question, it continues where time was up.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ class Ideals:
         return Result(IDEALS, instance, best, Bound(self._value, IDEALS, self._optimal, self._witness))
 
     def _searches(self) -> InTurns[None]:
-        """Search to the end; again where rounding left a gap and a much better partition makes that gap smaller."""
+        """Search to the end; repeat where rounding left a gap that a better partition makes smaller."""
         begins = True
         while begins:
             before = self._start.bottleneck
@@ -407,7 +407,7 @@ class Ideals:
         self._optimal = best < math.inf and self._value >= min(goal + margin, best) * (1 - PROOF_TOLERANCE)
 
     def _lower(self, goal: float, margin: float, listing: Listing) -> InTurns[float]:
-        """The least bottleneck of partitions into these ideals [time unit]; partitions and bounds are kept on the way.
+        """Least bottleneck of partitions into these ideals [time unit]; better answers and bounds are recorded.
 
         Peaks count tensors that pass a node only after a partition seemed better without them, as counting takes time.
         """
@@ -448,12 +448,12 @@ class Ideals:
                 return goal
 
     def _meet(self, partition: Partition) -> None:
-        """Keep the partition if it is the best so far."""
+        """Record the partition if it is the best so far."""
         if partition.bottleneck < self._start.bottleneck:
             self._start = partition
 
     def _prove(self, value: float, listing: Listing) -> None:
-        """Keep the bound if it is the best so far."""
+        """Record the bound if it is the best so far."""
         if value >= self._value:
             self._value = value
             equal = families(self._start.instance) if listing.is_up_to_exchange else ()
@@ -461,7 +461,7 @@ class Ideals:
 
 
 def _chains_below(goal: float, enough: float, listing: Listing, passing: Passing, turns: Turns) -> InTurns[Chains]:
-    """For each ideal the fewest blocks below the goal that together are it, and their bottleneck."""
+    """For each ideal, the least number of blocks below the goal that make it up, and their bottleneck."""
     instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
     need, fit = needs_of(instance), instance.platform.fit
     chains = no_chains(lattice, instance.k, listing.is_up_to_exchange)
@@ -487,7 +487,7 @@ def _least_cost(partition: Partition, listing: Listing) -> float:
 
 
 def _stream_time(instance: Instance) -> float:
-    """Most time that any block can take to stream bytes beyond the memory [time unit]; 0 if nothing can overflow."""
+    """Longest time that a block can take to stream bytes beyond its memory [time unit]; 0 if none overflows."""
     platform = instance.platform
     live = float(max(needs_of(instance).max(), instance.graph.tensors.bytes.sum())) if instance.needs_peaks else 0.0
     resident_bytes = instance.graph.held_total + (platform.activation_buffer or live)

@@ -46,7 +46,7 @@ _TWO = 2
 
 
 def bisection(start: Partition, controls: Controls) -> Result:
-    """Search for the cheapest halves, and prove that there are no cheaper ones; two blocks that it finds are an answer.
+    """Bound by the two cheapest halves of the graph; if two blocks are found, they are an answer.
 
     The bound's witness holds the tree of the search. Without a time limit, the same start gives the same bound.
     """
@@ -86,7 +86,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
 
 
 def halved(instance: Instance) -> tuple[Instance, FloatArray]:
-    """The question of two halves with the two more nodes, the last ones, and its (n + 2,) prices."""
+    """The question of two halves, with a source and a sink as its last nodes, and (n + 2,) prices."""
     graph, platform = instance.graph, instance.platform
     # What is below 0 without one of them is not worth more with several: of these some may be empty.
     times = -(-instance.k // _TWO) if room(instance) >= 0 else 1

@@ -61,7 +61,7 @@ _FREE = 1e-9
 
 
 class Prices(NamedTuple):
-    """Prices of nodes and kinds; all devices together are worth 1."""
+    """Prices of nodes and kinds; those of all devices sum to 1."""
 
     node: FloatArray  # (n,)
     kind: FloatArray  # (T,)
@@ -100,16 +100,16 @@ class KindPrices:
 
     @property
     def known(self) -> int:
-        """Number of blocks that the prices respect."""
+        """Number of blocks in the program."""
         return len(self._rows)
 
     def learn(self, start: Partition) -> None:
-        """Respect the blocks of a partition as well."""
+        """Add the blocks of a partition to the program."""
         for b in np.unique(start.block).tolist():
             self.add(start.block == b)
 
     def add(self, inside: BoolArray) -> bool:
-        """Add a block for every kind; return whether it is new."""
+        """Add a block on every kind; return whether it is new."""
         if inside.tobytes() in self._blocks:
             return False
         self._blocks[inside.tobytes()] = len(self._rows)
@@ -119,12 +119,12 @@ class KindPrices:
         return True
 
     def near(self, other: Prices) -> None:
-        """Move the centre towards prices that failed."""
+        """Move the stability centre towards prices that failed."""
         mixed = self.centre.node * (1 - _NEARER) + other.node / other.worth * _NEARER
         self.centre = Prices(mixed, self.centre.kind)
 
     def settle(self, goal: float, seconds: float) -> Prices | None:
-        """Prices for a goal that are worth as much as they need be, near the centre; None if there are none in time.
+        """Prices for a goal with sufficient worth, near the stability centre; None if there are none in time.
 
         Of the best prices a part is mixed with the centre's, as little as leaves them worth more than all devices.
         """
@@ -148,7 +148,7 @@ class KindPrices:
         return nearest
 
     def search(self, prices: Prices, goal: float, deadline: Deadline) -> int:
-        """Look for blocks that are worth more than their kind; return how many are new."""
+        """Look for blocks whose price exceeds their kind's; return the number of new ones."""
         fresh = 0
         for t, arrays in enumerate(self._arrays):
             if prices.kind[t] <= _FREE * prices.kind.max():
@@ -164,7 +164,7 @@ class KindPrices:
         return fresh
 
     def _guess(self) -> Prices:
-        """First prices: the least time of each node on any kind, weighted by speed, with a tenth of what it moves."""
+        """Initial prices: the least time of each node on any kind, weighted by speed, plus a tenth of its transfers."""
         shares, graph = speed_shares(self.instance), self.instance.graph
         moved = np.zeros(graph.n)
         readers = np.diff(graph.tensors.start)
@@ -177,7 +177,7 @@ class KindPrices:
         return Prices(guess / guess.sum(), 1 / (len(rates) * self._counts))
 
     def _solve(self, rows: BoolArray, block: IntArray, kind: IntArray, seconds: float) -> Prices | None:
-        """An interior solution of the program: p(S) - q_t <= 0, and all devices together at most 1."""
+        """An interior solution of the program: p(S) - q_t <= 0, and the prices of all devices sum to at most 1."""
         n, count, kinds = rows.shape[1], len(block), len(self._counts)
         inside = scipy.sparse.csr_array(rows[block].astype(np.float64))
         devices = scipy.sparse.coo_array((-np.ones(count), (np.arange(count), kind)), shape=(count, kinds))
@@ -190,7 +190,7 @@ class KindPrices:
         return Prices(np.clip(answer[:n], 0.0, 1.0), np.clip(answer[n:], 0.0, 1.0))
 
     def _tightened(self, node: FloatArray, rows: BoolArray, block: IntArray, kind: IntArray) -> Prices:
-        """The prices with the least kinds that known blocks allow, scaled so that all devices are worth 1."""
+        """The prices with the least kinds that the known blocks allow, scaled so that devices sum to 1."""
         worth, least = rows @ node, np.zeros(len(self._counts))
         np.maximum.at(least, kind, worth[block])
         least = np.maximum(least, 1e-6 * node.sum() / self._counts.sum())
@@ -253,7 +253,7 @@ class PricesOfKinds:
         return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
     def _climb(self, start: Partition, controls: Controls) -> bool:
-        """Raise the bound until time is up; whether no better one is to be expected."""
+        """Raise the bound until time is up; return whether it cannot be raised further."""
         deadline, watch, upper = controls.deadline, Stopwatch(), start.bottleneck
         self._ceiling = min(self._ceiling, upper)
         rise = _RISE
@@ -281,7 +281,7 @@ class PricesOfKinds:
         return False
 
     def _attempt(self, goal: float, deadline: Deadline) -> bool | None:
-        """Prove a goal by any prices; whether that was done, None if known blocks leave no prices that can do so."""
+        """Prove a goal by some prices: True if proved, None if no prices can prove it."""
         search, rounds = self._prices, _ROUNDS
         while True:
             prices = search.settle(goal, deadline.left if deadline.left < math.inf else _PROGRAM)
@@ -301,7 +301,7 @@ class PricesOfKinds:
             search.near(prices)
 
     def _tree(self, t: int, worth: FloatArray, goal: float, deadline: Deadline) -> BlockTree:
-        """The tree of a kind, at its root; pairs that no block holds stay known where the goal is no higher."""
+        """The tree of a kind at its root; pairs of nodes apart stay known if the goal is not higher."""
         if t == len(self._trees):
             pairs, threads = deadline.share(_PAIRS), self._threads
             self._trees.append(BlockTree(self._prices.questions[t], worth, goal, pairs, threads=threads))
@@ -311,7 +311,7 @@ class PricesOfKinds:
         return self._trees[t]
 
     def _prove(self, prices: Prices, goal: float, deadline: Deadline) -> bool:
-        """Search a tree a kind; the blocks in the way are learnt."""
+        """Search a tree for each kind; blocks that prevent the proof are added to the program."""
         search, counts = self._prices, np.array(self._prices.instance.machines.counts, dtype=np.float64)
         spare = min(_SPARE, _PART * (prices.worth - 1))
         node = prices.node.copy()
@@ -343,10 +343,10 @@ class PricesOfKinds:
 
 
 def _worth(node: FloatArray, price: float) -> FloatArray:
-    """Prices of nodes as parts of a device's price, at most 1: more proves no more, and flows need small numbers."""
+    """Prices of nodes relative to a device, at most 1: higher ones prove no more."""
     return np.minimum(node / price, 1.0)
 
 
 def _relieved(node: FloatArray, block: BoolArray, price: float) -> FloatArray:
-    """Prices of nodes, lowered in the block until it is worth a little less than a device."""
+    """Prices of nodes, lowered in the block until it is worth slightly less than a device."""
     return np.where(block, node * (price * (1 - _RELIEF) / node[block].sum()), node)

@@ -88,7 +88,7 @@ class PriceSearch:
 
     @property
     def known(self) -> int:
-        """Number of blocks that the prices respect."""
+        """Number of blocks in the program."""
         return len(self._blocks)
 
     @property
@@ -97,7 +97,7 @@ class PriceSearch:
         return float(self.prices.sum()) / self._k
 
     def aim(self, ceiling: float) -> None:
-        """Set the ceiling for T: under the prices sought no block of at most this cost is worth more than 1.
+        """Set the ceiling T: no block that costs at most T may be worth more than 1.
 
         Below the cost at which the best prices are worth k blocks they are worth more, and leave room for blocks that
         nobody has found.
@@ -106,13 +106,13 @@ class PriceSearch:
         self._scale(self.prices)
 
     def learn(self, start: Partition) -> None:
-        """Respect the blocks of a partition as well; T is no larger than its bottleneck."""
+        """Add the blocks of a partition to the program; T is at most its bottleneck."""
         for b in range(self.instance.k):
             self.add(start.block == b)
         self.aim(min(self.ceiling, start.bottleneck))
 
     def add(self, inside: BoolArray) -> bool:
-        """Add a block that the prices must respect, a convex set given by (n,) booleans; return whether it is new."""
+        """Add a block, a convex set given by (n,) booleans, to the program; return whether it is new."""
         if inside.tobytes() in self._blocks:
             return False
         self._blocks[inside.tobytes()] = inside
@@ -120,11 +120,11 @@ class PriceSearch:
         return True
 
     def cost(self, inside: BoolArray) -> float:
-        """Cost of a block, with the least that its overflow takes."""
+        """Cost of a block, with the least possible cost of its overflow."""
         return block_cost(self.instance, self._overflow, inside)
 
     def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
-        """Find blocks that are worth too much and lower the prices, as long as that finds new ones or moves T.
+        """Alternate between finding blocks that are worth too much and lowering the prices.
 
         There are at most so many rounds, and the deadline is looked at after each search; a program ends a second
         behind it at the latest.
@@ -139,7 +139,7 @@ class PriceSearch:
                 break
 
     def _search(self, deadline: Deadline) -> None:
-        """Add blocks that are worth more than 1 at the tried prices and cost at most T.
+        """Add blocks that cost at most T and are worth more than 1 at the current prices.
 
         A small graph has all its convex sets listed; in a large one a local search looks for heavy ones.
         """
@@ -164,11 +164,11 @@ class PriceSearch:
             self._tried = (self.prices + covering) / 2
 
     def _cheap_blocks(self) -> BoolArray:
-        """(b, n) the blocks so far that cost at most T, one a row."""
+        """(b, n) known blocks that cost at most T, one a row."""
         return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
 
     def _scale(self, *candidates: FloatArray) -> None:
-        """Scale all candidates, (n,) prices, so that no block is worth more than 1; take that of the largest sum."""
+        """Of all candidates, scaled so that no block is worth more than 1, keep the one with the largest sum."""
         blocks = self._cheap_blocks()
         tops = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
         scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, tops, strict=True)]
@@ -187,7 +187,7 @@ def _convex_sets(reach: BoolArray) -> BoolArray:
 
 
 def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:
-    """(n,) prices of the largest sum under which no row is worth more than 1; None if time is up before the answer.
+    """(n,) prices of largest sum such that no row is worth more than 1; None if time is up.
 
     The solution is interior, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
     """

@@ -73,7 +73,7 @@ _SPARE = 0.004
 
 
 def priced(start: Partition, controls: Controls) -> Result:
-    """Search for good prices and prove their bound; a better start gives better prices.
+    """Search for good prices and prove their bound; a better start leads to better prices.
 
     The bound's witness holds the prices and the tree, unless it is *simple*. Without a time limit, the same seed gives
     the same bound.
@@ -113,7 +113,7 @@ class Prices:
 
 
 class _Climb:
-    """The search for the highest goal that prices prove, up to the ceiling where the best prices are worth k blocks."""
+    """Search for the highest goal that prices can prove, at most the limit of all price bounds."""
 
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
@@ -129,7 +129,7 @@ class _Climb:
         self._lost, self._took = 0.0, 0.0  # seconds of trees since a goal was proved or fell, and of the last proof
 
     def go_on(self, start: Partition, controls: Controls) -> bool:
-        """Raise the bound until time is up; return whether no better one is to be expected."""
+        """Raise the bound until time is up; return whether it cannot be raised further."""
         search, deadline, watch = self._search, controls.deadline, Stopwatch()
         search.learn(start)
         self._known = max(self._known, controls.known)
@@ -174,7 +174,7 @@ class _Climb:
 
     @property
     def _base(self) -> float:
-        """The highest lower bound so far, at most the ceiling [time unit]; no lower goal is of use."""
+        """The highest bound so far, at most the ceiling [time unit]; lower goals are useless."""
         return max(self.value, min(self._known, self._ceiling))
 
     def _is_at_ceiling(self, bottleneck: float) -> bool:
@@ -183,7 +183,7 @@ class _Climb:
         return low and self.value >= self._ceiling * (1 - _AT_CEILING)
 
     def _suited(self, deadline: Deadline) -> float:
-        """The next goal [time unit], at most the ceiling; the prices are fitted to it."""
+        """The next goal, at most the ceiling, with prices fitted to it [time unit]."""
         search, goal = self._search, self._goal or self._ceiling
         goal = max(self.value, min(goal, self._ceiling))
         search.aim(goal)
@@ -232,7 +232,7 @@ class _Climb:
         return None, blocks
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
-        """Add blocks that refute a goal to the price search; return whether that changed nothing."""
+        """Add blocks that refute a goal to the price search; return whether the prices stay the same."""
         search = self._search
         count, prices = search.known, search.prices
         for block in blocks:
@@ -246,7 +246,7 @@ class _Climb:
         return too_long or self._failures % _CORRECTIONS == 0
 
     def _next_goal(self, seconds: float, deadline: Deadline) -> float:
-        """The goal after a proof that took `seconds`: higher, as far as the remaining time is likely to suffice."""
+        """The goal after a proof that took `seconds`: as much higher as the remaining time is likely to allow."""
         value, ceiling = self.value, self._ceiling
         if value >= ceiling * (1 - _NEARLY):
             return ceiling

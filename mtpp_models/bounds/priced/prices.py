@@ -74,16 +74,16 @@ class BlockTree:
 
     @property
     def prices(self) -> FloatArray:
-        """(n,) what the tree searches with: a block is worth 1, all nodes together k or more."""
+        """(n,) prices of the nodes: a block may be worth 1, all nodes together at least k."""
         return self._question.worth
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to look at, and no block is set aside."""
+        """Whether no leaf is open, and no block has been set aside."""
         return not self._is_open and not self._aside
 
     def relieve(self, block: BoolArray) -> bool:
-        """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
+        """Lower the prices in a block until it is worth less than its share; finished leaves stay finished.
 
         Return whether the nodes together are still worth k blocks; if not, the prices stay as they are.
         """
@@ -95,11 +95,11 @@ class BlockTree:
         return True
 
     def revalue(self, worth: FloatArray) -> None:
-        """Go on with what nodes are worth given as it is, (n,) floats, none more than before; what is done stays so."""
+        """Continue with lower prices, (n,) floats, in blocks; finished leaves stay finished."""
         self._question = self._question._replace(worth=worth)
 
     def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
-        """Search with other prices next, (n,) floats, not negative and not all 0, and spare ones.
+        """Start the search again with other prices, (n,) floats, and this spare.
 
         From the beginning: what is gained by deciding a node is known better by now than when the leaves were made.
         """
@@ -107,7 +107,7 @@ class BlockTree:
         self._begin()
 
     def aim(self, goal: float, deadline: Deadline | None = None) -> None:
-        """Set the goal for the next block; below a lower goal, finished leaves and pairs that are apart stay so."""
+        """Set the goal of the next search; if it is lower, finished leaves and pairs apart are kept."""
         apart = self._question.apart
         if goal > self._goal:
             self._reopen()
@@ -118,7 +118,7 @@ class BlockTree:
             part.aim(self._question)
 
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
-        """Search to the end, to the first block, or until time is up.
+        """Search until the goal is proved, a block refutes it, or time is up.
 
         The answer is whether it is proved that no block below the goal is worth its share; else (n,) the nodes of such
         a block, or None if there was no time or nothing is left beside blocks passed by. Asked again, it goes on.
@@ -134,11 +134,11 @@ class BlockTree:
         return not self._aside, None
 
     def pass_by(self) -> None:
-        """Set the block just found aside, to look for others; its leaf stays open until prices or goal change."""
+        """Set aside the block just found, to look for others; its leaf stays open until prices or goal change."""
         self._aside.append(self._parts[0].drop())
 
     def proof(self) -> PriceProof | None:
-        """The leaves of a search that came to its end; None if some were forgotten, or they are too many to tell."""
+        """The leaves of a finished search; None if some were dropped, or they are too many for a file."""
         parts = self._parts
         if self._is_open or any(part.lost for part in parts) or sum(part.done for part in parts) > MOST_LEAVES:
             return None
@@ -152,7 +152,7 @@ class BlockTree:
         return any(part.open for part in self._parts)
 
     def _explore_parts(self, budget: int, pool: ThreadPoolExecutor) -> BoolArray | None:
-        """Explore `budget` nodes of each part; return the first block below the goal, its part put first, or None."""
+        """Explore `budget` nodes of each part; return the first block below the goal, or None."""
         self._share()
         busy = [part for part in self._parts if part.open]
         each = map if len(busy) == 1 else pool.map
@@ -167,7 +167,7 @@ class BlockTree:
         return None
 
     def _share(self) -> None:
-        """Give open leaves to parts that have none; there are as many parts as threads."""
+        """Give open leaves to parts that have none; each thread has a part."""
         while True:
             donor = max(self._parts, key=lambda part: part.open)
             if donor.open <= 1:
@@ -186,14 +186,14 @@ class BlockTree:
         self._parts[0].begin()
 
     def _reopen(self) -> None:
-        """Reopen all leaves that are done; if any was forgotten, start again."""
+        """Reopen all finished leaves; if some were dropped, start again."""
         if any(part.lost for part in self._parts):
             self._begin()
         for part in self._parts:
             part.reopen()
 
     def _put_back(self) -> None:
-        """Reopen the leaves that were set aside, in front of the others."""
+        """Reopen the leaves that were set aside, before the others."""
         aside, self._aside = self._aside, []
         for decided, multiplier in aside:
             if not self._parts[0].make_room():
@@ -219,6 +219,6 @@ def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolAr
 
 
 def _worth(prices: FloatArray, instance: Instance, spare: float) -> FloatArray:
-    """(n,) prices in blocks: their sum is (1 + `spare`) times the number of blocks, so a bit can be given away."""
+    """(n,) prices in blocks, which sum to (1 + `spare`) times the number of blocks."""
     worth = prices / prices.max()
     return worth * ((1.0 + spare) * min(instance.k, instance.graph.n) / worth.sum())

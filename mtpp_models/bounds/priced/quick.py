@@ -65,7 +65,7 @@ _FIRST = 1e-3
 
 
 def priced_quick(start: Partition, controls: Controls) -> Result:
-    """Prove what guessed prices are worth; the bound's witness holds prices and tree, unless it is *simple*.
+    """Bound by guessed prices; its witness holds the prices and the tree, unless it is *simple*.
 
     Without a time limit, the same start gives the same bound.
     """
@@ -107,7 +107,7 @@ class QuickPrices:
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _goals(self, floor: float, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals as they are proved: by all guesses in a race, by the fastest, then by others where that ends."""
+        """Yield goals as they are proved: by all guesses at first, then by the fastest, then by the others."""
         if self._value <= floor and deadline.left < math.inf:  # who wins a race depends on the clock
             yield from self._race(floor, upper, deadline)
         if self._value <= floor:
@@ -117,7 +117,7 @@ class QuickPrices:
             yield from climb.goals(max(floor, self._value), upper, deadline)
 
     def _race(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
-        """Yield goals that all guesses still in the race have proved; slow ones drop out.
+        """Yield goals proved by all guesses that are still in the race; slow guesses drop out.
 
         It ends with one guess, or when a proof takes a large part of the time.
         """
@@ -154,14 +154,14 @@ class QuickPrices:
         return max(climb.value for climb in self._climbs)
 
     def _ranked(self) -> list[Climb]:
-        """The guesses, those with the highest bounds first; of equal ones the fastest."""
+        """The guesses by bound, the highest first; equal ones by speed."""
         return sorted(self._climbs, key=lambda climb: (-climb.value, climb.took))
 
 
 def _dearest(
     instance: Instance, known: float, upper: float, deadline: Deadline
 ) -> tuple[float, PriceProof | None, FloatArray] | None:
-    """The goal that the node proves which costs most alone, with all worth on it, its tree and the prices.
+    """The goal proved by the single node that costs most, with its tree and prices; None if that gains nothing.
 
     None if that is no more than what is known, or nothing surely overflows, so that a minimum cut says the same.
     """
@@ -185,7 +185,7 @@ def _dearest(
 
 
 def guessed_prices(instance: Instance, part: float) -> FloatArray:
-    """(n,) work and a part of what each node moves, and what it holds and uses where that is too much; not all 0."""
+    """(n,) prices: work, a part of the transfers and, where memory is short, the bytes of each node."""
     graph, platform = instance.graph, instance.platform
     producer, consumers = graph.tensors.producer, graph.tensors.consumers
     readers = np.diff(graph.tensors.start)
@@ -203,7 +203,7 @@ def guessed_prices(instance: Instance, part: float) -> FloatArray:
 
 @dataclass
 class Climb:
-    """Goals that rise as long as a tree proves them."""
+    """Sequence of rising goals, each proved by a tree."""
 
     instance: Instance
     prices: FloatArray  # (n,); they fall with each block that is worth too much
@@ -219,7 +219,7 @@ class Climb:
 
     @property
     def is_over(self) -> bool:
-        """Whether blocks have stopped too many goals in a row."""
+        """Whether too many goals in a row were refuted by blocks."""
         return self.failures >= _FAILURES
 
     def goals(self, value: float, upper: float, deadline: Deadline) -> Iterator[float]:
@@ -246,7 +246,7 @@ class Climb:
                     self.twice = max(_LEAST_TWICE, self.twice / 2)
 
     def begin(self, goal: float, deadline: Deadline) -> bool:
-        """Whether a tree proves this goal, above those before, from its root; learn how the time grows with goals."""
+        """Whether a tree proves a first goal from its root; also learn how time grows with goals."""
         watch, self.tree = Stopwatch(), None
         if not self.prove(goal, deadline):
             return False
@@ -258,7 +258,7 @@ class Climb:
         return True
 
     def prove(self, goal: float, deadline: Deadline) -> bool:
-        """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
+        """Whether no block below the goal is worth its share, with these prices or corrected ones."""
         # Pairs that no block below the goal holds because of the work between them alone: they take no time.
         pairs = Deadline.after(0.0)
         if self.tree is None:
@@ -279,5 +279,5 @@ class Climb:
 
 
 def _higher(value: float, step: float, upper: float) -> float:
-    """The goal that is higher by that part, at most `upper`."""
+    """The goal raised by the fraction `step`, at most `upper`."""
     return min(upper, max(value * (1 + step), _FIRST * upper))
