@@ -130,8 +130,8 @@ class AnswerFile:
             document.check_format(ANSWER_FORMAT)
         elif ("block" in fields) == ("stages" in fields):
             document.fail(
-                "it holds no answer; give a file of --out, or one with the block of each node as 'block' or the nodes "
-                "of each stage as 'stages'."
+                "it holds no answer; give a file that does, or the block of each node as 'block', or the nodes of each "
+                "stage as 'stages'."
             )
         return cls(document)
 
