@@ -65,7 +65,7 @@ def common_fields() -> list[str]:
 
 
 def _plain(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | str)
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 if __name__ == "__main__":

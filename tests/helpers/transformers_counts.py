@@ -6,18 +6,21 @@ configurations, for all model types that it knows, and prints a line for each ty
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from model_defaults import defaults_of
-from transformers_configurations import random_configuration
+from transformers_configurations import random_configuration, random_sizes
 
 from instances.readers.huggingface.configuration import model_types
 
-__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "causal_model", "counted", "read"]
+__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "causal_model", "counted", "read", "states_of_fields"]
 
 BATCH, PROMPT = 2, 11
 #: Whose operations torch counts otherwise: its scans by chunks, and experts that all see all tokens.
@@ -30,7 +33,8 @@ MODELLED = (
 #: Decoders of multimodal models, which transformers builds without a head; their operations are not compared.
 WITHOUT_HEAD = (
     *("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"),
-    *("glm4v_text", "glm4v_moe_text", "glm_ocr_text", "mistral4"),
+    *("glm4v_text", "glm4v_moe_text", "glm_ocr_text", "mistral4", "qwen2_5_omni_text", "qwen3_omni_moe_text"),
+    *("paddleocr_vl_text", "hunyuan_vl_text", "granite4_vision_text", "granite_docling_text"),
 )
 #: Without a cache of keys and values, or with one that repeats the keys that heads share.
 OTHER_CACHE = ("openai-gpt", "falcon", "mamba", "falcon_mamba", "mamba2")
@@ -63,32 +67,51 @@ class Counts:
         ]
 
 
-def causal_model(config: Any, **words: Any) -> Any:
-    """The model with its head; that of Emu3 is known to transformers by the configuration of its wrapper alone."""
-    from transformers import AutoModelForCausalLM, Emu3ForCausalLM
+#: Models of configurations that transformers knows as parts of others alone.
+_OF_PARTS = {
+    "emu3_text_model": "Emu3ForCausalLM",
+    "granite4_vision_text": "Granite4VisionTextModel",
+    "paddleocr_vl_text": "PaddleOCRTextModel",
+    "qwen2_5_omni_text": "Qwen2_5OmniThinkerTextModel",
+    "qwen3_omni_moe_text": "Qwen3OmniMoeThinkerTextModel",
+}
 
-    own = Emu3ForCausalLM._from_config if config.model_type == "emu3_text_model" else AutoModelForCausalLM.from_config
-    return own(config, **words)
+
+def causal_model(config: Any, **words: Any) -> Any:
+    """The model with its head, or without one where transformers has none."""
+    import transformers
+
+    name = _OF_PARTS.get(config.model_type)
+    if name is not None:
+        module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
+        return getattr(module, name)._from_config(config, **words)
+    auto = transformers.AutoModel if config.model_type in WITHOUT_HEAD else transformers.AutoModelForCausalLM
+    return auto.from_config(config, **words)
+
+
+def _parameters(model: Any) -> int:
+    """Parameters of a model, and of the head that its wrapper gives it."""
+    kind, config = model.config.model_type, model.config
+    count = sum(parameter.numel() for parameter in model.parameters())
+    tied = defaults_of(kind)["defaults"]["tie_word_embeddings"]
+    if kind in WITHOUT_HEAD and not getattr(config, "tie_word_embeddings", tied):
+        count += config.vocab_size * config.hidden_size
+    return int(count)
 
 
 def counted(config: Any, *, flops: bool) -> Counts:
     """Counts of the model that transformers builds, by torch."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    from transformers import AutoModel
 
     with torch.device("meta"):
-        alone = config.model_type in WITHOUT_HEAD
-        model = AutoModel.from_config(config) if alone else causal_model(config)
+        model = causal_model(config)
     layers = next(
         module
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.ModuleList) and name.count(".") <= 2 and len(module) == config.num_hidden_layers
     )
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    tied = defaults_of(config.model_type)["defaults"]["tie_word_embeddings"]
-    if alone and not getattr(config, "tie_word_embeddings", tied):
-        parameters += config.vocab_size * config.hidden_size
+    parameters = _parameters(model)
     own = tuple(sum(parameter.numel() for parameter in layer.parameters()) for layer in layers)
     if not flops:
         return Counts(parameters, own, 0, 0, 0)
@@ -118,6 +141,32 @@ def _elements(layer: Any) -> int:
     found = [getattr(layer, name, None) for name in names]
     flat = [item for own in found for item in (own.values() if isinstance(own, dict) else [own])]
     return sum(tensor.numel() for tensor in flat if isinstance(tensor, torch.Tensor))
+
+
+def states_of_fields(kind: str) -> Iterator[tuple[str, object, dict[str, Any], int]]:
+    """Configurations of a type with one field absent, true, false, null or small, and the parameters of each.
+
+    What transformers refuses or does not build says nothing.
+    """
+    import torch
+    from transformers import CONFIG_MAPPING
+
+    own, random = CONFIG_MAPPING[kind], random_configuration(kind, Random(kind)).to_dict()
+    known = {*(field.name for field in dataclasses.fields(own)), *own.attribute_map}
+    base = {name: value for name, value in random_sizes(kind, Random(kind)).items() if name in {*known, *random}}
+    for name in sorted(known):
+        numbers = () if isinstance(base.get(name, random.get(name)), str | list | dict | float) else (0, 1, 2, 3, 8)
+        for state in ("absent", True, False, None, *numbers):
+            stated = {other: value for other, value in base.items() if other != name} | {"model_type": kind}
+            if state != "absent":
+                stated[name] = state
+            try:
+                config = own.from_dict(json.loads(json.dumps(stated)))
+                with torch.device("meta"):
+                    parameters = _parameters(causal_model(config))
+            except Exception:  # transformers has many ways to refuse
+                continue
+            yield name, state, stated, parameters
 
 
 def read(text: str) -> Counts:

@@ -40,6 +40,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "gemma4_text": {"hidden_size_per_layer_input": 0},
     "gpt_neo": {"attention_types": [[["global", "local"], 4], [["global"], 1]]},
     "deepseek_v2": {"num_experts_per_tok": 6},
+    "dots1": {"n_routed_experts": 8, "num_experts_per_tok": 2},
     "lfm2_moe": {"layer_types": ["conv", "conv", "full_attention"] * 3},
 }
 

@@ -6,9 +6,10 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NoReturn
 
 from instances.architectures.transformers import Encoder
 from instances.errors import UnknownLayersError, nearest
@@ -22,14 +23,15 @@ from instances.readers.huggingface.record import MOST_LAYERS, Decoder, Experts, 
 
 _SHOWN = 5
 _MOST_LABELS = 1_000_000
-#: Fields of multimodal models that hold the configuration of their decoder.
-_INSIDE = ("text_config", "llm_config", "language_config")
+#: Fields of multimodal models that hold the configuration of their decoder, or of what holds it.
+_INSIDE = ("thinker_config", "text_config", "llm_config", "language_config")
 #: Fields of parts that are no decoder, or no part of its forward pass, in words.
 _TOWERS = {
     "vision_config": "a vision tower",
     "mm_vision_tower": "a vision tower",
     "audio_config": "an audio tower",
     "speech_config": "a tower for speech",
+    "talker_config": "a decoder that speaks",
 }
 _DRAFTERS = {
     "num_nextn_predict_layers": "layers that draft further tokens",
@@ -48,28 +50,6 @@ _OTHER_HEADS: dict[str, tuple[int | None, bool]] = {
 #: Model types that transformers reads as others.
 _SAME = {"kimi_k2": "deepseek_v3", "code_llama": "llama"}
 _TIED = "tie_word_embeddings"
-#: What is not known of the layers of further model types of transformers.
-_UNREAD = {
-    "attention to what another stack has made": (
-        *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mllama", "musicgen", "mvp"),
-        *("mllama_text_model", "musicgen_melody", "pegasus", "plbart", "prophetnet", "t5", "trocr", "whisper"),
-    ),
-    "layers of an encoder that decode": (
-        *("bert-generation", "big_bird", "modernbert-decoder", "reformer", "rembert", "roc_bert", "roformer", "xlm"),
-        *("xlnet", "xmod"),
-    ),
-    "layers that run several times": ("dory", "hrm_text", "hrm", "inkling2_loop_text", "zamba", "zamba2"),
-    "states that are mixed without attention": ("bailing_hybrid", "recurrent_gemma", "rwkv", "xlstm"),
-    "convolutions within attention": ("inkling_text", "inkling2_text", "zaya"),
-    "several streams between layers": ("deepseek_v4", "hy_v4", "qwen4_exp", "qwen4_exp_text"),
-    "inputs of their own for layers": ("gemma3n", "gemma3n_text"),
-    "layers that take keys of another model": ("gemma4_assistant", "gemma4_unified_assistant"),
-    "attention to blocks of tokens that it chooses": ("doge", "minimax_m3_vl_text"),
-    "layers with other heads than the rest": ("jetmoe", "laguna"),
-    "latent attention with gates or windows": ("axk2", "dots3_note", "dots3_note_text", "longcat_flash"),
-    "a second stack of layers": ("blt", "git", "moshi", "phi4_multimodal"),
-    "positions by segments": ("cpmant",),
-}
 
 
 @cache
@@ -98,6 +78,29 @@ def _defaults() -> dict[str, dict[str, Any]]:
     return defaults
 
 
+@cache
+def _unread() -> dict[str, list[str]]:
+    """Forms of names of further model types of transformers, by what is not known of their layers."""
+    text = files(__package__).joinpath("unread.toml").read_text(encoding="utf-8")
+    forms: dict[str, list[str]] = tomllib.loads(text)
+    return forms
+
+
+def levels_of(config: Value) -> list[tuple[str, dict[str, Value]]]:
+    """Model type and fields of a configuration, then of each that it wraps, down to its decoder."""
+    members = config.open_members(("model_type",))
+    levels = [(members["model_type"].text(), members)]
+    while _SAME.get(levels[-1][0], levels[-1][0]) not in model_types():
+        whole, members = levels[-1]
+        inside = next((name for name in _INSIDE if name in members), None)
+        if inside is None:
+            break
+        members = members[inside].open_members(())
+        default = model_types("wrappers").get(whole, {}).get("text", f"{whole}_text")
+        levels.append((members["model_type"].text() if "model_type" in members else default, members))
+    return levels
+
+
 def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     """The record of the decoder that a configuration describes, and sentences about doubts.
 
@@ -107,38 +110,27 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         If the model type is unknown, or a field is missing, absurd or contradicts another.
     """
     warnings: list[str] = []
-    outer = members = config.open_members(("model_type",))
-    whole = members["model_type"].text()
-    kind = _SAME.get(whole, whole)
-    inside = next((name for name in _INSIDE if name in members), "")
-    if kind not in model_types() and not inside and f"{kind}_text" in model_types():
+    levels = levels_of(config)
+    (inner, members), outer = levels[-1], levels[0][1]
+    whole, wrapper = levels[-2:][0]
+    kind = _SAME.get(inner, inner)
+    if len(levels) > 1:
+        inside = next(name for name in _INSIDE if name in wrapper)
+        warnings.append(f"only the decoder of its {inside} counts, a {kind}.")
+    elif kind not in model_types() and f"{kind}_text" in model_types():
         kind = f"{kind}_text"  # as these models had it before their decoders had a configuration of their own
         warnings.append(f"only its decoder counts, a {kind}.")
-    if kind not in model_types() and inside:
-        members = members[inside].open_members(())
-        default = model_types("wrappers").get(kind, {}).get("text", f"{kind}_text")
-        inner = members["model_type"].text() if "model_type" in members else default
-        kind = _SAME.get(inner, inner)
-        warnings.append(f"only the decoder of its {inside} counts, a {kind}.")
-    if "auto_map" in members and kind not in model_types():
-        members["auto_map"].fail(
-            f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}.", UnknownLayersError
-        )
-    if missing := [what for what, kinds in _UNREAD.items() if kind in kinds and kind not in model_types()]:
-        problem = f"the model type '{kind}' is not known, which has {missing[0]}; {_REMEDY}."
-        members.get("model_type", config).fail(problem, UnknownLayersError)
     if kind not in model_types():
-        problem = f"the model type '{kind}' is not known{nearest(model_types(), kind, _REMEDY)}"
-        members.get("model_type", config).fail(problem, UnknownLayersError)
+        _refuse([name for name, _ in reversed(levels)], members, config)
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
     type_fields, type_words = type_defaults(kind), model_types()[kind]
     if kind != whole:
-        members, doubts = _with_ties(whole, outer, members, bool(type_fields["defaults"].get(_TIED)))
+        members, doubts = _with_ties(whole, wrapper, members, bool(type_fields["defaults"].get(_TIED)))
         warnings += doubts
     fields = Fields(_flat(members, type_words), type_fields["defaults"], type_fields["aliases"], type_words, config)
     for name, part in {**_TOWERS, **_DRAFTERS}.items():
-        if any(name in source and source[name].data for source in (outer, members)):
+        if any(name in source and source[name].data for _, source in levels):
             but = "; with weights beside it its bytes count" if name in _TOWERS else ""
             warnings.append(f"{part} ({name}) is left out{but}.")
     classes = outer["architectures"].texts() if "architectures" in outer and outer["architectures"].data else []
@@ -148,9 +140,22 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     if unknown := _unknown(members, type_fields, type_words):
         listed = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         warnings.append(f"fields that a {kind} does not have are left out: {listed}.")
-    stated = next((source[name].data for source in (members, outer) for name in _QUANTIZED if name in source), None)
+    stated = next((source[name].data for _, source in levels[::-1] for name in _QUANTIZED if name in source), None)
     record = replace(_decoder(kind, fields), quantized=_quantized(stated))
     return record if labels is None else replace(record, tied=False, labels=labels, head_bias=biased), warnings
+
+
+def _refuse(kinds: Sequence[str], members: Mapping[str, Value], config: Value) -> NoReturn:
+    """Refuse model types that are not known, the innermost first: by what is not known of them, else by the nearest."""
+    place, error = members.get("model_type", config), UnknownLayersError
+    if "auto_map" in members:
+        problem = f"the model type '{kinds[0]}' is code of its own, which is never run; {_REMEDY}."
+        members["auto_map"].fail(problem, error)
+    for kind in kinds:
+        for what, forms in _unread().items():
+            if any(fnmatchcase(kind, form) for form in forms):
+                place.fail(f"the model type '{kind}' is not known, which has {what}; {_REMEDY}.", error)
+    place.fail(f"the model type '{kinds[0]}' is not known{nearest(model_types(), kinds[0], _REMEDY)}", error)
 
 
 _QUANTIZED = ("quantization_config", "compression_config")
@@ -375,13 +380,15 @@ def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
     return tuple(layer(kinds[i], sparse[i], i == count - 1) for i in range(count))
 
 
+#: The least number of experts that makes layers sparse, by the rule for layers; other types are refused with none.
+_LEAST_EXPERTS = {"step": 1, "any": 1, "jamba": 2}
+
+
 def _sparse(fields: Fields, layers: int) -> list[bool]:
-    """Whether each layer has experts; in none unless the configuration names their number."""
-    name = fields.word("experts")
-    condition = fields.word("experts_if")
-    if not name or not fields.has(name) or fields.value(name).data == 0 or (condition and not fields.truth(condition)):
-        return [False] * layers
-    if fields.word("sparse") == "jamba" and fields.whole(name) == 1:
+    """Whether each layer has experts."""
+    name, condition = fields.word("experts"), fields.word("experts_if")
+    least = _LEAST_EXPERTS.get(fields.word("sparse"), 0)
+    if not name or (condition and not fields.truth(condition)) or (least and fields.whole(name, 0) < least):
         return [False] * layers
     return sparse_layers(fields, layers)
 
@@ -390,9 +397,9 @@ def _norms(fields: Fields) -> int:
     """Number of norms in a layer."""
     norms = fields.words.get("norms", 2)
     if norms == "falcon":
-        if fields.truth("new_decoder_architecture"):
-            return fields.whole_or("num_ln_in_parallel_attn", 2)
-        return 1 if fields.truth("parallel_attn") else 2
+        stated = fields.value("num_ln_in_parallel_attn").data
+        two = fields.truth("new_decoder_architecture") if stated is None else stated == 2
+        return 1 + (two or not fields.truth("parallel_attn"))
     for condition in fields.words.get("norms_if", {}):
         norms += 2 * fields.truth(condition)
     for condition, count in fields.words.get("norms_unless", {}).items():
@@ -446,7 +453,7 @@ def _experts(fields: Fields, hidden: int) -> Experts:
             f"{chosen} experts are chosen of {count}; give at most that."
         )
     shared = words.get("shared", 0)
-    times = shared if isinstance(shared, int) else fields.whole_or(shared, 0, least=0)
+    times = shared if isinstance(shared, int) else fields.whole_or(shared, 0, least=words.get("least_shared", 0))
     wide = times * inner
     if "shared_inner" in words:
         wide = fields.whole_or(words["shared_inner"], 0, least=0)
@@ -457,7 +464,8 @@ def _experts(fields: Fields, hidden: int) -> Experts:
         shared=wide,
         shared_gate=bool(words.get("shared_gate")),
         bias=bool(words.get("expert_bias")),
-        router_vectors=(count if words.get("router_bias") else 0) + hidden * words.get("router_vectors_hidden", 0),
+        router_vectors=(count if words.get("router_bias") else 0)
+        + hidden * (words.get("router_vectors_hidden", 0) or (bool(words.get("shared_gate")) and not wide)),
         width=fields.whole_or(words["expert_width"], 0) if "expert_width" in words else 0,
         groups=_groups(fields),
     )

@@ -18,6 +18,7 @@ from instances.errors import InputError, WordError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, check_readable, parse_json, read_text
 from instances.readers.huggingface import configured_architecture, configured_record, record_architecture
+from instances.readers.huggingface.configuration import levels_of
 from instances.readers.huggingface.network import other_caches
 from instances.readers.huggingface.record import Decoder
 from instances.readers.huggingface.weights import (
@@ -156,11 +157,7 @@ def _is_alone(config: Value, record: Decoder) -> bool:
 
 def _width(config: Value) -> dict[str, Dim]:
     """Bytes of a number, by the type that the configuration states; empty if it states none."""
-    members = config.open_members(())
-    inner, levels = members.get("text_config"), [members]
-    if inner is not None and isinstance(inner.data, dict):
-        levels.append(inner.open_members(()))
-    texts = [level[name].data for level in levels for name in ("dtype", "torch_dtype") if name in level]
+    texts = [level[name].data for _, level in levels_of(config) for name in ("dtype", "torch_dtype") if name in level]
     stated = [text for text in texts if text is not None][:1]
     sizes = [size for name, size in _WIDTHS.items() if name in stated]
     return {"element_bytes": sizes[0]} if sizes else {}

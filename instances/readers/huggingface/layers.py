@@ -310,7 +310,7 @@ def _every(fields: Fields, layers: int, word: str) -> list[bool]:
 
 
 _SPARSE: dict[str, Callable[[Fields, int, str], list[bool]]] = {
-    "all": lambda fields, layers, word: [True] * layers,
+    **dict.fromkeys(("all", "any"), lambda fields, layers, word: [True] * layers),
     "first": _first_dense,
     "step": _step,
     "moe_layers": _moe_layers,

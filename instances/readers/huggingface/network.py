@@ -105,12 +105,15 @@ def _head_width(fields: Fields, hidden: int, heads: int) -> int:
     """Width of a head: as stated, else the hidden width over the number of heads."""
     name = fields.words.get("head_width", "head_dim")
     if name and fields.has(name):
-        return fields.whole(name)
-    if hidden % heads and fields.words.get("even_heads", not name):
+        width = fields.whole(name)
+        if fields.word("square") and heads * width != hidden:
+            fields.value(name).fail(f"{heads} heads of {width} do not make the width {hidden}; give {hidden // heads}.")
+        return width
+    if hidden < heads or (hidden % heads and fields.words.get("even_heads", not name)):
         fields.value("num_attention_heads").fail(
             f"{heads} heads do not divide the hidden width {hidden}; give a divisor."
         )
-    return max(1, hidden // heads)
+    return hidden // heads
 
 
 def _key_heads(fields: Fields, heads: int) -> int:
@@ -146,7 +149,7 @@ def _latent(fields: Fields, hidden: int, indexed: bool) -> LatentAttention:
 
 def _mamba(fields: Fields, hidden: int) -> Recurrence:
     """Sizes of a selective state space (Gu and Dao, 2023)."""
-    inner, state = fields.whole("expand") * hidden, fields.whole("state_size")
+    inner, state = fields.whole_or("intermediate_size", fields.whole("expand") * hidden), fields.whole("state_size")
     rank = _step_rank(fields, "time_step_rank", hidden)
     bias = fields.truth("use_bias")
     return _selective(hidden, inner, state, rank, fields.whole("conv_kernel"), bias, fields.truth("use_conv_bias"), 0)
@@ -208,7 +211,7 @@ def _mamba2(fields: Fields, hidden: int) -> Recurrence:
         kernel=kernel,
         conv_bias=fields.truth(names.get("use_conv_bias", "use_conv_bias")),
         inner=(),
-        after=Linear(inner, hidden, bias or fields.truth("projectors_bias")),
+        after=Linear(inner, hidden, fields.truth("projectors_bias") if fields.word("both") else bias),
         multiply_adds=2 * inner * state,
         state=inner * state + channels * kernel,
         vectors=3 * heads + norm,

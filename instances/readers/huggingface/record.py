@@ -43,7 +43,8 @@ class Fields:
     def value(self, name: str) -> Value:
         """The value of a field; null if it is missing."""
         own = self.aliases.get(name, name)
-        names = [*(alias for alias, target in self.aliases.items() if target == own), own]  # as transformers has them
+        names = [*(alias for alias, target in self.aliases.items() if target == own), own]
+        names.sort(key=self.defaults.__contains__)  # what is no field of its type is set last, and counts
         for candidate in names:
             if candidate in self.members:
                 return self.members[candidate]

@@ -208,6 +208,7 @@ def test_each_model_type_has_defaults_that_make_a_graph(tmp_path, kind):
     sizes |= {"hidden_size_per_layer_input": 0, "top_k_experts": 2}
     sizes |= {"layer_types": ["conv", "full_attention"]} if kind.startswith("lfm") else {}
     sizes |= {"num_experts_per_tok": 2, "moe_topk": 2, "moe_k": 2, "mamba_d_head": 32, "mamba_d_ssm": 128}
+    sizes |= {"n_routed_experts": 4} if kind == "dots1" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
         graph = load_graph(
@@ -320,6 +321,51 @@ def test_bug_parts_that_a_field_adds_or_removes_were_left_out(kind, name):
     with pytest.raises(InputError, match=f"{name}: nothing is known of layers with it"):
         decoder_of(parse_json(json.dumps(config), "config.json"))
     assert decoder_of(parse_json(json.dumps(config | {name: False}), "config.json"))[0].hidden == 64
+
+
+SMALL = {
+    **{"vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+    **{"intermediate_size": 48, "tie_word_embeddings": False, "moe_intermediate_size": 24, "num_experts_per_tok": 2},
+}
+PARALLEL = {"parallel_attn": True, "num_key_value_heads": 4, "new_decoder_architecture": True}
+STATE_SPACES = {"mamba_d_ssm": 128, "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_n_groups": 1, "mamba_d_state": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "parameters"),
+    [
+        ("falcon", PARALLEL | {"num_ln_in_parallel_attn": 3}, 110_976),  # other numbers than 2 are one norm
+        ("falcon", PARALLEL | {"num_ln_in_parallel_attn": 2, "new_decoder_architecture": False}, 98_944),
+        (
+            "granitemoehybrid",
+            {"num_local_experts": 0, "shared_intermediate_size": 32, "layer_types": ["attention"] * 2},
+            49_472,
+        ),
+        ("lfm2", {"block_multiple_of": 32}, 49_536),  # rounded, as the multiplier is 1 if it is not said
+        ("qwen3_moe", {"num_experts": 4, "num_local_experts": 6}, 93_312),  # what is no field is set last
+        ("mamba", {"intermediate_size": 96}, 61_440),
+        ("falcon_h1", STATE_SPACES | {"mamba_proj_bias": True}, 109_344),  # not of the last product
+        ("qwen2_moe", {"num_experts": 4, "shared_expert_intermediate_size": 0}, 74_944),  # its gate remains
+    ],
+)
+def test_bug_states_of_fields_were_read_otherwise_than_transformers_reads_them(kind, stated, parameters):
+    config = parse_json(json.dumps({"model_type": kind} | SMALL | stated), "config.json")
+    graph = configured_architecture(config, kind)[0].build(level="layer", batch=1, sequence=1)
+    assert graph.attributes["parameter_count"] == parameters
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "message"),
+    [
+        ("mixtral", {"num_local_experts": 0}, "num_local_experts: the number is 0; it must be from 1"),
+        ("deepseek_v2", {"n_shared_experts": 0, "q_lora_rank": None}, "n_shared_experts: the number is 0"),
+        ("helium", {"head_dim": 8}, "4 heads of 8 do not make the width 64; give 16"),
+        ("granitemoe", {"hidden_size": 3}, "4 heads do not divide the hidden width 3"),
+    ],
+)
+def test_bug_states_of_fields_that_transformers_cannot_run_were_read(kind, stated, message):
+    with pytest.raises(InputError, match=message):
+        decoder_of(parse_json(json.dumps({"model_type": kind} | SMALL | stated), "config.json"))
 
 
 def test_the_longest_context_of_gpt2_is_that_of_transformers():

@@ -86,7 +86,20 @@ def test_a_text_config_without_a_type_has_that_of_its_wrapper(tmp_path):
     assert read(tmp_path, config).attributes["parameter_count"] == COUNT
     for kind in model_types("wrappers"):
         text = model_types("wrappers")[kind].get("text")
-        assert text is None or text in model_types()
+        assert text is None or text in {*model_types(), *model_types("wrappers")}
+
+
+def test_a_decoder_within_a_thinker_counts(tmp_path):
+    """Its type, its numbers and the tie of its head; the decoder that speaks is named."""
+    inner = {name: value for name, value in LLAMA.items() if name not in ("model_type", "tie_word_embeddings")}
+    for tied in (False, True):
+        thinker = {"text_config": inner | {"dtype": "bfloat16"}, "tie_word_embeddings": tied}
+        config = {"model_type": "qwen2_5_omni", "thinker_config": thinker, "talker_config": {"hidden_size": 9}}
+        with pytest.warns(InputWarning) as told:
+            graph = load_graph(written(tmp_path, config))
+        assert graph.attributes["parameter_count"] == COUNT + 2 * 16 - TABLE * tied  # with biases of queries and keys
+        assert graph.attributes["dims"]["element_bytes"] == 2
+        assert any("a decoder that speaks" in str(one.message) for one in told)
 
 
 def test_a_tie_that_is_no_truth_is_refused(tmp_path):
