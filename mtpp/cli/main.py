@@ -346,7 +346,7 @@ class _Teller(logging.Handler):
         if self._waits and record.levelno == logging.INFO and processors() > 1 and os.getpid() == self._process:
             self._waits = False
             with suppress(OSError):
-                self._beside.enter_context(module_beside("mtpp.cli.compile_process"))
+                self._beside.enter_context(module_beside("mtpp.cli.warm_up"))
 
 
 @contextmanager

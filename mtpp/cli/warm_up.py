@@ -1,9 +1,13 @@
-"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed, or bring it along."""
+"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed, or bring it along.
+
+As a program it compiles the bounds of partitions, beside a first `mtpp certify` that searches; that ends it.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,6 +43,8 @@ _HEARTBEAT = 0.2
 _PROGRAMS = ("metis", "scotch", "placeto")
 # A plan in a grid.
 _GRID = {"global_batch": 4, "bandwidth": "1GB/s", "micro_batch": "1", "sequence": 8}
+# Of what is needed later, beside what is waited for.
+_NICENESS = 5
 # What archives of machine code begin with.
 _ARCHIVE = "mtpp-kernels/1"
 
@@ -319,7 +325,22 @@ def _placement() -> Iterator[str]:
     probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())
 
 
-#: What a first `mtpp certify` needs behind its search.
-BOUNDS = (_ideals, _cuts, _prices)
+# What a first `mtpp certify` needs behind its search.
+_BOUNDS = (_ideals, _cuts, _prices)
 # The longest come first, so that all processors are at work to the end.
 _GROUPS = (_placement, _plans, _prices, _searches, _ideals, _flows, _grids, _kinds, _cuts)
+
+
+def _main() -> None:
+    """Compile bounds in all processors but that of the command."""
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    with run_beside(_BOUNDS, processors() - 2) as (own, others):
+        for _ in own:
+            pass
+        for process in others:
+            process.join()
+
+
+if __name__ == "__main__":
+    _main()

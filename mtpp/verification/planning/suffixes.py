@@ -31,7 +31,7 @@ from instances.certificates import Claim
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.problem import TrainingInstance
-from mtpp.verification.planning.shared_cards import Cards, least_work
+from mtpp.verification.planning.plan import Cards, least_work
 from mtpp.verification.verdict import ROUNDING, Check, compare
 
 NONE_BELOW, BELOW, MERGED = 0, 1, 2

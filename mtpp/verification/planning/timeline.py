@@ -10,8 +10,15 @@ from itertools import pairwise
 from instances.certificates import Claim
 from instances.json_files import Value
 from instances.planning.stated import StatedPlan, StatedTimeline, plan_from_document
-from mtpp.verification.planning.plan import PlanPasses, deadlocks, structure_faults, verify_plan
-from mtpp.verification.planning.shared_cards import Operation, least_work, progress
+from mtpp.verification.planning.plan import (
+    Operation,
+    PlanPasses,
+    deadlocks,
+    least_work,
+    progress,
+    structure_faults,
+    verify_plan,
+)
 from mtpp.verification.planning.suffixes import check_suffixes
 from mtpp.verification.verdict import (
     ROUNDING,
