@@ -32,7 +32,9 @@ degree, which some group must have; so both are found in turns. The bound is the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -40,11 +42,21 @@ from numpy.typing import NDArray
 
 from instances.compiled import compiled
 from instances.deadline import Deadline
+from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer, Degrees
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.program import Setting, even_work, settings_of, solve, stage_costs
+from instances.planning.grid.program import (
+    ACROSS,
+    ANYWHERE,
+    SPREAD,
+    Setting,
+    even_work,
+    settings_of,
+    solve,
+    stage_costs,
+)
 from instances.planning.grid.recomputation import Fronts, GridArrays, least_time
 from instances.results import Bound
 from mtpp_models.planning.apart import apart_bound
@@ -185,7 +197,7 @@ class _Room:
         if costs is None or fronts is None:
             raise _OutOfTimeError
         run = costs.run
-        counts, between = np.arange(L - 1), costs.transfer[:, 1:-1].min(axis=1)
+        counts, between = np.arange(L - 1), costs.transfer[0, :, 1:-1].min(axis=1)
 
         def by_count(table: FloatArray) -> FloatArray:
             """Of the ends with so many equal layers, or of these alone; of none of them nothing."""
@@ -200,7 +212,7 @@ class _Room:
             forward=np.diff(arrays.forward, axis=1),
             single=np.array([np.diff(sums, axis=1)[:, 1:-1].min(axis=1) for sums in (whole.forward, whole.backward)]),
             after=by_count(costs.after),
-            transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
+            transfer=np.minimum.accumulate(costs.transfer[0, :, :-1].min(axis=1)),
             between=np.array([np.minimum.accumulate(between), between]),
             stored=np.array([_most_stored(fronts, 1), _most_stored(fronts, L - 1)]),
             rooms=costs.rooms,
@@ -391,16 +403,32 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
 
 
 def _stages_bound(question: GridInstance, high: float, deadline: Deadline) -> tuple[float, bool]:
-    """Time that no plan with one stage a group is below, at most `high` [s], and whether no setting was left out."""
-    narrow, complete = high, True
-    settings = [(even_work(question, *pair), *pair) for pair in settings_of(question)]
-    for least, setting, arrays in sorted(settings, key=lambda row: row[0]):
-        if least >= narrow:
-            break
-        solution = None if deadline.passed else solve(question, arrays, setting, high, deadline)
-        complete &= solution is not None
-        narrow = min(narrow, least if solution is None else solution.bound)
-    return narrow, complete
+    """Time that no plan with one stage a group is below, at most `high` [s], and whether no setting was left out.
+
+    Plans in one server are bounded alone. The setting that may be the fastest of the others is bounded next, until
+    nothing more is known of it: by its work, for plans that lie anywhere, and for those in several servers.
+    """
+    complete, rounds = True, list[tuple[str, ...]]([(ANYWHERE,)])
+    if question.servers.count > 1:
+        rounds.append((ACROSS, SPREAD))
+        with suppress(InputError):  # no plan of the question lies in one server
+            alone = replace(question, servers=replace(question.servers, count=1))
+            high, complete = _stages_bound(alone, high, deadline)
+    settings = settings_of(question)
+    waiting = [(even_work(question, *pair), 0, i) for i, pair in enumerate(settings)]
+    heapify(waiting)
+    while waiting and waiting[0][0] < high:
+        value, known, i = heappop(waiting)
+        if known == len(rounds):
+            return value, complete
+        setting, arrays = settings[i]
+        bounds = list[float]()
+        for place in rounds[known]:
+            solution = None if deadline.passed else solve(question, arrays, setting, high, deadline, place)
+            complete &= solution is not None
+            bounds.append(value if solution is None else solution.bound)
+        heappush(waiting, (max(value, min(bounds)), known + 1, i))
+    return high, complete
 
 
 def _any_bound(question: GridInstance, high: float, deadline: Deadline) -> float:

@@ -15,6 +15,10 @@ after it. States are the stages left s, the first layer l, and devices k of a pi
 most `_POINTS`: beyond that two neighbours become one with the smaller of both values each. Transfers and AllReduces run
 at the rate within a server where groups of the size could lie in one. A stage recomputes the least that fits. So the
 least of max(Z_1, Z_2) is a bound for all these plans, wherever they lie.
+
+Of plans in several servers it is larger. Either some neighbours are in two servers, and send at the rate between these:
+states also say whether that was so. Or each pipeline lies in one server, and not all of them in the same: then each
+ring of D devices has at most D / 2 in a server. A stage in several whole servers is its own pipeline, or the former.
 """
 
 from __future__ import annotations
@@ -97,6 +101,10 @@ def even_work(question: GridInstance, setting: Setting, arrays: GridArrays) -> f
     return float(M * (arrays.degrees[:, None] * layers).min(axis=0).sum() / K)
 
 
+#: Where plans lie: anywhere, neighbours in two servers, or each pipeline in one server and not all in the same.
+ANYWHERE, ACROSS, SPREAD = "anywhere", "across", "spread"
+
+
 # Times of all stages of a setting, as tables in which runs of the same layers have one entry.
 
 
@@ -115,15 +123,20 @@ class StageCosts(NamedTuple):
     floor_forward: FloatArray  # (T, L): forward passes alone [s]
     forward: FloatArray  # (T, R) [s]
     after: FloatArray  # (T, R) [s]
-    transfer: FloatArray  # (T, L): one way after each layer, at the best rate [s]
+    transfer: FloatArray  # (2, T, L): one way after each layer, at the best rate, and between servers [s]
     rooms: FloatArray  # (T, R): bytes for what microbatches keep
     degrees: IntArray  # (T,)
 
 
 def stage_costs(
-    question: GridInstance, arrays: GridArrays, setting: Setting, in_flight: int, deadline: Deadline
+    question: GridInstance,
+    arrays: GridArrays,
+    setting: Setting,
+    in_flight: int,
+    deadline: Deadline,
+    place: str = ANYWHERE,
 ) -> StageCosts | None:
-    """Times of all stages at the best rates that their sizes allow.
+    """Times of all stages at the best rates that their sizes and places allow.
 
     None if the deadline comes first, or they take too much memory.
     """
@@ -135,6 +148,8 @@ def stage_costs(
     degrees = [(t, c, setting.expert) for t in arrays.degrees.tolist()]
     shards = np.array([question.shards(setting.pipelines, triple) for triple in degrees]).T  # (2, T)
     in_ring = [servers.most_in_ring(t * c, t, setting.pipelines) for t, _, _ in degrees]
+    if place == SPREAD:
+        in_ring = [ranks or c * (setting.pipelines // 2) for ranks in in_ring]
     rates = np.array([question.ring_rates(*row) for row in zip(in_ring, degrees, strict=True)]).T  # (2, T)
     beside = np.array([bool((t + degrees[0][0]) * c <= servers.size) for t, _, _ in degrees])
     i, j = fronts.first.T
@@ -169,13 +184,13 @@ def stage_costs(
         floor_forward=np.diff(arrays.forward, axis=1),
         forward=np.maximum(passes[0], passes[1]),
         after=after,
-        transfer=_transfers(question, arrays.output, beside[:, None]),
+        transfer=np.array([_transfers(question, arrays.output, near) for near in (beside[:, None], False)]),
         rooms=rooms,
         degrees=arrays.degrees,
     )
 
 
-def _transfers(question: GridInstance, sizes: FloatArray, inside: NDArray[np.bool_]) -> FloatArray:
+def _transfers(question: GridInstance, sizes: FloatArray, inside: NDArray[np.bool_] | bool) -> FloatArray:
     """Times of transfers of so many bytes inside a server or between servers [s]."""
     servers = question.servers
     far = sizes / servers.rate(inside=False) + servers.latency * (sizes > 0)
@@ -227,13 +242,16 @@ _NUMBERS = 1 << 28  # that a table of all fronts may hold
 
 
 class _Fronts(NamedTuple):
-    """Fronts of the suffixes of s stages and of s - 1, in rows s % 2, and the parts of the solution."""
+    """Fronts of the suffixes of s stages and of s - 1, in rows s % 2, and the parts of the solution.
 
-    stay: FloatArray  # (2, L + 1, K + 1): least time until a microbatch is back
-    front1: FloatArray  # (2, L + 1, K + 1, P)
-    front2: FloatArray  # (2, L + 1, K + 1, P)
-    counts: IntArray  # (2, L + 1, K + 1)
-    first: FloatArray  # as those of `Solution`
+    C is 1, or 2 for suffixes without neighbours in two servers, and with some.
+    """
+
+    stay: FloatArray  # (2, C, L + 1, K + 1): least time until a microbatch is back
+    front1: FloatArray  # (2, C, L + 1, K + 1, P)
+    front2: FloatArray  # (2, C, L + 1, K + 1, P)
+    counts: IntArray  # (2, C, L + 1, K + 1)
+    first: FloatArray  # as those of `Solution`, of the last of C
     back: NDArray[np.int32]
     sizes: IntArray
 
@@ -268,23 +286,30 @@ class Solution:
 
 
 def solve(
-    question: GridInstance, arrays: GridArrays, setting: Setting, ceiling: float, deadline: Deadline
+    question: GridInstance,
+    arrays: GridArrays,
+    setting: Setting,
+    ceiling: float,
+    deadline: Deadline,
+    place: str = ANYWHERE,
 ) -> Solution | None:
-    """All fronts of a setting, without what takes `ceiling` seconds or more.
+    """All fronts of a setting, without what takes `ceiling` seconds or more; plans of them if they lie anywhere.
 
     None if the deadline comes first, or the fronts take too much memory.
     """
     L, fixed = question.layers, question.fixed.pp
     K = question.servers.devices // (setting.pipelines * setting.context)
+    if place == SPREAD:  # a pipeline of several stages lies in one server
+        K = min(K, max(question.servers.size // setting.context, int(arrays.degrees[-1])))
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     S = min(L, K) if fixed is None else min(fixed, L, K)
     K = min(K, S * int(arrays.degrees[-1]))
     if S * L * (K + 1) * _POINTS > _NUMBERS:
         return None
-    costs = stage_costs(question, arrays, setting, min(M, S), deadline)
+    costs = stage_costs(question, arrays, setting, min(M, S), deadline, place)
     if costs is None:
         return None
-    fronts, least = _empty_fronts(S, K, L), _least_before(costs, L)
+    fronts, least = _empty_fronts(2 if place == ACROSS else 1, S, K, L), _least_before(costs, L)
     s, i = 0, L - 1
     while s < S:
         if deadline.passed:
@@ -300,14 +325,14 @@ def solve(
     return Solution(bound, first, fronts.back, count, costs.degrees)
 
 
-def _empty_fronts(S: int, K: int, L: int) -> _Fronts:
+def _empty_fronts(C: int, S: int, K: int, L: int) -> _Fronts:
     """Room for the fronts of up to S stages, K devices and L layers."""
     P = _POINTS
     return _Fronts(
-        stay=np.full((2, L + 1, K + 1), np.inf),
-        front1=np.zeros((2, L + 1, K + 1, P)),
-        front2=np.zeros((2, L + 1, K + 1, P)),
-        counts=np.zeros((2, L + 1, K + 1), dtype=np.int64),
+        stay=np.full((2, C, L + 1, K + 1), np.inf),
+        front1=np.zeros((2, C, L + 1, K + 1, P)),
+        front2=np.zeros((2, C, L + 1, K + 1, P)),
+        counts=np.zeros((2, C, L + 1, K + 1), dtype=np.int64),
         first=np.zeros((S, K + 1, P, 2)),
         back=np.zeros((S, L, K + 1, P), dtype=np.int32),
         sizes=np.zeros((S, K + 1), dtype=np.int64),
@@ -350,37 +375,41 @@ def _advance(
                 fits = True
                 degree = costs.degrees[t]
                 after, forward = costs.after[t, run], costs.forward[t, run]
-                c = costs.transfer[t, j - 1] if s > 0 else 0.0
-                channel = tau + ways * M * c if s > 0 else 0.0
-                for k in range(max(lowest, degree + s), highest + 1):
-                    size = 1 if s == 0 else counts[before, j, k - degree]
-                    away = 2 * c + stay[before, j, k - degree] if s > 0 else 0.0
-                    low = max(channel, least_span(M, h + 1, forward, tau - forward, away))
-                    steps += 1 + size
-                    for p in range(size):
-                        z_one, z_two = low, low + after
-                        if s > 0:
-                            z_one = max(z_one, tau + 2 * c + front1[before, j, k - degree, p])
-                            z_two = max(z_two, forward + c + front2[before, j, k - degree, p])
-                        if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
-                            stay[now, i, k] = min(stay[now, i, k], tau + away)
-                            counts[now, i, k] = _insert(
-                                front1[now, i, k],
-                                front2[now, i, k],
-                                fronts.back[s, i, k],
-                                counts[now, i, k],
-                                z_one,
-                                z_two,
-                                (j * T + t) * P + p,
-                            )
+                # neighbours in two servers: none, as behind this stage; somewhere behind it; or here for the first time
+                for across in range(1 if len(stay[now]) == 1 or s == 0 else 3):
+                    source, target = int(across == 1), int(across > 0)
+                    c = costs.transfer[across // 2, t, j - 1] if s > 0 else 0.0
+                    channel = tau + ways * M * c if s > 0 else 0.0
+                    for k in range(max(lowest, degree + s), highest + 1):
+                        size = 1 if s == 0 else counts[before, source, j, k - degree]
+                        away = 2 * c + stay[before, source, j, k - degree] if s > 0 else 0.0
+                        low = max(channel, least_span(M, h + 1, forward, tau - forward, away))
+                        steps += 1 + size
+                        for p in range(size):
+                            z_one, z_two = low, low + after
+                            if s > 0:
+                                z_one = max(z_one, tau + 2 * c + front1[before, source, j, k - degree, p])
+                                z_two = max(z_two, forward + c + front2[before, source, j, k - degree, p])
+                            if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
+                                stay[now, target, i, k] = min(stay[now, target, i, k], tau + away)
+                                counts[now, target, i, k] = _insert(
+                                    front1[now, target, i, k],
+                                    front2[now, target, i, k],
+                                    fronts.back[s, i, k],
+                                    counts[now, target, i, k],
+                                    z_one,
+                                    z_two,
+                                    (j * T + t) * P + p,
+                                )
             if not fits and s > 0:
                 break
         i -= 1
         if i < 0:
-            fronts.sizes[s] = counts[now, 0]
+            fronts.sizes[s] = counts[now, -1, 0]
             for k in range(columns):
-                for p in range(counts[now, 0, k]):
-                    fronts.first[s, k, p, 0], fronts.first[s, k, p, 1] = front1[now, 0, k, p], front2[now, 0, k, p]
+                for p in range(counts[now, -1, 0, k]):
+                    fronts.first[s, k, p, 0] = front1[now, -1, 0, k, p]
+                    fronts.first[s, k, p, 1] = front2[now, -1, 0, k, p]
             s, i = s + 1, L - s - 2
     return s, i
 

@@ -21,6 +21,11 @@ It recomputes no more than it must. Links are those within a server where groups
 below the claim would leave a suffix below it at every layer; there is none. Sums are floats, and the claim is taken a
 part of 5e-10 lower than stated, far more than they are off.
 
+Where that is not enough, plans are told apart by their servers. All devices of some lie in one. In others a pipeline
+has neighbours in two servers, so that one transfer at least has the rate between them: suffixes with and without one
+are kept apart. In all others each pipeline lies in one server, and there are several of them. Then no ring has more
+than half of its devices in one server, or it belongs to the only stage, in whole servers.
+
 **The bound *turns-grid*, proved a second time: no groups below a time hold all layers.**
 
 With v ≥ 2 turns on each of S groups, group g begins with :math:`(v - 1) S + 2 (S - g) - 1` forward passes in
@@ -113,11 +118,15 @@ class Setting:
     ep: int
     d: int
     zero: int
+    spread: bool = False  # whether each pipeline lies in one server, and not all of them in the same
     _fronts: dict[tuple[int, float, tuple[tuple[int, int], ...]], list[Point]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.M = self.question.global_batch // (self.d * self.chain.micro_batch)
         self.K = self.question.servers.devices // (self.d * self.cp)
+        if self.spread:
+            wide = [t for t in self.tensor if t * self.cp > self.question.servers.size]
+            self.K = min(self.K, max([self.question.servers.size // self.cp, *wide]))
         allowed = self.question.modes
         alike = {layer.kind: layer for layer in self.chain.layers}  # layers of one kind have the same configurations
         self.ways = {}
@@ -139,17 +148,21 @@ class Setting:
         least = [min(t * _both(self.ways[t][layer][0]) for t in self.tensor) for layer in layers]
         return float(self.M * sum(least) / self.K)
 
-    def least_below(self, ceiling: float, clock: Clock) -> float:
-        """Least of max(Z1, Z2), two bounds on a plan's time, over plans below the ceiling; infinite if none."""
+    def least_below(self, ceiling: float, clock: Clock, across: bool = False) -> float:
+        """Least of max(Z1, Z2), two bounds on a plan's time, over plans below the ceiling; infinite if none.
+
+        With `across` over plans of which some neighbours are in two servers.
+        """
         L, best, fixed = self.chain.n, math.inf, self.question.fixed.pp
         before, before_forward, need = self._prefixes()
-        later: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
-        later[L] = {0: [(0.0, 0.0)]}
-        stays: list[dict[int, float]] = [{0: 0.0} for _ in range(L + 1)]  # least times until a microbatch is back
+        # of suffixes by their devices, and whether neighbours in two servers are among them
+        later: list[dict[tuple[int, bool], list[Point]]] = [{} for _ in range(L + 1)]
+        later[L] = {(0, False): [(0.0, 0.0)]}
+        stays = [{(0, False): 0.0} for _ in range(L + 1)]  # least times until a microbatch is back
         duplex = 1 if self.question.full_duplex else 2
         for s in range(1, min(L, self.K) + 1):
-            suffixes: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
-            back: list[dict[int, float]] = [{} for _ in range(L + 1)]
+            suffixes: list[dict[tuple[int, bool], list[Point]]] = [{} for _ in range(L + 1)]
+            back: list[dict[tuple[int, bool], float]] = [{} for _ in range(L + 1)]
             for i in range(L - s, -1, -1):
                 clock.raise_if_late()
                 for t in self.tensor:
@@ -159,13 +172,16 @@ class Setting:
                         stage = self._stage(t, i, j, min(self.M, s))
                         if stage is None or self.M * stage[0] + before[i] >= ceiling:
                             break
-                        tau, forward, after, c = stage
-                        c = c if s > 1 else 0.0
-                        busy = tau + duplex * self.M * c if s > 1 else 0.0
-                        for k, points in later[j].items():
+                        tau, forward, after, near = stage
+                        far = self._between_servers(t, j - 1)
+                        for ((k, apart), points), here in product(later[j].items(), (False, True)):
                             if k + t > self.K - self.M * need[i] / ceiling * (1 - MARGIN):
                                 continue
-                            away = 2 * c + stays[j][k]
+                            if here and (apart or not across or s == 1):
+                                continue
+                            c = 0.0 if s == 1 else far if here else near
+                            busy = tau + duplex * self.M * c if s > 1 else 0.0
+                            away = 2 * c + stays[j][k, apart]
                             low = max(busy, self._from_first_to_last(s, forward, tau - forward, away))
                             longer = [
                                 (
@@ -178,13 +194,26 @@ class Setting:
                                 (p, q) for p, q in longer if p + before[i] < ceiling and q + before_forward[i] < ceiling
                             ]
                             if keep:
-                                suffixes[i].setdefault(k + t, []).extend(keep)
-                                back[i][k + t] = min(tau + away, back[i].get(k + t, math.inf))
-                suffixes[i] = {k: _lowest(points) for k, points in suffixes[i].items()}
+                                key = k + t, apart or here
+                                suffixes[i].setdefault(key, []).extend(keep)
+                                back[i][key] = min(tau + away, back[i].get(key, math.inf))
+                suffixes[i] = {key: _lowest(points) for key, points in suffixes[i].items()}
             if fixed in (None, s):
-                best = min([best, *(max(point) for points in suffixes[0].values() for point in points)])
+                whole = [points for (_, apart), points in suffixes[0].items() if apart or not across]
+                best = min([best, *(max(point) for points in whole for point in points)])
             later, stays = suffixes, back
         return best
+
+    def least_in_several(self, ceiling: float, clock: Clock) -> float:
+        """The same over plans in several servers."""
+        least = self.least_below(ceiling, clock, across=True)
+        wide = any(t * self.cp > self.question.servers.size for t in self.tensor)
+        if self.d > 1 or wide:
+            least = min(least, replace(self, spread=True, _fronts={}, _known={}).least_below(ceiling, clock))
+        return least
+
+    def _between_servers(self, t: int, layer: int) -> float:
+        return float(transfer_time(self.question, Fraction(self.ways[t][layer][0].output_bytes), near=False))
 
     def _from_first_to_last(self, stages: int, forward: float, backward: float, away: float) -> float:
         """Least time of all passes of the first stage, each microbatch of which is `away` between its two passes [s].
@@ -288,7 +317,7 @@ class Setting:
         size, width = self.question.servers.size, t * self.cp
         if width > size:
             return size // t
-        servers = -(-self.d // (size // width))  # that replicas need
+        servers = max(-(-self.d // (size // width)), 2 if self.spread and self.d > 1 else 1)  # that replicas need
         return None if servers == 1 else self.d // servers * self.cp
 
     def _again(self, t: int, i: int, j: int, resident: int, room: float) -> float | None:

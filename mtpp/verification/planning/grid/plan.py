@@ -49,12 +49,27 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
             return _proved_in_turns(question, settings, value, clock)
         if method == "apart-grid":
             return _proved_apart(question, value, clock)
-        for setting, work in zip(settings, works, strict=True):
-            if work < ceiling:
-                least = min(least, setting.least_below(ceiling, clock))
+        below = [setting for setting, work in zip(settings, works, strict=True) if work < ceiling]
+        found = [(setting.least_below(ceiling, clock), setting) for setting in below]
+        alone = _in_one_server(question)
+        if question.servers.count > 1 and any(time < ceiling for time, _ in found):
+            found = [(setting.least_in_several(ceiling, clock), setting) for time, setting in found if time < ceiling]
+            if alone is not None:
+                proved = proved_bound(alone, method, value, clock)
+                if proved is None:
+                    return None
+                least = float(proved)
     except TooManyWaysError:
         return None
-    return Fraction(least)
+    return Fraction(min([least, *(time for time, _ in found)]))
+
+
+def _in_one_server(question: GridInstance) -> GridInstance | None:
+    """The question of the plans that lie in one server; None if there are none."""
+    try:
+        return replace(question, servers=replace(question.servers, count=1))
+    except InputError:
+        return None
 
 
 def _proved_in_turns(question: GridInstance, settings: list[Setting], value: float, clock: Clock) -> Fraction | None:
@@ -71,10 +86,8 @@ def _proved_in_turns(question: GridInstance, settings: list[Setting], value: flo
 
 def _proved_apart(question: GridInstance, value: float, clock: Clock) -> Fraction | None:
     """The least of plans in several servers, and of all that lie in one, of both classes; None if one is not proved."""
-    least = across_servers(question)
-    try:
-        alone = replace(question, servers=replace(question.servers, count=1))
-    except InputError:
+    least, alone = across_servers(question), _in_one_server(question)
+    if alone is None:
         return least
     classes = {1: ("z-grid",), None: ("z-grid", "turns-grid")}.get(question.fixed.v, ("turns-grid",))
     share = min((Fraction(setting.work) for setting in settings_of(alone)), default=Fraction(value))
