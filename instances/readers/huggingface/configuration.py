@@ -158,7 +158,7 @@ def _refuse(kinds: Sequence[str], members: Mapping[str, Value], config: Value) -
     place.fail(f"the model type '{kinds[0]}' is not known{nearest(model_types(), kinds[0], _REMEDY)}", error)
 
 
-_QUANTIZED = ("quantization_config", "compression_config")
+_QUANTIZED = ("quantization_config", "compression_config", "quantization")
 # Methods that keep a single kind of numbers.
 _OF_METHOD = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "fp4", "NVFP4": "fp4", "FP8": "fp8"}
 
@@ -269,6 +269,7 @@ def _unknown(members: Mapping[str, Value], type_fields: Mapping[str, Any], words
         *type_fields["aliases"].values(),
         *_TOWERS,
         *_DRAFTERS,
+        *_QUANTIZED,
     }
     names |= {"num_labels", *_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
     names |= {*words.get("renamed", ())}

@@ -24,11 +24,12 @@ _MOST_BYTES, _MOST_TENSORS = 100 * 2**20, 1_000_000
 #: Widths of the types of safetensors in bits.
 _BITS = {
     **{"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4, "C64": 64},
+    **{"F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8},
     **{"F6_E2M3": 6, "F6_E3M2": 6, "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8},
     "BOOL": 8,
 }
 #: Of these, plain numbers; numbers that have scales beside them; the rest may pack several in an element.
-_PLAIN, _SCALED = ("F64", "F32", "F16", "BF16"), ("F8_E4M3", "F8_E5M2")
+_PLAIN, _SCALED = ("F64", "F32", "F16", "BF16"), ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 #: Elements and bytes of a block of each type of GGUF, by its number (ggml.h, also of types that it had before).
 _BLOCKS = {
     **{0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36)},
@@ -76,7 +77,7 @@ def read_header(file: Path) -> Header:
         If it is damaged or too large, or names a tensor twice.
     """
     check_readable(file)
-    read = _READ.get(file.suffix, _torch)
+    read = _READ.get(file.suffix.lower(), _torch)
     try:
         with file.open("rb") as stream:
             header = read(stream, file, file.stat().st_size)

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -100,7 +101,7 @@ class _Weights:
                     )
                 holders[tensor.name] = file
         for name, holder in (self.holders or {}).items():
-            if name not in holders or holders[name].name != holder:
+            if self.index is not None and holders.get(name) != self.index.parent / holder:
                 raise InputError(f"{self.index}: tensor {name} is not in {holder}; get index and weights anew.")
         return [tensor for header in self.headers for tensor in header.tensors]
 
@@ -129,7 +130,7 @@ class Stored(NamedTuple):
     @property
     def is_gguf(self) -> bool:
         """Whether these are GGUF files."""
-        return self.source.endswith(".gguf")
+        return self.source.lower().endswith(".gguf")
 
 
 def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
@@ -168,7 +169,7 @@ def stored_weights(folder: Path, choice: str | Path | None) -> Stored:
         doubts += _named(weights for weights in present if weights.purpose == _ADAPTER)
     tensors = taken.checked()
     source = str(taken.files[0] if len(taken.files) == 1 else taken.index or folder / taken.name)
-    if taken.files[0].suffix == ".gguf":
+    if taken.files[0].suffix.lower() == ".gguf":
         source = str(taken.files[0])
         beside = sets if choice is None else _sets(folder)
         towers = [weights for weights in beside if weights.files and weights.purpose == _TOWERS]
@@ -190,10 +191,11 @@ def _taken(folder: Path, models: Sequence[_Weights]) -> tuple[_Weights, list[str
     listed = ", ".join(f"{weights.name} ({figures(weights.bytes, 'bytes')})" for weights in others[:_SHOWN])
     listed += ", …" * (len(others) > _SHOWN)
     if taken is None or any(weights.bytes > taken.bytes for weights in others):
+        whole = [weights for weights in (taken, *others) if weights and not weights.missing] or others
         first = "" if taken is None else f"{taken.name} ({figures(taken.bytes, 'bytes')}), "
         raise InputError(
             f"{folder}: {len(models)} sets of weights lie in it, {first}{listed}; choose one, as in "
-            f"{said('weights', (taken or others[0]).name)}."
+            f"{said('weights', whole[0].name)}."
         )
     instead = said("weights", others[0].name)
     return taken, [f"{taken.name} counts, as transformers takes it, and not {listed}; {instead} takes that."]
@@ -212,7 +214,8 @@ def _own_form(path: Path) -> tuple[str, ...]:
 
 def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) -> list[_Weights]:
     """The sets of weights of a folder: by an index, by numbered parts, by slices, or single files."""
-    files = {file.name: file for form in forms for file in sorted(folder.glob(form))}
+    beside = sorted(folder.glob("*"))
+    files = {file.name: file for form in forms for file in beside if fnmatchcase(file.name.lower(), form.lower())}
     if len(files) > _MOST_FILES:
         raise InputError(f"{folder}: there are {len(files)} files of weights; {_MOST_FILES} are the most that is read.")
     sets, rest = [], dict(files)
@@ -222,8 +225,9 @@ def _sets(folder: Path, forms: Sequence[str] = _FORMS, indices: str = _INDICES) 
         if not holders:
             raise InputError(f"{index}: its weight_map names no tensor; get the index anew, or move it elsewhere.")
         wanted = sorted(set(holders.values()))
-        missing = tuple(folder / name for name in wanted if name not in files)
-        present = tuple(files[name] for name in wanted if name in files)
+        inside = {name for name in wanted if name[:1] != "/" and ".." not in Path(name).parts}
+        present = tuple(folder / name for name in wanted if name in inside and (folder / name).is_file())
+        missing = tuple(path for name in wanted if (path := folder / name) not in present)
         sets.append(_Weights(index.name, present, missing, index, holders, _RANKS.get(index.name)))
         rest = {name: file for name, file in rest.items() if name not in wanted}
     parts: dict[tuple[str, str, str], dict[int, Path]] = defaultdict(dict)
@@ -300,6 +304,8 @@ _BUFFERS = re.compile(
     r"(inv_freq|rope\.freqs|attn\.bias|attn\.masked_bias|rope_freqs\.weight|rope_factors_(?:long|short)\.weight|attention\.bias|"
     r"rotary_emb\..*|position_ids)$"
 )
+#: Scales of numbers of a narrow type, which no parameter is.
+_SCALES = re.compile(r"(?:^|[._])(?:[kqv]|prob|input|output|weight|activation)_(?:scale(?:_inv|_2)?|zero_point)$")
 _HEADS = frozenset(("output", "lm_head", "embed_out", "output_projection"))
 #: Modules of classifiers, reward models and language models of encoders.
 _OWN_HEAD = re.compile(
@@ -462,8 +468,9 @@ def _elements(graph: ComputationGraph, parts: Parts) -> dict[int, int]:
     return {part: size // width for part, size in sizes.items()} | {end: sizes[end] // width for end in (BEFORE, AFTER)}
 
 
-def _fits(tensors: Sequence[StoredTensor], count: int) -> bool:
-    """Whether tensors can hold exactly this many parameters."""
+def _fits(stored: Sequence[StoredTensor], count: int) -> bool:
+    """Whether tensors, without the scales beside them, can hold exactly this many parameters."""
+    tensors = [tensor for tensor in stored if not _SCALES.search(tensor.name)]
     elements = sum(tensor.elements for tensor in tensors)
     if all(tensor.plain for tensor in tensors):
         return elements == count

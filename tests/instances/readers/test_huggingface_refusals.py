@@ -118,6 +118,12 @@ def test_parts_that_are_not_counted_are_told(tmp_path, more, words):
     assert any(words in str(one.message) for one in told)
 
 
+def test_bug_weights_that_mlx_quantised_were_counted_as_whole_without_a_word(tmp_path):
+    with pytest.warns(InputWarning) as told:
+        load_graph(written(tmp_path, LLAMA | {"quantization": {"group_size": 64, "bits": 4}}))
+    assert [str(one.message).partition(": ")[2][:26] for one in told] == ["its weights are quantised:"]
+
+
 def test_bug_a_type_of_null_hid_that_of_the_decoder(tmp_path):
     config = {"model_type": "llava", "dtype": None, "text_config": LLAMA | {"torch_dtype": "bfloat16"}}
     with pytest.warns(InputWarning, match="only the decoder"):

@@ -78,6 +78,15 @@ FORMS = {
         HALF,
         None,
     ),
+    "sharded in a folder": (
+        {
+            "shards/a.safetensors": stored(FIRST),
+            "shards/b.safetensors": stored(SECOND),
+            "model.safetensors.index.json": index(("shards/a.safetensors", FIRST), ("shards/b.safetensors", SECOND)),
+        },
+        HALF,
+        None,
+    ),
     "sharded without index": (
         {"model-00001-of-00002.safetensors": stored(FIRST), "model-00002-of-00002.safetensors": stored(SECOND)},
         HALF,
@@ -135,6 +144,7 @@ FORMS = {
     "adapter of any name": ({"model.safetensors": stored(BF16), "style.safetensors": stored(ADAPTER)}, HALF, None),
     "adapter alone": ({"adapter_model.safetensors": stored(ADAPTER)}, WIDE, None),
     "gguf": ({"llama-q8.gguf": gguf(Q8)}, layer_bytes(Q8), None),
+    "gguf in capitals": ({"LLAMA.Q8.GGUF": gguf(Q8)}, layer_bytes(Q8), None),
     "split gguf": (
         {
             "llama-00001-of-00002.gguf": gguf(HALVES[0], split__no=0, split__count=2),
@@ -195,6 +205,16 @@ FORMS = {
             )
         },
         HALF | {"1": 2 * LAYER - 96 + 4},
+        None,
+    ),
+    "scales of a cache": (
+        {"model.safetensors": stored(BF16 | {"model.layers.1.self_attn.k_scale": ("F32", [1], 4)})},
+        HALF | {"1": 2 * LAYER + 4},
+        None,
+    ),
+    "fp8 as AMD has it": (
+        {"model.safetensors": stored(BF16 | {"model.layers.1.mlp.up_proj.weight": ("F8_E4M3FNUZ", [12, 8], 96)})},
+        HALF | {"1": 2 * LAYER - 96},
         None,
     ),
     "packed in words": (
@@ -310,6 +330,14 @@ REFUSED = {
     "index of other tensors": (
         {"a.safetensors": stored(FIRST), "model.safetensors.index.json": index(("a.safetensors", SECOND))},
         r"index\.json: tensor .* is not in a\.safetensors; get index and weights anew",
+    ),
+    "a part twice beside another": (
+        {
+            "l-00001-of-00002 (1).gguf": gguf(HALVES[0]),
+            "l-00001-of-00002.gguf": gguf(HALVES[0]),
+            "l-00002-of-00002.gguf": gguf(HALVES[1]),
+        },
+        r"2 sets of weights lie in it, .*; choose one, as in weights='l-00001-of-00002\.gguf'",
     ),
     "index of nothing": (
         {"a.safetensors": stored(FIRST), "model.safetensors.index.json": json.dumps({"weight_map": {}}).encode()},
