@@ -153,6 +153,7 @@ def states_of_fields(kind: str) -> Iterator[tuple[str, object, dict[str, Any], i
 
     own, random = CONFIG_MAPPING[kind], random_configuration(kind, Random(kind)).to_dict()
     known = {*(field.name for field in dataclasses.fields(own)), *own.attribute_map}
+    known -= {"hidden_size"} if kind == "dbrx" else set()  # its experts keep the default, so that it cannot run
     base = {name: value for name, value in random_sizes(kind, Random(kind)).items() if name in {*known, *random}}
     for name in sorted(known):
         numbers = () if isinstance(base.get(name, random.get(name)), str | list | dict | float) else (0, 1, 2, 3, 8)

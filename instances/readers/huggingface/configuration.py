@@ -96,7 +96,8 @@ def levels_of(config: Value) -> list[tuple[str, dict[str, Value]]]:
         if inside is None:
             break
         members = members[inside].open_members(())
-        default = model_types("wrappers").get(whole, {}).get("text", f"{whole}_text")
+        usual = f"{whole}_text" if f"{whole}_text" in model_types() else ""
+        default = model_types("wrappers").get(whole, {}).get("text", usual)
         levels.append((members["model_type"].text() if "model_type" in members else default, members))
     return levels
 
@@ -155,6 +156,8 @@ def _refuse(kinds: Sequence[str], members: Mapping[str, Value], config: Value) -
         for what, forms in _unread().items():
             if any(fnmatchcase(kind, form) for form in forms):
                 place.fail(f"the model type '{kind}' is not known, which has {what}; {_REMEDY}.", error)
+    if not kinds[0]:
+        config.fail("the configuration of its decoder states no model_type; add that of the decoder, such as llama.")
     place.fail(f"the model type '{kinds[0]}' is not known{nearest(model_types(), kinds[0], _REMEDY)}", error)
 
 
@@ -192,7 +195,7 @@ def _labels(classes: Sequence[str], members: Mapping[str, Value]) -> tuple[int |
     if not classes or classes[0].endswith(_HEADED):
         return None, False
     stated, biased = next((head for end, head in _OTHER_HEADS.items() if classes[0].endswith(end)), (None, None))
-    if biased is None:
+    if biased is None or classes[0].endswith("RewardModel"):
         return None, False
     if stated is not None:
         return stated, biased

@@ -44,10 +44,9 @@ class Fields:
         """The value of a field; null if it is missing."""
         own = self.aliases.get(name, name)
         names = [*(alias for alias, target in self.aliases.items() if target == own), own]
-        names.sort(key=self.defaults.__contains__)  # what is no field of its type is set last, and counts
-        for candidate in names:
-            if candidate in self.members:
-                return self.members[candidate]
+        stated = [candidate for candidate in self.members if candidate in names]
+        if stated:  # what is no field of its type is set last, in the order of the file
+            return self.members[max(reversed(stated), key=lambda candidate: candidate not in self.defaults)]
         default = next((self.defaults[candidate] for candidate in names if candidate in self.defaults), None)
         return Value(default, self.whole_file.file, name)
 

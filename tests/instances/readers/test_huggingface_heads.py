@@ -102,6 +102,15 @@ def test_a_decoder_within_a_thinker_counts(tmp_path):
         assert any("a decoder that speaks" in str(one.message) for one in told)
 
 
+def test_bug_a_decoder_without_a_type_had_one_that_nobody_stated(tmp_path):
+    with pytest.raises(
+        InputError, match="its decoder states no model_type; add that of the decoder, such as llama"
+    ):
+        read(tmp_path, {"model_type": "mine", "llm_config": {"hidden_size": 8}})
+    with pytest.raises(InputError, match="the model type 'clip' is not known, which has parts for several kinds"):
+        read(tmp_path, {"model_type": "clip", "text_config": {}})
+
+
 def test_a_tie_that_is_no_truth_is_refused(tmp_path):
     with pytest.raises(InputError, match="tie_word_embeddings: expected true or false"):
         read(tmp_path, {"model_type": "llava", "text_config": LLAMA, "tie_word_embeddings": "yes"})

@@ -108,6 +108,7 @@ def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
     [
         ({"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 5}, "LlamaForCausalLMEagle3; a llama with"),
         ({"architectures": ["LlamaForMultipleChoice"]}, "it is a LlamaForMultipleChoice"),
+        ({"architectures": ["LlamaForRewardModel"]}, "it is a LlamaForRewardModel"),
         ({"medusa_num_heads": 4}, "heads that draft"),
         ({"mm_vision_tower": "openai/clip"}, "a vision tower"),
     ],
